@@ -17,8 +17,8 @@ var approvePlan = decisionCommand{
        terrapulse approve [flags] -all
 
   Approves the plan of a task that waits, and prints what is approved. The task
-  plans again and applies the new plan only if it is the same; otherwise it
-  waits again. If no plan could be made, it approves the data in Consul alone.
+  applies exactly that. If it has changed meanwhile, the task waits again with
+  its new plan. If no plan could be made, the data in Consul alone is approved.
   With -config-file it writes to the store of these files, also if nothing runs
   there, else it uses the API of a running instance.
 

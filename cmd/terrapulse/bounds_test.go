@@ -27,10 +27,8 @@ func BenchmarkBounds(b *testing.B) {
 		b.Skip("takes minutes")
 	}
 	m := &bounds{b: b, program: filepath.Join(b.TempDir(), "terrapulse")}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", m.program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build: %v\n%s", err, out)
+	if err := testtools.Build(m.program, "cmd/terrapulse"); err != nil {
+		b.Fatal(err)
 	}
 	b.Run("once on local", func(b *testing.B) { m.on(b).once("local", `backend "local" {}`, 0.75, 0.45) })
 	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", 0.75, 0.55) })
@@ -347,6 +345,7 @@ func (m *bounds) idle() {
 		{"idle tick, 1 service, 1 task", s.task("one", onWeb), 2},
 		{"idle tick, 100 services, 1 task", s.task("hundred", "condition \"services\" {\n    names = ["+strings.Join(hundred, ", ")+"]\n  }"), 2},
 		{"idle tick, 1,000 tasks", m.tasks(s, 1000), 2},
+		{"idle tick, 1,000 tasks, some on config entries and two kinds of resources", m.tasks(s, 1000) + documentTasks(s), 5},
 		{"idle tick, 1,000 tasks, some on KV", m.tasks(s, 1000) + s.task("hundred", "condition \"services\" {\n    names = ["+strings.Join(hundred, ", ")+"]\n  }") + kv, 3},
 	} {
 		s.config(c.tasks)

@@ -55,6 +55,7 @@ type bundleFlags struct {
 
 func (b *bundleFlags) register(f *flag.FlagSet) {
 	b.config.register(f)
+	b.config.tokenLater = true
 	stackFlag(f, &b.stack)
 }
 

@@ -46,26 +46,9 @@ func (a *app) bundleDiffCommand() command {
 			if code >= 0 {
 				return code
 			}
-			pointer, err := at.Current(a.ctx)
+			d, pointer, err := a.bundleDifference(at, files, next)
 			if err != nil {
 				return a.fail(exitError, err)
-			}
-			var was *config.Config
-			if pointer.Digest != "" && pointer.Digest != files.Digest {
-				inForce, err := at.Pull(a.ctx, pointer.Digest)
-				if err != nil {
-					return a.fail(exitError, err)
-				}
-				var remove func()
-				was, remove, err = unpacked(inForce)
-				defer remove()
-				if err != nil {
-					return a.fail(exitError, fmt.Errorf("bundle %.12s, which was pushed last: %w", pointer.Digest, err))
-				}
-			}
-			d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
-			if d.InForce != d.Files {
-				d.Changes = append(d.Changes, bundle.Diff(was, next)...)
 			}
 			if a.json {
 				code = a.printJSON(d)
@@ -78,6 +61,33 @@ func (a *app) bundleDiffCommand() command {
 			return code
 		},
 	}
+}
+
+// bundleDifference compares a bundle, whose configuration is next, with the one that was pushed last.
+func (a *app) bundleDifference(at *place, files bundle.Bundle, next *config.Config) (bundleDiff, bundle.Pointer, error) {
+	pointer, err := at.Current(a.ctx)
+	if err != nil {
+		return bundleDiff{}, pointer, err
+	}
+	d := bundleDiff{InForce: pointer.Digest, Files: files.Digest, Changes: []bundle.Change{}}
+	if d.InForce == d.Files {
+		return d, pointer, nil
+	}
+	var was *config.Config
+	if pointer.Digest != "" {
+		inForce, err := at.Pull(a.ctx, pointer.Digest)
+		if err != nil {
+			return d, pointer, err
+		}
+		var remove func()
+		was, remove, err = unpacked(inForce)
+		defer remove()
+		if err != nil {
+			return d, pointer, fmt.Errorf("bundle %.12s, which was pushed last: %w", pointer.Digest, err)
+		}
+	}
+	d.Changes = append(d.Changes, bundle.Diff(was, next)...)
+	return d, pointer, nil
 }
 
 // printBundleDiff prints the changes as a table.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/stack"
@@ -54,21 +55,10 @@ func (a *app) bundlePushCommand() command {
 			report := pushReport{Tasks: len(cfg.Tasks), Warnings: []string{}}
 			for _, w := range cfg.Warnings {
 				report.Warnings = append(report.Warnings, w.String())
-				fmt.Fprintf(a.text(), "Warning: %s\n", w)
 			}
-			if code := a.invalid(checkTasks(cfg).Err()); code >= 0 {
-				return code
-			}
-			places, secrets := bundle.CheckPlaces(cfg), error(nil)
-			if !literal {
-				secrets = bundle.CheckSecrets(cfg)
-			}
-			if code := a.invalid(places, secrets); code >= 0 {
-				return code
-			}
-			packed, _, remove, err := a.rehearse(cfg)
+			packed, _, remove, code := a.packed(cfg, literal)
 			defer remove()
-			if code := a.invalid(err); code >= 0 {
+			if code >= 0 {
 				return code
 			}
 			at, code := a.place("bundle push", b.stack, arguments)
@@ -89,13 +79,12 @@ func (a *app) bundlePushCommand() command {
 					pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
 			}
 			var notRead error
-			switch {
-			case at.stack == nil:
-			case at.stack.Disabled: // to have it read would have it applied
-				report.Note = fmt.Sprintf("ScheduleState is DISABLED: nothing is applied until it is ENABLED. See what would be, with `terrapulse invoke -stack=%s -inspect -wait`.", at.stack.Name)
-				fmt.Fprintln(a.text(), report.Note)
-			default:
+			if at.stack != nil {
 				report.Answer, notRead = a.refreshBundle(at.stack, pointer.Digest)
+			}
+			if report.Answer != nil && report.Answer.Paused != nil {
+				report.Note = fmt.Sprintf("Nothing is applied until `terrapulse resume -stack=%[1]s`. See what would be, with `terrapulse invoke -stack=%[1]s -inspect -wait`.", at.stack.Name)
+				fmt.Fprintln(a.text(), report.Note)
 			}
 			code = exitOK
 			if a.json { // also when the bundle is pushed and not read yet
@@ -104,6 +93,27 @@ func (a *app) bundlePushCommand() command {
 			return max(code, a.fail(exitError, notRead))
 		},
 	}
+}
+
+// packed checks a configuration for a bundle, prints its warnings and packs it; literal secrets may
+// be allowed. It returns the configuration as AWS will read it. The returned function removes the
+// unpacked files.
+func (a *app) packed(cfg *config.Config, literal bool) (packed bundle.Bundle, there *config.Config, remove func(), code int) {
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(a.text(), "Warning: %s\n", w)
+	}
+	if code := a.invalid(checkTasks(cfg).Err()); code >= 0 {
+		return packed, nil, func() {}, code
+	}
+	places, secrets := bundle.CheckPlaces(cfg), error(nil)
+	if !literal {
+		secrets = bundle.CheckSecrets(cfg)
+	}
+	if code := a.invalid(places, secrets); code >= 0 {
+		return packed, nil, func() {}, code
+	}
+	packed, there, remove, err := a.rehearse(cfg)
+	return packed, there, remove, a.invalid(err)
 }
 
 // refreshBundle makes the function read the new bundle now.

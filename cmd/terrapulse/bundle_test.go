@@ -3,16 +3,19 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 const bundleURL = "s3://files/some/prefix"
@@ -129,13 +132,11 @@ func TestAPushToAStackIsInForceAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPushToAStackThatIsStoppedHasNothingApplied(t *testing.T) {
-	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) { return invoke.Answer{}, nil })
-	d.scheduleState = "DISABLED"
-	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "is pushed", "ScheduleState is DISABLED")
-	if len(d.asked) > 0 {
-		t.Errorf("the function was asked %+v", d.asked)
-	}
+func TestBundlePush_SaysThatAPausedStackAppliesNothing(t *testing.T) {
+	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
+		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann", Reason: "maintenance"}}, nil
+	})
+	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "is pushed", "paused by ann", "maintenance", "terrapulse resume -stack=prod", "invoke -stack=prod -inspect -wait")
 }
 
 func TestWhatIsWrongIsNotPushed(t *testing.T) {
@@ -191,6 +192,40 @@ func TestABundlesPlaceHasToBeNamed(t *testing.T) {
 	for _, c := range []string{"push", "diff", "pull"} {
 		d.runs(exitOK, "bundle "+c+" -help", "Usage: terrapulse bundle "+c)
 	}
-	d.runs(exitMissing, "bundle", "missing subcommand: terrapulse bundle push|diff|pull")
-	d.runs(exitOK, "bundle -help", "Usage: terrapulse bundle push|diff|pull")
+	d.runs(exitMissing, "bundle", "missing subcommand: terrapulse bundle push|diff|plan|pull")
+	d.runs(exitOK, "bundle -help", "Usage: terrapulse bundle push|diff|plan|pull")
+}
+
+// A plan uploads the files and puts nothing into force. It plans what a push would run.
+func TestBundlePlan_PlansWhatAPushWouldRun(t *testing.T) {
+	var d *fakeStack
+	runs := 0
+	d = newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
+		answer := invoke.Answer{Mode: req.Mode}
+		for _, task := range req.Tasks {
+			runs++
+			id := fmt.Sprint("r", runs)
+			if err := state.SaveLog(t.Context(), d.store, task, id, []byte("Plan: 1 to add\n"), time.Time{}); err != nil {
+				return answer, err
+			}
+			answer.Runs = append(answer.Runs, d.run(task, id, state.Run{Kind: state.KindPlan, State: state.RunSucceeded}))
+		}
+		return answer, nil
+	})
+	const files = " -stack=prod -config-dir=tasks"
+	d.runs(exitOK, "bundle plan"+files, "Nothing was pushed yet.", "Of 2 tasks, 2 will run", "### Task lb\nPlan: 1 to add", "### Task far\n")
+	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Inspect || len(d.asked[0].Bundle) != 64 || len(d.asked[0].Tasks) != 2 {
+		t.Errorf("the function was asked %+v", d.asked)
+	}
+	d.runs(exitOK, "bundle diff"+files, "Nothing was pushed yet.")
+
+	d.runs(exitOK, "bundle push -config-dir=tasks "+bundleURL)
+	d.runs(exitOK, "bundle plan"+files, "The files are the same.", "there is nothing to plan")
+	put(t, "lb/main.tf", `variable "services" {} # new`)
+	if out := d.runs(exitOK, "bundle plan -json"+files, `"lb"`); strings.Contains(out, `"far"`) {
+		t.Errorf("a task that a push would not run is planned:\n%s", out)
+	}
+	put(t, "tasks/tasks.yaml", bundleTasks+"vault:\n  token: s.0123456789abcdefghijklmn\n")
+	d.runs(exitConfig, "bundle plan"+files, "token")
+	d.runs(exitMissing, "bundle plan -config-dir=tasks", "-stack=NAME")
 }

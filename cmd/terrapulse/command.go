@@ -33,9 +33,13 @@ func (a *app) commands() []command {
 			a.decides(rejectPlan),
 			a.decides(holdTask),
 			a.decides(releaseTask),
+			a.decides(pauseAll),
+			a.decides(resumeAll),
 
 			a.invokeCommand(),
 			a.doctorCommand(),
+			a.restoreCommand(),
+			a.supportBundleCommand(),
 			a.uiCommand(),
 
 			a.convertCommand(),
@@ -61,6 +65,7 @@ func (a *app) commands() []command {
   from one bundle in S3: the one that was pushed last.`,
 			a.bundlePushCommand(),
 			a.bundleDiffCommand(),
+			a.bundlePlanCommand(),
 			a.bundlePullCommand()),
 		a.group("notify", "Test where events are sent", `
   Sends a test event through the notify blocks of task files.`,
@@ -83,8 +88,8 @@ type command struct {
 const onFile = "-config-file tasks.yaml"
 
 var (
-	codesOfTask  = []int{exitOK, exitError, exitMissing, exitFlags}
-	codesOfRun   = []int{exitOK, exitWaits, exitError, exitMissing, exitFlags}
+	codesOfTask  = []int{exitOK, exitError, exitMissing, exitFlags, exitConfig}
+	codesOfRun   = []int{exitOK, exitWaits, exitError, exitMissing, exitFlags, exitConfig}
 	codesOfFiles = []int{exitOK, exitMissing, exitFlags, exitConfig}
 	codesOfStore = []int{exitOK, exitError, exitMissing, exitFlags, exitConfig}
 	codesOfPlan  = []int{exitOK, exitChanges, exitError, exitMissing, exitFlags, exitConfig, exitTerraform}

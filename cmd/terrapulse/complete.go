@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"flag"
+	"io"
 	"time"
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/stack"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -68,9 +71,17 @@ func (a *app) tasks(f *flag.FlagSet, list func(context.Context) ([]string, error
 	})
 }
 
-// taskNames returns the tasks of the instance that the API belongs to.
+// taskNames returns the tasks of the instance or the stack that the API belongs to.
 func (o *apiFlags) taskNames(ctx context.Context) ([]string, error) {
-	client, err := o.client()
+	var client *apiclient.Client
+	var err error
+	if o.stack == "" {
+		client, err = o.client()
+	} else if st, missing := stack.Find(ctx, o.stack); missing != nil {
+		err = missing
+	} else {
+		client, err = st.API(ctx, stackUser(io.Discard))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,16 +93,20 @@ func (c *configFlags) taskNames(context.Context) ([]string, error) {
 	if len(c.paths) == 0 {
 		return nil, nil
 	}
-	cfg, err := c.read()
+	files := configFlags{paths: c.paths, tokenLater: true}
+	cfg, err := files.read()
 	if err != nil {
 		return nil, err
 	}
 	return namesOf(cfg), nil
 }
 
-// taskNames returns the tasks that a store on this machine has records of: reading
-// a store over the network would take too long.
+// taskNames returns the tasks of a stack, or those that a store on this machine has
+// records of: reading a store over the network would take too long.
 func (r *recordFlags) taskNames(ctx context.Context) ([]string, error) {
+	if r.api.stack != "" {
+		return r.api.taskNames(ctx)
+	}
 	place, err := r.store.place(ctx)
 	if err != nil || place.File == "" {
 		return nil, err

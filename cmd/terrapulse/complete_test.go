@@ -44,7 +44,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		{"terrapulse inspect -config-file " + file + " ", []string{"newt", "other"}},
 		{"terrapulse render -config-file=" + file + " o", []string{"other"}},
 		{"terrapulse start -config-file " + file + " -inspect-task n", []string{"newt"}},
-		{"terrapulse status -", []string{"-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-health", "-http-addr", "-json", "-ssl-verify", "-store", "-token", "-token-file"}},
+		{"terrapulse status -", []string{"-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-health", "-http-addr", "-json", "-ssl-verify", "-stack", "-store", "-token", "-token-file"}},
 		{"consul-terraform-sync task dis", []string{"disable"}},
 	} {
 		got := completions(t, os.Args[0], test.line)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 // The names of the program. Called by the second one, it answers as
@@ -98,7 +98,7 @@ func (a *app) develop(cfg *config.Config) int {
 		task := &cfg.Tasks[i]
 		snap, err := client.Preview(a.ctx, task)
 		if err == nil {
-			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task, task.WorkingDir)}.Write(task.WorkingDir)
+			_, err = rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: module.VariableTypes(task, task.WorkingDir)}.Write(task.WorkingDir)
 		}
 		if err != nil {
 			return a.fail(exitError, fmt.Errorf("generate the files of task %s: %w", task.Name, err))

@@ -28,15 +28,18 @@ type decisions interface {
 	ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error
 	HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error
 	ReleaseTask(ctx context.Context, task, by string) error
+	Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error)
+	Resume(ctx context.Context, resume apispec.PauseRequest) (ended *apispec.Paused, err error)
 	Close() error
 }
 
-// decisionCommand is a command with which a person decides about a task.
+// decisionCommand is a command with which a person decides about a task, or about all
+// tasks if it has no do.
 type decisionCommand struct {
 	*app
 	name, synopsis, usage string
 	examples              []string
-	plan, comment         string // usage of -plan and -comment; "" if the command has no such flag
+	plan, comment, reason string // usage of -plan, -comment and -reason; "" if the command has no such flag
 	reads                 bool   // the command only reads
 	all                   string // usage of -all, with which doAll decides about all tasks; "" if the command has no such flag
 	doAll                 func(c *decisionCommand, at decisions) (code int, err error)
@@ -45,8 +48,8 @@ type decisionCommand struct {
 	store storeFlags
 	api   apiFlags
 	given struct {
-		plan, comment string
-		all           bool
+		plan, comment, reason string
+		all                   bool
 	}
 }
 
@@ -63,6 +66,12 @@ func (a *app) decides(c decisionCommand) command {
 	if c.comment != "" {
 		f.StringVar(&c.given.comment, "comment", "", c.comment)
 	}
+	if c.reason != "" {
+		f.StringVar(&c.given.reason, "reason", "", c.reason)
+	}
+	if c.do == nil {
+		return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, help: c.usage, run: c.run}
+	}
 	if c.all != "" {
 		f.BoolVar(&c.given.all, "all", false, c.all)
 	}
@@ -76,6 +85,7 @@ func (a *app) decides(c decisionCommand) command {
 }
 
 func (c *decisionCommand) run(arguments []string) int {
+	c.given.all = c.given.all || c.do == nil
 	if c.given.all && (len(arguments) > 0 || c.given.plan != "") {
 		return c.fail(exitFlags, errors.New("-all is for all tasks: leave out TASK and -plan"))
 	}
@@ -106,15 +116,15 @@ func (c *decisionCommand) run(arguments []string) int {
 // open returns where to decide. The exit code is -1 if all is well.
 func (c *decisionCommand) open() (decisions, int) {
 	given := c.api.given()
+	if code := c.onePlace(given); code >= 0 {
+		return nil, code
+	}
 	files := given["config-file"] || given["config-dir"]
-	switch {
-	case given["http-addr"] && (given["store"] || files):
-		return nil, c.fail(exitFlags, errors.New("-http-addr names an instance: leave out -store, -config-file and -config-dir"))
-	case given["http-addr"] || c.store.url == "" && !files:
+	if given["stack"] || given["http-addr"] || c.store.url == "" && !files {
 		return c.apiClient(&c.api)
 	}
 	var cfg *config.Config
-	if !c.reads && files {
+	if !c.reads && c.do != nil && files {
 		var err error
 		if cfg, err = c.store.config.read(); err != nil {
 			return nil, c.invalid(err)
@@ -124,7 +134,7 @@ func (c *decisionCommand) open() (decisions, int) {
 	if err != nil {
 		return nil, c.invalid(err)
 	}
-	open := place.Write
+	open := place.Change
 	if c.reads {
 		open = place.Read
 	}
@@ -165,6 +175,16 @@ func (s storeDecisions) ApproveConsul(ctx context.Context, a apispec.HoldRequest
 
 func (s storeDecisions) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
 	return s.control.Hold(ctx, task, apispec.Deref(hold.By), apispec.Deref(hold.Comment))
+}
+
+func (s storeDecisions) Pause(ctx context.Context, p apispec.PauseRequest) (apispec.Paused, error) {
+	paused, err := s.control.PauseAll(ctx, apispec.Deref(p.By), apispec.Deref(p.Reason))
+	return *apiview.Paused(&paused), err
+}
+
+func (s storeDecisions) Resume(ctx context.Context, p apispec.PauseRequest) (*apispec.Paused, error) {
+	ended, err := s.control.ResumeAll(ctx, apispec.Deref(p.By), apispec.Deref(p.Reason))
+	return apiview.Paused(ended), err
 }
 
 func (s storeDecisions) ReleaseTask(ctx context.Context, task, by string) error {
@@ -210,7 +230,7 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 	if err := at.DecidePlan(c.ctx, task, request); err != nil {
 		return 0, err
 	}
-	text := "Approved. Task %s plans again and applies exactly this.\n"
+	text := "Approved. Task %s applies exactly this. If something has changed meanwhile, it waits again.\n"
 	switch {
 	case plan.Content.Plan == nil && how == apispec.ApprovalDecisionApprove:
 		text = "Approved: the data in Consul, as no plan can be shown. Task %s plans again. If that fails, it is retried. A plan that needs an approval itself waits for it.\n"

@@ -14,7 +14,7 @@ func (a *app) eventsCommand() command {
 	f := a.flagSet("events")
 	from.register(f)
 	return command{flags: f, synopsis: "List what happened last",
-		examples: []string{onFile, "-http-addr http://localhost:8558 -json"}, codes: codesOfStore,
+		examples: []string{onFile, "-stack=network", "-http-addr http://localhost:8558 -json"}, codes: codesOfStore,
 		help: fmt.Sprintf(`Usage: terrapulse events [flags]
 
   Lists the latest %d events, the latest first: changes in Consul, runs, holds,

@@ -35,7 +35,11 @@ func (a *app) flagSet(name string) *flag.FlagSet {
 }
 
 // configFlags are where the configuration comes from, in order.
-type configFlags struct{ paths []config.Path }
+type configFlags struct {
+	paths []config.Path
+	// tokenLater is set by commands that do not call HCP Terraform.
+	tokenLater bool
+}
 
 func (c *configFlags) register(f *flag.FlagSet) {
 	f.Func("config-file", "A `path` of a task file: YAML, HCL or JSON by its ending. Repeatable.", func(s string) error {
@@ -81,14 +85,16 @@ func (a *app) invalid(errs ...error) int {
 }
 
 // read reads the configuration.
-func (c *configFlags) read() (*config.Config, error) { return config.Load(c.options()) }
+func (c *configFlags) read() (*config.Config, error) {
+	return config.Load(c.options())
+}
 
 func (c *configFlags) options() config.Options {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
-	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host}
+	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host, CloudTokenLater: c.tokenLater}
 }
 
 // parallelFlag is how many tasks are worked on at a time.

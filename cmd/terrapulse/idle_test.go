@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +76,55 @@ func idleCounts(t testing.TB, cfg *config.Config, client *consul.Client, proxy *
 		t.Fatalf("the tick is not idle (%v): %+v", err, report.Decisions)
 	}
 	return proxy.Total(), q.store.Reads.Load(), q.store.Writes.Load()
+}
+
+// documentTasks are 60 tasks on config entries and on two kinds of resources.
+func documentTasks(s *site) string {
+	var tasks string
+	for i := range 20 {
+		tasks += s.task(fmt.Sprintf("intentions-%d", i), fmt.Sprintf("condition \"config-entries\" {\n    kind = \"service-intentions\"\n    name = \"web-%d\"\n  }", i)) +
+			s.task(fmt.Sprintf("exports-%d", i), fmt.Sprintf("condition \"resources\" {\n    group = \"multicluster\"\n    version = \"v2\"\n    kind = \"exportedservices\"\n    name_prefix = \"web-%d\"\n  }", i)) +
+			s.task(fmt.Sprintf("artists-%d", i), "condition \"resources\" {\n    group = \"demo\"\n    version = \"v2\"\n    kind = \"artist\"\n  }")
+	}
+	return tasks
+}
+
+func TestIdleTick_ReadsEachKindOfResourcesOnce(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	proxy := consultest.NewProxy(t, s.consul.Addr())
+	s.config(s.task("one", onWeb) + s.task("two", `condition "services" { names = ["web", "api"] }`) + documentTasks(s))
+	file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1))
+	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Getenv: os.Getenv, Hostname: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newClient := func() *consul.Client {
+		client, err := consul.New(cfg.Consul)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	q := newQuiet(t, cfg, newClient())
+	for _, step := range []struct {
+		what  string
+		fresh bool
+		want  int // two gates of the catalog, one of the config entries
+	}{{"a process that has polled the resources", false, 3}, {"a new process", true, 5}} {
+		if step.fresh {
+			q.Consul = newClient()
+		}
+		q.store.Reset()
+		proxy.Reset()
+		report, err := q.Tick(t.Context(), reconcile.TickOptions{})
+		if err != nil || !report.Idle {
+			t.Fatalf("%s: the tick is not idle (%v): %+v", step.what, err, report.Decisions)
+		}
+		if got := proxy.Total(); got != step.want || q.store.Reads.Load() != 1 || q.store.Writes.Load() != 0 {
+			t.Errorf("%s: an idle tick makes %d requests, %d reads and %d writes: %v", step.what, got, q.store.Reads.Load(), q.store.Writes.Load(), proxy.Requests())
+		}
+	}
 }
 
 func TestEightHoursOfIdleTicksLeaveMemoryAndFileFlat(t *testing.T) {

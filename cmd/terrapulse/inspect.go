@@ -13,7 +13,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/preview"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 const detailedExitCode = "With -inspect: exit code 0 means no changes, 2 changes, 11 an error."
@@ -80,20 +79,19 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 			tasks = append(tasks, &cfg.Tasks[i])
 		}
 	}
-	search, stop := terraform.FindInBackground(a.ctx, cfg.Terraform, log)
+	search, stop := instance.Carry(a.ctx, cfg, opts.parallel, log)
 	defer stop()
 	client, code := a.connect(cfg)
 	if code >= 0 {
 		return code
 	}
 	instance.WarnAccess(a.ctx, client, log)
-	binary, err := search()
+	carrier, err := search()
 	if err != nil {
 		return a.unready(exitTerraform, err)
 	}
-	driver := instance.Driver(a.ctx, binary, opts.parallel, log)
 	planner := preview.Planner{
-		Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log, Begin: shown.begin, End: shown.end,
+		Config: cfg, Consul: client, Driver: carrier, Parallel: carrier.Parallel, Log: log, Begin: shown.begin, End: shown.end,
 	}
 	shown.set(log, "being planned", len(tasks))
 	results := planner.Plan(a.ctx, tasks)

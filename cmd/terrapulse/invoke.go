@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 	"time"
@@ -13,19 +12,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
-
-func stackFlag(f *flag.FlagSet, name *string) {
-	f.StringVar(name, "stack", "", "The `name` of the CloudFormation stack.")
-}
-
-// findStack returns the stack of this name. The exit code is -1 if all is well.
-func (a *app) findStack(name string) (*stack.Stack, int) {
-	if name == "" {
-		return nil, a.fail(exitMissing, errors.New("name the stack with -stack"))
-	}
-	found, err := stack.Find(a.ctx, name)
-	return found, a.fail(exitConfig, err)
-}
 
 // invokeCommand starts runs in AWS by hand.
 func (a *app) invokeCommand() command {
@@ -85,30 +71,35 @@ func (a *app) invokeCommand() command {
 			if !wait {
 				return exitOK
 			}
-			store, err := st.Store(a.ctx)
-			if err != nil {
-				return a.fail(exitConfig, err)
-			}
-			defer store.Close()
-			outcomes, err := stack.Follow(a.ctx, store, asked, answer, tasks, a.progress)
-			if err != nil {
-				return a.fail(exitError, err)
-			}
-			plans := map[string]string{}
-			if inspect {
-				plans = a.plans(store, outcomes)
-			}
-			if a.json {
-				return a.printReport(outcomes, plans, time.Since(asked))
-			}
-			for _, out := range outcomes {
-				if plan, ok := plans[out.Task]; ok {
-					fmt.Fprintf(a.stdout, "### Task %s\n%s\n\n", out.Task, plan)
-				}
-			}
-			return a.summarise(outcomes, time.Since(asked))
+			return a.followRuns(st, asked, answer, tasks)
 		},
 	}
+}
+
+// followRuns waits for the runs that the function has started, and prints their plans and a summary.
+func (a *app) followRuns(st *stack.Stack, asked time.Time, answer invoke.Answer, tasks []string) int {
+	store, err := st.Store(a.ctx)
+	if err != nil {
+		return a.fail(exitConfig, err)
+	}
+	defer store.Close()
+	outcomes, err := stack.Follow(a.ctx, store, asked, answer, tasks, a.progress)
+	if err != nil {
+		return a.fail(exitError, err)
+	}
+	plans := map[string]string{}
+	if answer.Mode == invoke.Inspect {
+		plans = a.plans(store, outcomes)
+	}
+	if a.json {
+		return a.printReport(outcomes, plans, time.Since(asked))
+	}
+	for _, out := range outcomes {
+		if plan, ok := plans[out.Task]; ok {
+			fmt.Fprintf(a.stdout, "### Task %s\n%s\n\n", out.Task, plan)
+		}
+	}
+	return a.summarise(outcomes, time.Since(asked))
 }
 
 // explain prints what the function has decided.
@@ -118,6 +109,9 @@ func (a *app) explain(answer invoke.Answer) {
 		fmt.Fprintf(a.stderr, "Skipped: %s\n", answer.Skipped)
 	case answer.Idle:
 		fmt.Fprintln(a.stderr, "Nothing has changed and nothing is due.")
+	}
+	if answer.Paused != nil {
+		fmt.Fprintf(a.stderr, "Everything is %s.\n", answer.Paused)
 	}
 	if answer.Problem != "" {
 		fmt.Fprintf(a.stderr, "Problem: %s\n", answer.Problem)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,12 +29,15 @@ type fakeStack struct {
 	asked  []invoke.Request
 	answer func(invoke.Request) (invoke.Answer, error)
 
-	scheduleState string // the stack's parameter
+	api atomic.Value // string: the address of its HTTP API; "" if it has none
+	log string       // a line of each log
+	aws stackFaults
 }
 
 func newFakeStack(t *testing.T, answer func(invoke.Request) (invoke.Answer, error)) *fakeStack {
 	t.Helper()
 	d := &fakeStack{t: t, answer: answer, path: filepath.Join(t.TempDir(), "state.db")}
+	d.api.Store("")
 	var err error
 	if d.store, err = sqlite.Open(t.Context(), d.path); err != nil {
 		t.Fatal(err)
@@ -44,6 +48,8 @@ func newFakeStack(t *testing.T, answer func(invoke.Request) (invoke.Answer, erro
 	for name, value := range map[string]string{
 		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
 		"AWS_ENDPOINT_URL_CLOUDFORMATION": server.URL + "/cloudformation", "AWS_ENDPOINT_URL_LAMBDA": server.URL,
+		"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": server.URL + "/json", "AWS_ENDPOINT_URL_CLOUDWATCH": server.URL + "/json", "AWS_ENDPOINT_URL_SQS": server.URL + "/json",
+		"AWS_ENDPOINT_URL_S3": server.URL + "/s3",
 	} {
 		t.Setenv(name, value)
 	}
@@ -64,11 +70,22 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName>
-			<Parameters><member><ParameterKey>ScheduleState</ParameterKey><ParameterValue>%s</ParameterValue></member></Parameters><Outputs>
+			<Outputs>
 			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
+			<member><OutputKey>Version</OutputKey><OutputValue>v1.4.0</OutputValue></member>
 			<member><OutputKey>BundleUrl</OutputKey><OutputValue>s3://files/some/prefix</OutputValue></member>
 			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
-			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.scheduleState, d.path)
+			<member><OutputKey>ApiUrl</OutputKey><OutputValue>%s</OutputValue></member>
+			<member><OutputKey>DeadLetters</OutputKey><OutputValue>https://sqs.eu-west-1.amazonaws.com/1/prod-dead</OutputValue></member>
+			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.path, d.api.Load())
+		return
+	}
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/json"):
+		d.serveJSON(w, r.Header.Get("X-Amz-Target"), body)
+		return
+	case strings.HasPrefix(r.URL.Path, "/s3"):
+		d.serveBucket(w, r)
 		return
 	}
 	if r.URL.Path != "/2015-03-31/functions/prod-reconcile/invocations" {
@@ -202,15 +219,16 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 	broken := false
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		if req.Mode == invoke.Doctor {
-			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}}, nil
+			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}, Version: "v1.4.0"}, nil
 		}
-		outcome := state.Run{Kind: state.KindPlan, State: state.RunSucceeded}
+		outcome := state.Run{Kind: state.KindPlan, State: state.RunSucceeded, Version: "v1.3.2", Runner: "c1"}
 		if broken {
-			outcome.State, outcome.Error = state.RunLost, "the image cannot be pulled"
+			outcome.State, outcome.Error, outcome.Version = state.RunLost, "the image cannot be pulled", "v1.2.0"
 		}
 		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run(req.Tasks[0], fmt.Sprint("r", time.Now().UnixNano()), outcome)}}, nil
 	})
-	if code, out, errs := d.command("doctor", "-stack=prod", "-task=web"); code != exitOK || !strings.Contains(out, "planned task web") {
+	if code, out, errs := d.command("doctor", "-stack=prod", "-task=web"); code != exitOK || !strings.Contains(out, "planned task web") ||
+		!strings.Contains(out, "functions v1.4.0, template v1.4.0, container v1.3.2") {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
 	broken = true
@@ -220,6 +238,7 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 	}
 	wantText(t, errs, "table: prod-table\n  To fix it: deploy the stack again")
 	wantText(t, errs, "container: the plan of task web lost: the image cannot be pulled")
+	wantText(t, errs, "set RunnerImage to an image of version v1.4.0")
 	if code, _, errs := d.command("doctor", "-stack=prod", "-quick"); code != exitError || strings.Contains(errs, "container") {
 		t.Errorf("-quick: %d %s", code, errs)
 	}

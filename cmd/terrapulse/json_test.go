@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -193,7 +194,7 @@ func TestJSON_OfVersionAndConvert(t *testing.T) {
 	for _, args := range [][]string{{"version", "-json"}, {"-version", "-json"}} {
 		var got versionReport
 		decode(t, s.bare(args[0], args[1:]...), &got)
-		if got.Version != version || got.GoVersion != runtime.Version() {
+		if got.Version != buildinfo.Version || got.GoVersion != runtime.Version() {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -218,8 +219,9 @@ func TestJSON_OfVersionAndConvert(t *testing.T) {
 
 func TestJSON_OfBundlePushAndPull(t *testing.T) {
 	digest := "other"
+	var paused *state.Paused
 	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		return invoke.Answer{Mode: req.Mode, Bundle: digest, Runs: []invoke.Run{{Task: "lb", Run: "r1"}}}, nil
+		return invoke.Answer{Mode: req.Mode, Bundle: digest, Paused: paused, Runs: []invoke.Run{{Task: "lb", Run: "r1"}}}, nil
 	})
 	push := func(code int, args string) (got pushReport) {
 		t.Helper()
@@ -240,8 +242,8 @@ func TestJSON_OfBundlePushAndPull(t *testing.T) {
 	if got := push(exitOK, "-stack=prod"); len(got.Answer.Runs) != 1 {
 		t.Errorf("pushed: %+v", got)
 	}
-	d.scheduleState = "DISABLED"
-	if got := push(exitOK, "-stack=prod"); got.Answer != nil || !strings.Contains(got.Note, "ScheduleState is DISABLED") {
+	paused = &state.Paused{By: "ann"}
+	if got := push(exitOK, "-stack=prod"); got.Answer == nil || got.Answer.Paused == nil || !strings.Contains(got.Note, "terrapulse resume -stack=prod") {
 		t.Errorf("pushed: %+v", got)
 	}
 

@@ -23,7 +23,7 @@ func (a *app) logsCommand() command {
 	f.BoolVar(&follow, "follow", false, "Print the output of a run under way as it comes, until the run has ended.")
 	f.Lookup("json").Usage = "Print JSON, for scripts: the run and its output."
 	return command{flags: f, synopsis: "Print Terraform's output of a run",
-		examples: []string{onFile + " load-balancer", onFile + " -follow load-balancer", onFile + " 01a20044-4426-70ba"},
+		examples: []string{onFile + " load-balancer", "-stack=network -follow load-balancer", onFile + " 01a20044-4426-70ba"},
 		codes:    codesOfStore, args: a.tasks(f, from.taskNames),
 		help: `Usage: terrapulse logs [flags] RUN|TASK
 
@@ -60,6 +60,8 @@ func (a *app) logsCommand() command {
 				return a.fail(exitError, err)
 			case a.json:
 				return a.printJSON(map[string]any{"run": run, "output": text.String()})
+			case follow && last.State == apispec.RunStateWaiting:
+				fmt.Fprintf(a.stderr, "Run %s of task %s waits: `terrapulse plan show%s %s` shows for what\n", shortened(run.ID), run.Task, from.api.sameStack(), run.Task)
 			case follow:
 				fmt.Fprintf(a.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
 			case !last.Ended:
@@ -76,13 +78,22 @@ func (a *app) logsCommand() command {
 	}
 }
 
-// copyOutput prints the output of a run. If it follows, it returns when the run
-// has ended.
+// followTries is how many reads in a row may fail while -follow waits for output: a
+// connection may be interrupted during a long run.
+const followTries = 5
+
+// copyOutput prints the output of a run. If it follows, it returns when the run has
+// ended, or waits for a person or a window.
 func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
-	for {
-		if last, err = from.Output(a.ctx, run.Task, run.ID, last.NextOffset); err != nil {
+	for failed := 0; ; {
+		next, err := from.Output(a.ctx, run.Task, run.ID, last.NextOffset)
+		if err != nil {
+			if failed++; follow && failed < followTries && pause.For(a.ctx, followEvery) {
+				continue
+			}
 			return last, err
 		}
+		last, failed = next, 0
 		if _, err := io.WriteString(out, last.Output); err != nil {
 			return last, fmt.Errorf("print the output: %w", err)
 		}
@@ -91,7 +102,7 @@ func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bo
 			return last, nil
 		case last.Output != "" && last.NextOffset > last.Offset:
 			continue // there may be more at once
-		case !follow:
+		case !follow, last.State == apispec.RunStateWaiting && !apispec.Deref(last.Remote):
 			return last, nil
 		}
 		if !pause.For(a.ctx, followEvery) {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -66,4 +69,32 @@ func TestLogs_FollowPrintsOutputUntilTheRunHasEnded(t *testing.T) {
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+func TestLogs_FollowsAStackThroughAnInterruptionUntilTheRunWaits(t *testing.T) {
+	d := newFakeStack(t, nil)
+	reads := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/v1/tasks/lb/runs":
+			fmt.Fprint(w, `{"request_id":"1","runs":[{"id":"01a20044-4426","task":"lb","kind":"apply","state":"running","created":"2026-11-22T10:00:00Z","reason":{"code":"forced","text":""}}]}`)
+		case !strings.HasSuffix(r.URL.Path, "/output"):
+			http.NotFound(w, r)
+		default:
+			if reads++; reads == 2 {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			part := map[string]string{"0": `"output":"plans\n","next_offset":6,"state":"running"`, "6": `"output":"to add: 1\n","next_offset":16,"state":"waiting"`, "16": `"output":"","next_offset":16,"state":"waiting"`}
+			fmt.Fprintf(w, `{"request_id":"1","offset":0,"ended":false,%s}`, part[r.URL.Query().Get("offset")])
+		}
+	}))
+	defer api.Close()
+	d.api.Store(api.URL)
+	code, out, errs := d.command("logs", "-stack=prod", "-follow", "lb")
+	if code != exitOK || out != "plans\nto add: 1\n" {
+		t.Errorf("%d: %q %s", code, out, errs)
+	}
+	wantText(t, errs, "Run 01a20044-4426 of task lb waits: `terrapulse plan show -stack=prod lb`")
 }

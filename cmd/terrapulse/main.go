@@ -14,13 +14,11 @@ import (
 
 	"github.com/hashicorp/cli"
 
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/yamlplace"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 )
-
-// version is set by the build.
-var version = "dev"
 
 // Exit codes. Scripts written for Consul-Terraform-Sync look for these numbers.
 const (
@@ -85,7 +83,7 @@ func (a *app) run(args []string) int {
 		}
 	}
 	c := &cli.CLI{
-		Name: a.program, Version: version, Args: args,
+		Name: a.program, Version: buildinfo.Version, Args: args,
 		HelpWriter: a.stdout, ErrorWriter: a.stderr,
 		Autocomplete: true,
 		Commands:     a.factories(),

@@ -88,11 +88,20 @@ variable "consul_kv" {
   type    = map(string)
   default = {}
 }
+variable "config_entries" {
+  type    = map(string)
+  default = {}
+}
+variable "resources" {
+  type    = map(string)
+  default = {}
+}
 resource "local_file" "out" {
   filename = var.file
   content = join("", concat(
     [for k, s in var.services : "${s.name} ${s.address}:${s.port} ${s.status}\n"],
     [for k, v in var.consul_kv : "${k}=${v}\n"],
+    [for k, v in merge(var.config_entries, var.resources) : "${k}=${v}\n"],
   ))
 }
 `)
@@ -208,7 +217,7 @@ func (s *site) args(args []string) []string {
 		command, rest = args[0], args[1:]
 	}
 	overAPI := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-http-addr") })
-	if overAPI || command == "validate" || command == "notify" || command == "render" || command == "inspect" {
+	if overAPI || command == "validate" || command == "notify" || command == "render" || command == "inspect" || command == "migrate" {
 		return args
 	}
 	if command == "plan" {
@@ -270,7 +279,7 @@ func (p *process) stop() int {
 // eventually waits until what is so, and fails the test if it never is.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for !is() {
 		select {

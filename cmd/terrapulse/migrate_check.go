@@ -8,7 +8,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/migrate"
 	"github.com/terrapulse/terrapulse/internal/preview"
-	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // migrateCheckCommand says what would change if Terrapulse took over.
@@ -36,8 +35,11 @@ func (a *app) migrateCheckCommand() command {
   of the files: changes through its API are not in the files.
 
   Nothing is changed: the command creates no workspace, takes no lock, writes
-  nothing and installs nothing. Run it in the folder where Consul-Terraform-Sync
-  runs, with its environment: relative paths and tokens come from there.
+  nothing and installs nothing. With driver "terraform-cloud", it makes a
+  speculative run for each task, and changes no setting, tag or variable of a
+  workspace: one that is created for a plan is deleted again. Run it in the
+  folder where Consul-Terraform-Sync runs, with its environment: relative paths
+  and tokens come from there.
 
   The exit code is 0 if every task can be taken over and 11 if one cannot; with
   -detailed-exitcode it is 2 if something would change.
@@ -58,14 +60,11 @@ func (a *app) migrateCheckCommand() command {
 			if code >= 0 {
 				return code
 			}
-			binary, err := terraform.FindLocal(a.ctx, cfg.Terraform, log)
+			driver, workers, err := instance.Bystander(a.ctx, cfg, parallel, log)
 			if err != nil {
 				return a.fail(exitTerraform, err)
 			}
-
-			driver := instance.Driver(a.ctx, binary, parallel, log)
-			driver.Unlocked = true
-			m := migrate.Check(a.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: driver.Parallel, Log: log}, api)
+			m := migrate.Check(a.ctx, &preview.Planner{Config: cfg, Consul: client, Driver: driver, Parallel: workers, Log: log}, api)
 			if a.ctx.Err() != nil {
 				return a.fail(exitError, context.Cause(a.ctx))
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -225,7 +226,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 	}{
 		{[]string{"-version"}, exitOK, "terrapulse"},
 		{[]string{"--version"}, exitOK, "terrapulse"},
-		{[]string{"version"}, exitOK, "terrapulse " + version + "\n"},
+		{[]string{"version"}, exitOK, "terrapulse " + buildinfo.Version + "\n"},
 		{[]string{"-h"}, exitOK, "Usage"},
 		{[]string{"help"}, exitOK, "Usage"},
 		{[]string{"help", "start"}, exitOK, "-config-dir"},

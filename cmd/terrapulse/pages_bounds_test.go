@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -87,10 +86,8 @@ func (m *bounds) withoutPages() string {
 	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
 		m.b.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-overlay", overlay, "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		m.b.Fatalf("build without pages: %v\n%s", err, out)
+	if err := testtools.Build(program, "cmd/terrapulse", "-overlay", overlay); err != nil {
+		m.b.Fatal(err)
 	}
 	return program
 }

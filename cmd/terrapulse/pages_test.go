@@ -146,11 +146,11 @@ resource "terraform_data" "drain" {
 	}
 	b.Accessible()
 
-	// A person repairs it, and has it retried.
-	s.write("go", "")
+	// A person repairs it, and has it retried long before Terrapulse would retry.
 	b.Click("lb")
 	b.Comes("/ui/tasks/lb")
-	b.Until("failing", "no route to 10.0.0.1")
+	b.Until("failing", "retry number 5 at", "no route to 10.0.0.1")
+	s.write("go", "")
 	b.Click("Retry")
 	b.Click("Retry now")
 	b.Comes("done=retry")

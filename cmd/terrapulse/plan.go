@@ -9,14 +9,14 @@ import (
 
 var showPlan = decisionCommand{
 	name: "plan show", synopsis: "Show the plan that waits for an approval, or what is drifted", reads: true,
-	examples: []string{"load-balancer", onFile + " -json load-balancer"},
+	examples: []string{"load-balancer", "-stack=network load-balancer", onFile + " -json load-balancer"},
 	usage: `Usage: terrapulse plan show [flags] TASK
 
   Prints the plan of a task that waits for an approval: why it waits, what an
   approval applies to, and what Terraform would do. If the task is drifted, it
   prints what an apply would change back. The exit code is 11 if there is
-  neither. With -config-file or -store it reads a store, else the
-  API of a running instance.
+  neither. With -config-file or -store it reads a store, with -stack the
+  API of a deployment in AWS, otherwise the API of a running instance.
 `,
 	do: func(c *decisionCommand, at decisions, task string) (int, error) {
 		plan, err := at.WaitingPlan(c.ctx, task)
@@ -56,7 +56,7 @@ var showPlan = decisionCommand{
 			fmt.Fprintf(c.stdout, "\nApproved by %s%s: it is applied next.\n", a.By, proven)
 			return exitOK, nil
 		}
-		fmt.Fprintf(c.stdout, "\nTo approve it: terrapulse approve -plan=%s %s\n", plan.ID, task)
+		fmt.Fprintf(c.stdout, "\nTo approve it: terrapulse approve%s -plan=%s %s\n", c.api.sameStack(), plan.ID, task)
 		return exitOK, nil
 	},
 }

@@ -14,6 +14,9 @@ func TestOnce_ModuleThatDeclaresPortsGetsThem(t *testing.T) {
 		t.Skip("a module is fetched with git: ", err)
 	}
 	s := newSite(t)
+	if !s.consul.AtLeast("1.22") {
+		t.Skip("this Consul refuses a service with several ports")
+	}
 	err = s.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "web-1", Address: "10.0.0.1",
 		Ports: api.ServicePorts{{Name: "http", Port: 8080}, {Name: "grpc", Port: 9090, Default: true}}})
 	if err != nil {

@@ -62,15 +62,18 @@ func (r *recordFlags) register(f *flag.FlagSet) {
 // well.
 func (r *recordFlags) open(a *app) (records, int) {
 	given := r.api.given()
-	if !given["http-addr"] {
-		store, code := a.openStore(&r.store)
-		return storeRecords{store, a.stderr}, code
+	if code := a.onePlace(given); code >= 0 {
+		return nil, code
 	}
-	if given["store"] || given["config-file"] || given["config-dir"] {
-		return nil, a.fail(exitFlags, errors.New("-http-addr reads from an instance: leave out -store, -config-file and -config-dir"))
+	switch {
+	case given["stack"]:
+		return a.stackAPI(r.api.stack)
+	case given["http-addr"]:
+		client, err := r.api.client()
+		return client, a.fail(exitFlags, err)
 	}
-	client, err := r.api.client()
-	return client, a.fail(exitFlags, err)
+	store, code := a.openStore(&r.store)
+	return storeRecords{store, a.stderr}, code
 }
 
 // storeRecords are read from a store.
@@ -167,7 +170,7 @@ func (r storeRecords) Output(ctx context.Context, task, id string, offset int) (
 	text = text[min(offset, len(text)):]
 	return apispec.RunOutputResponse{
 		Output: string(text), Offset: offset, NextOffset: offset + len(text),
-		Ended: !run.Data.State.Active(), State: apispec.RunState(run.Data.State),
+		Ended: !run.Data.State.Active() && !run.Data.GoesOnRemotely(), State: apispec.RunState(run.Data.State), Remote: apiview.Optional(run.Data.GoesOnRemotely()),
 	}, nil
 }
 

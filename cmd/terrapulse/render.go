@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 // renderCommand prints a task's root module.
 func (a *app) renderCommand() command {
-	var files configFlags
+	files := configFlags{tokenLater: true}
 	f := a.flagSet("render")
 	files.register(f)
 	return command{flags: f, synopsis: "Print the Terraform files that a task would generate",
@@ -40,7 +40,7 @@ func (a *app) renderCommand() command {
 			if err != nil {
 				return a.fail(exitError, fmt.Errorf("task %s: %w", task.Name, err))
 			}
-			files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: terraform.VariableTypes(task, task.WorkingDir)}.Files()
+			files, err := rootmodule.Module{Config: cfg, Task: task, Blocks: snap.Blocks, Types: module.VariableTypes(task, task.WorkingDir)}.Files()
 			if err != nil {
 				return a.fail(exitError, fmt.Errorf("render task %s: %w", task.Name, err))
 			}

@@ -4,7 +4,7 @@ import "github.com/terrapulse/terrapulse/internal/apiclient"
 
 var runTask = taskCommand{
 	name: "run", synopsis: "Run a task now", waits: true, codes: codesOfRun,
-	examples: []string{"load-balancer", "-wait=false load-balancer"},
+	examples: []string{"load-balancer", "-stack=network -wait=false load-balancer"},
 	usage: `Usage: terrapulse run [flags] TASK
 
   Runs a task of a running instance now, whatever its condition says, and waits

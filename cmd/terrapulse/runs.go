@@ -14,7 +14,7 @@ func (a *app) runsCommand() command {
 	f := a.flagSet("runs")
 	from.register(f)
 	return command{flags: f, synopsis: "List the runs of a task",
-		examples: []string{onFile + " load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
+		examples: []string{onFile + " load-balancer", "-stack=network load-balancer", "-http-addr http://localhost:8558 -json load-balancer"},
 		codes:    codesOfStore, args: a.tasks(f, from.taskNames),
 		help: fmt.Sprintf(`Usage: terrapulse runs [flags] TASK
 
@@ -51,6 +51,9 @@ func (a *app) runsCommand() command {
 					text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
 				}
 				t.line(text)
+				if r.Remote != nil {
+					t.line("in HCP Terraform: " + r.Remote.URL)
+				}
 				if e := r.Entries; e != nil && !strings.Contains(text, e.Text) {
 					t.line("changed in Consul: " + e.Text)
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -139,7 +140,7 @@ func (a *app) start(o *startOptions) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	opts := instance.Options{
-		Version: version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log,
+		Version: buildinfo.Version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log,
 		Files: files, Read: o.config.read, ReadAt: read, AllowOrigin: o.allowOrigin,
 	}
 	if shown != nil {

@@ -19,15 +19,15 @@ func (a *app) statusCommand() command {
 	f := a.flagSet("status")
 	from.register(f)
 	f.BoolVar(&onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
-	return command{flags: f, synopsis: "Show every task: its phase, why, its last run, when it is due",
-		examples: []string{onFile, "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
+	return command{flags: f, synopsis: "Show every task: its phase, why, last run, due time",
+		examples: []string{onFile, "-stack=network", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
 		help: `Usage: terrapulse status [flags]
 
   Shows who leads and, for every task, its phase, the reason, the last run and
   when it is due next. It only reads, also while another process runs tasks.
-  Name the task files of the instance, or its store: without either, the store
-  is looked for in the default working_dir.
+  Name the task files of the instance, its store, or the stack of a deployment
+  in AWS: without any, the store is looked for in the default working_dir.
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.
@@ -85,12 +85,12 @@ func (a *app) printJSON(v any) int {
 }
 
 func (a *app) printStatus(st apispec.Overview, now time.Time) {
-	bundle := apispec.Deref(st.Bundle)
+	bundle, inAWS := apispec.Deref(st.Bundle), st.Store != nil && st.Store.Kind == "dynamodb"
 	line := func(format string, args ...any) { a.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
 	case st.Leader != nil:
 		line("Leader: %s (fence %d)", st.Leader.Owner, st.Leader.Fence)
-	case bundle != "":
+	case inAWS || bundle != "":
 		// In AWS a tick leads only while there is something to do.
 		line("Leader: none at this moment")
 	default:
@@ -99,8 +99,14 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	if bundle != "" {
 		line("Bundle: %.12s", bundle)
 	}
+	if inAWS && bundle == "" {
+		line("Bundle: none is in force; `terrapulse bundle push` uploads task files")
+	}
 	if st.LastGoodTick != nil && st.Leader == nil && bundle != "" {
 		line("Last good tick recorded: %s ago (one is recorded every 5 minutes, and whenever something happens)", ago(now.Sub(*st.LastGoodTick)))
+	}
+	if st.Paused != nil {
+		line("Paused %s. Nothing is applied until `terrapulse resume`.", pausedBy(*st.Paused))
 	}
 	if st.Unhealthy != nil && (st.Leader != nil || bundle != "") {
 		line("Unhealthy: %s", *st.Unhealthy)
@@ -166,6 +172,9 @@ func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
 		}
 		tab.row(newsOf[t.Phase], name, phase(t, now), lastRun(t, now), due(t, now))
 		tab.note("  ", "why: "+why(t))
+		if t.Run != nil && t.Run.Remote != nil {
+			tab.note("  ", "in HCP Terraform: "+t.Run.Remote.URL)
+		}
 		if changed := changed(t, now); changed != "" {
 			tab.note("  ", changed)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -138,15 +139,7 @@ func stored(t *testing.T, now time.Time, all []situation) (path string, store st
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(dir, "tasks.hcl")
-	if err := os.WriteFile(file, []byte(hcl.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err = config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path, store, cfg
+	return path, store, configtest.Load(t, dir, "tasks.hcl", hcl.String())
 }
 
 // serveStored serves the API over a store.

@@ -54,6 +54,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 
 	d := &fakeStack{t: t}
 	flag := "-store=dynamodb://" + table + "?region=" + dynamotest.Region
+	empty := "-store=dynamodb://" + dynamotest.Table(t, endpoint) + "?region=" + dynamotest.Region
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -68,6 +69,12 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		{[]string{"status", "-store=dynamodb://"}, exitConfig, "names no table"},
 		{[]string{"status", "-store=dynamodb://x?zone=1"}, exitConfig, "unknown parameter zone"},
 		{[]string{"start", flag, "-config-file=none.hcl"}, exitConfig, ""},
+		{[]string{"restore", empty, "-from=sqlite:none"}, exitError, "none"},
+		{[]string{"restore", empty, "-from=elsewhere"}, exitFlags, "unknown kind of store"},
+		{[]string{"restore", empty, "-from=" + strings.TrimPrefix(flag, "-store=")}, exitOK, "1 tasks run once more"},
+		{[]string{"status", empty}, exitOK, "aused by"},
+		{[]string{"runs", empty, "web"}, exitOK, "succeeded"},
+		{[]string{"restore", empty, "-json"}, exitOK, `"tasks": 1`},
 	} {
 		code, out, errs := d.command(tt.args...)
 		if code != tt.code || !strings.Contains(out+errs, tt.says) {

@@ -17,9 +17,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-// apiFlags say which API is spoken to, and how.
+// apiFlags say which API is spoken to, and how: that of a stack, or at an address.
 type apiFlags struct {
 	apiclient.Options
+	stack     string
 	port      int
 	verify    bool
 	tokenFile string
@@ -44,6 +45,7 @@ func (o *apiFlags) registerCurrent(f *flag.FlagSet) {
 		}
 		f.StringVar(p, name, def, usage+" Also "+env+".")
 	}
+	stackFlag(f, &o.stack)
 	text(&o.Address, "http-addr", "CTS_ADDRESS", defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
 	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
@@ -211,7 +213,16 @@ func (a *app) help(command string) string {
 	return fmt.Sprintf("For additional help try '%s %s --help'", a.program, command)
 }
 
+// apiClient returns a client of the API that the flags and the environment name. The
+// exit code is -1 if all is well.
 func (a *app) apiClient(o *apiFlags) (*apiclient.Client, int) {
+	given := o.given()
+	if code := a.onePlace(given); code >= 0 {
+		return nil, code
+	}
+	if given["stack"] {
+		return a.stackAPI(o.stack)
+	}
 	client, err := o.client()
 	if err != nil {
 		return nil, a.problem("cannot speak to the API", err)
@@ -261,6 +272,9 @@ func (a *app) showPlan(plan apispec.Inspection) {
 		text = "No changes."
 	}
 	a.detail("Plan: \n" + text)
+	if plan.TfcRunURL != nil {
+		a.detail("Terraform Cloud Run URL: " + *plan.TfcRunURL)
+	}
 }
 
 // generating is what is said while Terraform plans.

@@ -22,7 +22,7 @@ func readTaskFile(file string) (task apispec.Task, warnings []string, err error)
 	cfg, err := config.Load(config.Options{
 		Paths:    []config.Path{{Name: file}},
 		Getenv:   func(string) string { return "" }, // what surrounds the task is the server's
-		Hostname: "localhost",
+		Hostname: "localhost", ForServer: true,
 	})
 	if err != nil {
 		return task, nil, errors.New(ofTaskFile.Replace(err.Error()))

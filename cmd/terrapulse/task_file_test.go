@@ -30,6 +30,8 @@ func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
 		"regexp":     "condition \"services\" {\n regexp = \"\"\n}\nmodule_input \"consul-kv\" {\n path = \"a/b\"\n recurse = true\n datacenter = \"dc2\"\n namespace = \"ns\"\n}",
 		"catalog":    "condition \"catalog-services\" {\n regexp = \"^web\"\n datacenter = \"dc2\"\n namespace = \"ns\"\n node_meta {\n  \"k\" = \"v\"\n }\n}",
 		"kv":         "condition \"consul-kv\" {\n path = \"a\"\n use_as_module_input = false\n}\nmodule_input \"services\" {\n regexp = \".*\"\n}",
+		"entries":    "condition \"config-entries\" {\n kind = \"service-intentions\"\n regexp = \"^web\"\n datacenter = \"dc2\"\n namespace = \"ns\"\n use_as_module_input = false\n}\nmodule_input \"resources\" {\n group = \"demo\"\n version = \"v1\"\n kind = \"album\"\n}",
+		"resources":  "condition \"resources\" {\n group = \"Demo\"\n version = \"v2\"\n kind = \"Artist\"\n name_prefix = \"k\"\n namespace = \"ns\"\n interval = \"1m30s\"\n use_as_module_input = false\n}\nmodule_input \"config-entries\" {\n kind = \"mesh\"\n name = \"mesh\"\n}",
 		"schedule":   "condition \"schedule\" {\n cron = \"*/10 * * * *\"\n}\nmodule_input \"services\" {\n names = [\"web\"]\n}",
 		"none":       "",
 		"everything": "condition \"services\" {\n names = [\"web\"]\n}\ndescription = \"what\"\nenabled = false\nversion = \"1.2.3\"\nproviders = [\"aws\", \"local.a\"]\nvariable_files = [\"a.tfvars\", \"b.tfvars\"]\nvariables = {\n text = \"\\\"hidden\\\"\"\n n = \"3\"\n}",
@@ -66,6 +68,31 @@ func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
 				t.Errorf("as sent the task is another one (-file +sent):\n%s\n%s", diff, definition)
 			}
 		})
+	}
+}
+
+// The driver, its organization and its token are those of the instance.
+func TestTaskFile_NamesItsWorkspaceInHCPTerraform(t *testing.T) {
+	const workspace = "task {\n name = \"t\"\n module = \"./mod\"\n condition \"services\" {\n  names = [\"web\"]\n }\n" +
+		" terraform_cloud_workspace {\n  execution_mode = \"agent\"\n  agent_pool_name = \"p\"\n  terraform_version = \"1.11.4\"\n }\n}\n"
+	for name, text := range map[string]string{"alone": workspace, "with a driver": "driver \"terraform-cloud\" {}\n" + workspace} {
+		task, _, err := readTaskFile(taskFile(t, "task.hcl", text))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		definition, err := json.Marshal(task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &config.Config{Cloud: &config.Cloud{}}
+		got, err := server.Parse(definition)
+		if err != nil {
+			t.Fatalf("%s: %s is refused: %v", name, definition, err)
+		}
+		want := config.CloudWorkspace{ExecutionMode: "agent", AgentPoolName: "p", TerraformVersion: "1.11.4"}
+		if got.Cloud != want {
+			t.Errorf("%s: as sent: %+v", name, got.Cloud)
+		}
 	}
 }
 

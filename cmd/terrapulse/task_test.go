@@ -150,6 +150,13 @@ func TestTaskEnable_WithoutChangesDoesNotAsk(t *testing.T) {
 	}
 }
 
+func TestTask_PrintsThePageInHCPTerraform(t *testing.T) {
+	s := newStandIn(t)
+	s.answers["PATCH /v1/tasks/dis?run=inspect"] = `200 {"inspect":{"changes_present":false,"plan":"No changes.","tfc_run_url":"https://hcp/1"}}`
+	wantText(t, s.task(t, ownName, "", "enable", "dis").stdout, "    Terraform Cloud Run URL: https://hcp/1\n")
+	wantText(t, s.task(t, ownName, "", "enable", "-json", "-auto-approve", "dis").stdout, `"tfc_run_url": "https://hcp/1"`)
+}
+
 func TestTask_WithoutApprovalNothingIsChanged(t *testing.T) {
 	s := newStandIn(t)
 	r := s.task(t, ownName, "", "delete", "dis")

@@ -118,6 +118,22 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	wantCode(t, s.run("release", "-config-file", file, "lb"), exitOK)
 	eventually(t, "the change is applied after the release", func() bool { return s.applied() == 20 })
 	wantCode(t, s.run("release", at, "lb"), exitError)
+
+	// A pause of all tasks, from another process than the one that leads.
+	paused := s.run("pause", "-config-file", file, "-reason=new switches")
+	wantCode(t, paused, exitOK)
+	wantText(t, paused.stdout, "new switches", "terrapulse resume")
+	s.instances(2, 2, true)
+	s.inPhase(apispec.PhaseHeld, "new switches")
+	wantCode(t, s.run("run", at, "lb"), exitWaits)
+	wantText(t, s.run("status", at).stdout, "Paused by", "new switches")
+	wantText(t, s.run("pause", "-json", at).stdout, `"paused"`, "new switches")
+	if s.applied() != 20 {
+		t.Errorf("%d instances are applied while everything is paused", s.applied())
+	}
+	wantText(t, s.run("resume", at).stdout, "Resumed", "new switches")
+	eventually(t, "the change is applied after the resume", func() bool { return s.applied() == 21 })
+	wantText(t, s.run("resume", at).stdout, "Nothing is paused")
 }
 
 // saysWhatIsHeld checks that people see what is gone, which limit holds it, and what it

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/serve"
 	"github.com/terrapulse/terrapulse/internal/web"
 )
@@ -29,11 +31,9 @@ const principalTime = 5 * time.Second
 // uiCommand serves the pages of a deployment in AWS, or of another instance, on this
 // machine.
 func (a *app) uiCommand() command {
-	var stackName string
 	var port int
 	var api apiFlags
 	f := a.flagSet("ui")
-	f.StringVar(&stackName, "stack", "", "The `name` of the CloudFormation stack whose pages are shown.")
 	f.IntVar(&port, "listen-port", 0, "The `port` on 127.0.0.1. Default: any free port.")
 	api.registerCurrent(f)
 	return command{flags: f, synopsis: "Show the pages of a deployment in AWS",
@@ -49,12 +49,12 @@ func (a *app) uiCommand() command {
   The address has a secret that lets only you use the pages. It works once, for
   a browser, for 12 hours; then the next address is printed.
 `,
-		run: func([]string) int { return a.ui(stackName, port, &api) },
+		run: func([]string) int { return a.ui(port, &api) },
 	}
 }
 
-func (a *app) ui(stackName string, port int, api *apiFlags) int {
-	client, shown, code := a.uiClient(stackName, api)
+func (a *app) ui(port int, api *apiFlags) int {
+	client, shown, code := a.uiClient(api)
 	if code >= 0 {
 		return code
 	}
@@ -63,10 +63,7 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	if err != nil {
 		return a.fail(exitError, err)
 	}
-	viewer := access.Sender{Name: userAtHost()}
-	if stackName != "" {
-		viewer = a.principal(client, viewer)
-	}
+	viewer, mayAct := a.principal(client, api.stack != "")
 	first := true
 	var server *serve.Server
 	server, err = serve.Listen(a.ctx, serve.Options{
@@ -84,9 +81,9 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 			first = false
 		},
 		Handler: web.New(a.ctx, web.Options{
-			API: client, Poll: uiPoll, Rest: uiRest, Stack: shown, Version: version, Now: time.Now, Log: log,
+			API: client, Poll: uiPoll, Rest: uiRest, Stack: shown, Version: buildinfo.Version, Now: time.Now, Log: log,
 			Who:    func(*http.Request) access.Sender { return viewer },
-			MayAct: func(*http.Request) bool { return true }, // the API decides
+			MayAct: func(*http.Request) bool { return mayAct }, // the API decides
 		}),
 	})
 	if err != nil {
@@ -95,34 +92,27 @@ func (a *app) ui(stackName string, port int, api *apiFlags) int {
 	return max(a.fail(exitError, server.Serve(a.ctx)), exitOK)
 }
 
-// principal returns who this user is to AWS, or the viewer if the deployment does not
-// answer: then the pages say why.
-func (a *app) principal(client *apiclient.Client, viewer access.Sender) access.Sender {
+// principal returns who this user is to the API, and whether they may act. If the API does not
+// answer, the pages say why.
+func (a *app) principal(client *apiclient.Client, inAWS bool) (viewer access.Sender, mayAct bool) {
+	viewer, mayAct = access.Sender{Name: userAtHost()}, true
 	ctx, cancel := context.WithTimeout(a.ctx, principalTime)
 	defer cancel()
-	if v, err := client.Version(ctx); err == nil && v.Sender != nil {
-		return access.Sender{Name: *v.Sender, Authenticated: true}
+	v, err := client.Version(ctx)
+	if err != nil {
+		return viewer, mayAct
 	}
-	return viewer
+	if inAWS && v.Sender != nil {
+		viewer = access.Sender{Name: *v.Sender, Authenticated: true}
+	}
+	return viewer, v.MayAct
 }
 
 // uiClient returns the client of the API whose pages are shown, and its name.
-func (a *app) uiClient(stackName string, api *apiFlags) (*apiclient.Client, string, int) {
-	if stackName == "" {
-		if !api.given()["http-addr"] {
-			return nil, "", a.fail(exitMissing, errors.New("name the stack with -stack, or another instance with -http-addr"))
-		}
-		client, code := a.apiClient(api)
-		return client, api.Address, code
+func (a *app) uiClient(api *apiFlags) (*apiclient.Client, string, int) {
+	if given := api.given(); !given["stack"] && !given["http-addr"] {
+		return nil, "", a.fail(exitMissing, errors.New("name the stack with -stack, or another instance with -http-addr"))
 	}
-	st, code := a.findStack(stackName)
-	if code >= 0 {
-		return nil, "", code
-	}
-	url, err := st.Output("ApiUrl")
-	if err != nil {
-		return nil, "", a.fail(exitConfig, err)
-	}
-	client, err := apiclient.New(apiclient.Options{Address: url})
-	return client, stackName, a.fail(exitError, err)
+	client, code := a.apiClient(api)
+	return client, cmp.Or(api.stack, api.Address), code
 }

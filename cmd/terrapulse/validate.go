@@ -12,7 +12,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 )
 
 // validation is what validate found, in the form that -json prints.
@@ -162,5 +161,5 @@ func tasksOf(n int) string {
 
 // checkTasks returns what would make runs of the tasks fail, each problem once.
 func checkTasks(cfg *config.Config) config.Errors {
-	return driver.CheckAll(tfdriver.New(tfdriver.Options{}), cfg)
+	return driver.CheckAll(instance.Checker(cfg), cfg)
 }

@@ -26,11 +26,11 @@ func (a *app) versionCommand() command {
 		run: func([]string) int {
 			switch {
 			case a.json:
-				return a.printJSON(versionReport{version, buildinfo.Commit(), runtime.Version()})
+				return a.printJSON(versionReport{buildinfo.Version, buildinfo.Commit(), runtime.Version()})
 			case a.isCTS():
-				fmt.Fprintf(a.stdout, "%s %s (%s %s)\nCompatible with Terraform >= 0.13.0, <= 1.14.3\n", ctsName, ctsVersion, ownName, version)
+				fmt.Fprintf(a.stdout, "%s %s (%s %s)\nCompatible with Terraform >= 0.13.0, <= 1.14.3\n", ctsName, ctsVersion, ownName, buildinfo.Version)
 			default:
-				fmt.Fprintf(a.stdout, "%s %s\n", ownName, version)
+				fmt.Fprintf(a.stdout, "%s %s\n", ownName, buildinfo.Version)
 			}
 			return exitOK
 		},

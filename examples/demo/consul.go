@@ -31,17 +31,17 @@ func startConsul(ctx context.Context, program, dir string) (*consul, error) {
 		"-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
 		"-hcl", "disable_update_check = true"}
 	c := &consul{}
-	for _, flag := range []string{"-server-port", "-serf-lan-port", "-http-port"} {
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, flag, fmt.Sprint(port))
+	flags := []string{"-server-port", "-serf-lan-port", "-http-port"}
+	ports, err := freePorts(len(flags))
+	if err != nil {
+		return nil, err
+	}
+	for i, port := range ports {
+		args = append(args, flags[i], fmt.Sprint(port))
 		c.addr = fmt.Sprintf("127.0.0.1:%d", port) // of the last one
 	}
 	// The environment may point to another Consul.
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CONSUL_") })
-	var err error
 	if c.process, err = startProcess(filepath.Join(dir, "consul.log"), dir, env, program, args...); err != nil {
 		return nil, err
 	}
@@ -61,12 +61,17 @@ func startConsul(ctx context.Context, program, dir string) (*consul, error) {
 	return c, nil
 }
 
-// freePort finds a TCP port of this machine that nothing listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// freePorts finds TCP ports of this machine that nothing listens on. They differ: all of them are
+// taken until the last one is found.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer l.Close()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return ports, nil
 }

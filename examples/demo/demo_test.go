@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -162,11 +161,7 @@ func build(t *testing.T) string {
 
 var built = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(workDir, "terrapulse"+exe())
-	out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(out))
-	}
-	return program, nil
+	return program, testtools.Build(program, "cmd/terrapulse")
 })
 
 var workDir string

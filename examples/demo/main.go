@@ -235,10 +235,11 @@ func (d *demo) command(ctx context.Context, args ...string) ([]byte, error) {
 // startDaemon starts terrapulse as a user would, except for its folders, a shorter buffer
 // period and a stricter guard.
 func (d *demo) startDaemon() error {
-	port, err := freePort()
+	ports, err := freePorts(1)
 	if err != nil {
 		return err
 	}
+	port := ports[0]
 	d.pages = fmt.Sprintf("http://localhost:%d/ui/", port)
 	content := fmt.Sprintf("working_dir: %q\nport: %d\nbuffer_period: {min: 100ms, max: 1s}\nguard: {on_empty: hold}\n", filepath.ToSlash(d.dir), port)
 	if err := os.WriteFile(d.settings(), []byte(content), 0o600); err != nil {

@@ -1,11 +1,10 @@
 // Command api is the function behind the function URL: the HTTP API of `terrapulse start` on the
 // records of the table. It writes requested changes there, and functions/reconcile does the rest.
-// IAM decides who may use it.
+// IAM decides who may use it, and the parameter ActArns who may change things.
 package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,42 +12,21 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdaurl"
-	"github.com/aws/aws-sdk-go-v2/aws"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/api"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/awsconfig"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/awsenv"
 	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/logging"
-	"github.com/terrapulse/terrapulse/internal/overlay"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/request"
-	"github.com/terrapulse/terrapulse/internal/runlog"
-	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/tableapi"
 )
 
-const (
-	// poll is the interval at which a run is polled that a request waits for: a container takes
-	// half a minute to start.
-	poll = time.Second
-	// reserve is the part of the invocation's time that is kept for the answer that the time is
-	// over.
-	reserve = 3 * time.Second
-	// inspectLimit limits how long functions/reconcile may take to start an inspection: it answers
-	// before the container runs.
-	inspectLimit = time.Minute
-)
-
-// version is set by the build.
-var version = "dev"
+// reserve is the part of the invocation's time that is kept for the answer that the time is
+// over.
+const reserve = 3 * time.Second
 
 func main() {
 	h, err := newHandler(context.Background(), os.Environ(), os.Stdout)
@@ -65,42 +43,15 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := awsconfig.Lambda(ctx)
+	cfg, err := awsenv.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	store, objects := dynamo.New(cfg, settings.Table), s3.NewFromConfig(cfg)
-	reconciler := function.Function{Name: settings.ReconcileFunction, Client: awslambda.NewFromConfig(cfg, func(o *awslambda.Options) {
-		// A repeated request would start a second inspection.
-		o.HTTPClient, o.Retryer = awshttp.NewBuildableClient().WithTimeout(inspectLimit), aws.NopRetryer{}
-	})}
-	log := logging.JSON(out, settings.LogLevel)
-	inForce := &inForce{store: store, bundles: bundle.Bucket{Client: objects, Location: settings.Bundle}}
-	return inTime(request.Compressed(http.MaxBytesHandler(api.New(api.Options{
-		Control: &reconcile.Control{
-			Store: store, Base: inForce.load, Source: new(overlay.Source), Plan: inspect(reconciler), Wake: wake(reconciler, log),
-			Output: func(ctx context.Context, url string) ([]byte, error) {
-				output, err := runlog.Load(ctx, objects, url)
-				if errors.Is(err, runlog.ErrGone) {
-					err = errors.Join(state.ErrNotFound, err)
-				}
-				return output, err
-			},
-			Poll: poll, Now: time.Now,
-		},
-		Links: links(ecstask.Console{Cluster: settings.Cluster, LogGroup: settings.RunnerLog}),
-		Who:   who, Log: log, Version: version, Store: apispec.Store{Kind: "dynamodb", Where: settings.Table},
-	}), request.MaxBody))), nil
-}
-
-// links returns a function that returns the pages of the AWS console about the container of a run.
-func links(console ecstask.Console) func(state.Run) *apispec.RunLinks {
-	return func(run state.Run) *apispec.RunLinks {
-		if run.Runner == "" {
-			return nil
-		}
-		return &apispec.RunLinks{Container: console.Task(run.Runner), Logs: console.Log(run.Runner)}
-	}
+	return inTime(request.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
+		AWS: cfg, Store: dynamo.New(cfg, settings.Table), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
+		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster},
+		Who:     who, Failed: countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
+	}), request.MaxBody)))), nil
 }
 
 // inTime ends a request before the invocation's time is over, so that it gets an answer.
@@ -112,6 +63,29 @@ func inTime(next http.Handler) http.Handler {
 			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// countFailed returns a function that counts a request that cannot be answered.
+func countFailed(w *metrics.Writer) func() {
+	return func() {
+		_ = w.Write(time.Now(), metrics.Values{metrics.RequestsFailed: 1}) // fails only if the log does
+	}
+}
+
+// allowed lets only some callers act. IAM lets only those in who may read.
+func allowed(act deployment.Principals, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = request.WithID(r)
+		level, caller := access.Read, who(r)
+		if act.Include(caller.Name) {
+			level = access.Act
+		}
+		if level < access.Act && !access.Reads(r.Method) {
+			request.Fail(w, r, http.StatusForbidden, caller.Name+" may only read this deployment: the stack's parameter ActArns names who may act")
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), level)))
 	})
 }
 

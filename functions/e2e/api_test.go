@@ -41,7 +41,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	c.register("web-1", 8080)
 	c.module("")
 	c.tasks(consulBackend, "lb")
-	if status, _, said := c.ask(http.MethodGet, "/v1/tasks", ""); status != http.StatusInternalServerError || !strings.Contains(said, "terrapulse bundle push") {
+	if status, _, said := c.ask(http.MethodGet, "/v1/overview", ""); status != http.StatusOK || !strings.Contains(said, `"tasks":[]`) {
 		t.Errorf("before there is a bundle: %d %s", status, said)
 	}
 	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no tick has succeeded yet") {
@@ -99,6 +99,13 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	if l, id := applied.Links, made[len(made)-1].Runner; l == nil || id == "" || !strings.Contains(l.Container, "/tasks/"+id+"?") ||
 		!strings.HasSuffix(l.Logs, "log-group/$252Fterrapulse$252Fe2e$252Frunner/log-events/runner$252Frunner$252F"+id) {
 		t.Errorf("the pages of container %q are %+v", id, l)
+	} else if l.Output == nil || !strings.Contains(*l.Output, "/s3/object/") {
+		t.Errorf("the page of the output is %v", l.Output)
+	}
+	var o apispec.OverviewResponse
+	c.get("/v1/overview", &o)
+	if o.Links == nil || !strings.HasSuffix(o.Links.Alarms, "~'e2e-)") {
+		t.Errorf("the pages of the deployment are %+v", o.Links)
 	}
 
 	// What was changed there counts for whoever ticks.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/eventbridge"
@@ -29,13 +30,13 @@ func callerIdentity(w http.ResponseWriter, r *http.Request) {
 // describeStack answers CloudFormation's DescribeStacks.
 func (c *cloud) describeStack(w http.ResponseWriter, r *http.Request, parameters rehearsal.Parameters, outputs map[string]string, own *strings.Replacer) {
 	w.Header().Set("Content-Type", "text/xml")
-	if name := r.FormValue("StackName"); name != "e2e" {
+	if name := r.FormValue("StackName"); name != c.name {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id %s does not exist</Message></Error></ErrorResponse>", name)
 		return
 	}
 	var b strings.Builder
-	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>e2e</StackName><Parameters>")
+	b.WriteString("<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>" + c.name + "</StackName><CreationTime>" + time.Now().UTC().Format(time.RFC3339) + "</CreationTime><StackStatus>CREATE_COMPLETE</StackStatus><Parameters>")
 	for name, value := range parameters {
 		fmt.Fprintf(&b, "<member><ParameterKey>%s</ParameterKey><ParameterValue>%s</ParameterValue></member>", name, value)
 	}
@@ -56,7 +57,7 @@ func (c *cloud) onBus(task string) string {
 	var kinds []string
 	seen := map[string]bool{}
 	for _, e := range c.bus.Events() {
-		if e.Source != eventbridge.Source || e.DetailType != string(e.Detail.Kind) || e.Detail.Stack != "e2e" || e.Detail.Message == "" {
+		if e.Source != eventbridge.Source || e.DetailType != string(e.Detail.Kind) || e.Detail.Stack != c.name || e.Detail.Message == "" {
 			c.t.Errorf("the event %+v is not as documented", e)
 		}
 		if e.Detail.Task == task && !seen[e.Detail.ID] {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -86,7 +87,7 @@ func (m *bounds) idle(b *testing.B) {
 // cold is what the function adds to a cold start.
 func (m *bounds) cold(b *testing.B) {
 	c := deploy(b, options{})
-	program := c.lambda.functions[c.reconcile].bootstrap
+	program := c.program()
 	info, err := os.Stat(program)
 	if err != nil {
 		b.Fatal(err)
@@ -186,11 +187,16 @@ func (c *cloud) roundTrips(n int) time.Duration {
 	return took[n/2]
 }
 
+// program is the path of the program of the function that reconciles.
+func (c *cloud) program() string {
+	return rehearsed.artifacts.Program("ReconcileFunction", rehearsal.Here(), "reconcile")
+}
+
 // resident is the largest resident set of the processes of the function that
 // reconciles, in bytes.
 func (c *cloud) resident() int64 {
 	c.t.Helper()
-	out, err := exec.Command("pgrep", "-f", c.lambda.functions[c.reconcile].bootstrap+"$").Output()
+	out, err := exec.Command("pgrep", "-f", c.program()+"$").Output()
 	if err != nil {
 		c.t.Fatalf("find the process: %v", err)
 	}
@@ -204,7 +210,7 @@ func (c *cloud) resident() int64 {
 		own := false
 		for line := range strings.Lines(string(status)) {
 			if name, ok := strings.CutPrefix(line, "Name:"); ok {
-				own = strings.TrimSpace(name) == "bootstrap"
+				own = strings.TrimSpace(name) == filepath.Base(c.program())
 			}
 			if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 				kb, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)

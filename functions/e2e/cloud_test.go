@@ -3,9 +3,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +42,7 @@ import (
 const (
 	// patience is how long something that must happen may take on a machine
 	// that has other things to do. Nothing here waits for it in vain.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // rehearsed is what the template makes, once for all tests.
@@ -65,24 +65,45 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// stackName is the name of most stacks.
+const stackName = "e2e"
+
 // consulAddress stands for the address of Consul in the stacks, which are the
 // same for all tests.
 const consulAddress = "127.0.0.1:8500"
 
-// rehearse returns the stack that the template makes with parameters beside
-// those that have no default.
-func rehearse(t testing.TB, parameters rehearsal.Parameters) *rehearsal.Stack {
+// prebuilt returns the folder of what `sam build` has built, once for all tests.
+func prebuilt(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds all functions")
+	}
 	rehearsed.Lock()
 	defer rehearsed.Unlock()
+	dir := filepath.Join(rehearsed.dir, "build")
 	if rehearsed.artifacts == nil {
-		rehearsed.artifacts = rehearsal.Build(t, filepath.Join(rehearsed.dir, "build"), rehearsal.Here())
+		rehearsed.artifacts = rehearsal.Build(t, dir)
 	}
+	return dir
+}
+
+// rehearse returns the stack that the template makes with parameters beside
+// those that have no default.
+func rehearse(t testing.TB, o options) *rehearsal.Stack {
+	t.Helper()
+	if o.build != "" {
+		return rehearsal.Built(o.build).Deploy(t, o.name, o.parameters)
+	}
+	parameters := o.parameters
+	prebuilt(t)
+	rehearsed.Lock()
+	defer rehearsed.Unlock()
 	key := fmt.Sprint(parameters)
 	if rehearsed.stacks[key] == nil {
 		all := rehearsal.Minimal(consulAddress)
+		all["StartPaused"] = "false"
 		maps.Copy(all, parameters)
-		rehearsed.stacks[key] = rehearsed.artifacts.Deploy(t, "e2e", all)
+		rehearsed.stacks[key] = rehearsed.artifacts.Deploy(t, stackName, all)
 	}
 	return rehearsed.stacks[key]
 }
@@ -96,15 +117,12 @@ func built(t testing.TB, name string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	pkg := "./functions/" + name
+	pkg := "functions/" + name
 	if name == "terrapulse" {
-		pkg = "./cmd/terrapulse"
+		pkg = "cmd/terrapulse"
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, pkg)
-	cmd.Dir = testtools.Root(t)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	if err := testtools.Build(path, pkg); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
@@ -112,6 +130,7 @@ func built(t testing.TB, name string) string {
 // cloud is a deployment.
 type cloud struct {
 	t                 testing.TB
+	name              string // of the stack
 	dir               string // what Terraform makes, below out; task files, below files
 	consul            *consultest.Server
 	proxy             *consultest.Proxy // in front of Consul
@@ -127,17 +146,21 @@ type cloud struct {
 	client            *s3.Client
 	table             string
 	reconcile, settle string // functions
-	api               string // function
+	api, hint         string // functions; hint only with HCP Terraform
 	bucket            string
 	bundles           string // URL
 	told              bool   // the function that reconciles is, when a bundle was pushed
 	image             string
+	stock             bool // the image has no runner: a container installs it
+	definitions       map[string]types.ContainerDefinition
+	delay             time.Duration // that a container takes to start
 
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
 	started int               // containers that have ended
 	settled int               // containers whose end the function settle has been told
 	sent    int               // bytes of the answers of the function URL
+	volumes []string          // of containers of a stock image
 	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
 }
@@ -148,6 +171,12 @@ type options struct {
 	parameters rehearsal.Parameters // of the template
 	secrets    map[string]string    // by ARN
 	image      string               // that containers are started from; a process of this machine if empty
+	stock      bool                 // the image has no runner
+
+	build string // folder of what `sam build` has built, which is deployed with these parameters alone
+	name  string // of the stack; e2e if empty
+
+	server *consultest.Server // the Consul to use; a new one if nil
 }
 
 // deploy makes a deployment. The programs, their environment, their time limits
@@ -159,10 +188,14 @@ func deploy(t testing.TB, o options) *cloud {
 	if testing.Short() {
 		t.Skip("starts everything that a deployment has")
 	}
-	stack := rehearse(t, o.parameters)
-	c := &cloud{t: t, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
-		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image,
-		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+	o.name = cmp.Or(o.name, stackName)
+	stack := rehearse(t, o)
+	if built(t, "terrapulse"); o.image == "" {
+		built(t, "runner") // not while a test waits for its container
+	}
+	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
+		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
+		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, hint: stack.Functions["HintFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -170,10 +203,13 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	for _, r := range stack.Template.Resources {
 		if r.Type == "AWS::CloudWatch::Alarm" {
-			c.alarms++
+			metrics, _ := r.Properties["Metrics"].([]any)
+			c.alarms += max(1, len(metrics)-1) // each metric is billed, an expression is not
 		}
 	}
-	c.consul = consultest.Start(t, o.consul...)
+	if c.consul = o.server; c.consul == nil {
+		c.consul = consultest.Start(t, o.consul...)
+	}
 	c.proxy = consultest.NewProxy(t, c.consul.Addr())
 	c.dynamo = count(t, dynamotest.Start(t))
 	c.table = dynamotest.Table(t, c.dynamo.URL)
@@ -182,7 +218,14 @@ func deploy(t testing.TB, o options) *cloud {
 	if err := backend.CreateBucket(c.bucket); err != nil {
 		t.Fatal(err)
 	}
-	files := httptest.NewServer(gofakes3.New(backend).Server())
+	objects := gofakes3.New(backend).Server()
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("notification") { // as the template configures the bucket
+			io.WriteString(w, "<NotificationConfiguration><EventBridgeConfiguration/></NotificationConfiguration>")
+			return
+		}
+		objects.ServeHTTP(w, r)
+	}))
 	t.Cleanup(files.Close)
 	c.s3 = count(t, files.URL)
 	identity := httptest.NewServer(http.HandlerFunc(callerIdentity))
@@ -199,15 +242,27 @@ func deploy(t testing.TB, o options) *cloud {
 		"AWS_ENDPOINT_URL_DYNAMODB": c.dynamo.URL, "AWS_ENDPOINT_URL_S3": c.s3.URL, "AWS_ENDPOINT_URL_LAMBDA": c.lambda.URL,
 		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL, "AWS_ENDPOINT_URL_EVENTBRIDGE": c.bus.URL,
 	}
-	own := []string{stack.Outputs["Table"], c.table, consulAddress, c.proxy.Addr()}
+	own := []string{stack.Outputs["Table"], c.table, stack.Functions["ReconcileFunction"].Environment["CONSUL_HTTP_ADDR"], "http://" + c.proxy.Addr()}
 
-	definition := stack.Runner()
-	definition.Environment = slices.Clone(definition.Environment)
-	for i, v := range definition.Environment {
-		definition.Environment[i].Value = aws.String(strings.NewReplacer(own...).Replace(*v.Value))
+	if o.stock {
+		own = append(own, c.installed(stack)...)
 	}
+	definition := types.TaskDefinition{Family: aws.String(ecstask.Family(stack.Outputs["TaskDefinition"]))}
+	for _, name := range []string{ecstask.Container, ecstask.InstallContainer} {
+		d, ok := stack.Container(name)
+		if !ok {
+			continue
+		}
+		d.Environment = slices.Clone(d.Environment)
+		for i, v := range d.Environment {
+			d.Environment[i].Value = aws.String(strings.NewReplacer(own...).Replace(*v.Value))
+		}
+		c.definitions[name] = d
+		definition.ContainerDefinitions = append(definition.ContainerDefinitions, d)
+	}
+	t.Cleanup(c.removeVolumes) // after the server of ECS has ended the containers
 	c.ecs = ecstest.Start(t, ecstest.Options{
-		TaskDefinition: types.TaskDefinition{Family: aws.String(ecstask.Family(stack.Outputs["TaskDefinition"])), ContainerDefinitions: []types.ContainerDefinition{definition}},
+		TaskDefinition: definition,
 		Run:            c.container,
 		Secret:         c.secret,
 		Events: func(event []byte) {
@@ -229,8 +284,11 @@ func deploy(t testing.TB, o options) *cloud {
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL
-	for _, function := range []string{"ReconcileFunction", "SettleFunction", "ApiFunction"} {
-		f := stack.Functions[function]
+	for _, function := range []string{"ReconcileFunction", "SettleFunction", "HintFunction", "ApiFunction"} {
+		f, ok := stack.Functions[function]
+		if !ok {
+			continue
+		}
 		env := maps.Clone(c.env)
 		for name, value := range f.Environment {
 			env[name] = strings.NewReplacer(own...).Replace(value)
@@ -250,65 +308,19 @@ func deploy(t testing.TB, o options) *cloud {
 
 func tail(text string) string { return text[max(0, len(text)-6000):] }
 
-// container runs the container's program as a process, in a folder of its own.
-func (c *cloud) container(ctx context.Context, container ecstest.Container) int {
-	if c.image != "" {
-		return c.fromImage(ctx, container)
-	}
-	// Providers listen on a socket below TMPDIR, whose path must be short.
-	work, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		c.t.Error(err)
-		return 1
-	}
-	defer os.RemoveAll(work)
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.started++
-	}()
-	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
-	for name, value := range c.env {
-		env = append(env, name+"="+value)
-	}
-	return ecstest.Process{Path: built(c.t, "runner"), Dir: work, Output: &c.output, Env: env}.Run(ctx, container)
-}
-
-// fromImage runs a container of the runner's image as the task definition says:
-// its root cannot be written, and its user has no name.
-func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int {
-	out := filepath.Join(c.dir, "out") // what Terraform makes is made there
-	args := []string{"run", "--rm", "--read-only", "--read-only-tmpfs=false", "--passwd=false", "--cap-drop", "all", "--network", "host",
-		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", out + ":" + out}
-	env := container.Env
-	for name, value := range c.env {
-		env = append(env, name+"="+value)
-	}
-	for _, v := range env {
-		args = append(args, "--env", v)
-	}
-	cmd := rehearsal.Podman(ctx, append(args, c.image)...)
-	cmd.Stdout, cmd.Stderr = &c.output, &c.output
-	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Run(); err != nil {
-		if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() > 0 {
-			return exit.ExitCode()
-		}
-		io.WriteString(&c.output, err.Error()+"\n")
-		return 1
-	}
-	return 0
-}
-
 // push pushes the task files as `terrapulse bundle push` does, and tells it as
 // the bucket does.
 func (c *cloud) push() (string, error) {
 	out, err := c.bundlePush()
 	if err == nil && c.told {
-		event := `{"version":"0","source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"` + c.bucket + `"},"object":{"key":"terrapulse/current"}}}`
-		_, err = c.lambda.invoke(c.t.Context(), c.reconcile, []byte(event))
+		_, err = c.lambda.invoke(c.t.Context(), c.reconcile, []byte(c.pushedEvent()))
 	}
 	return out, err
+}
+
+// pushedEvent is the event of the bucket that the pointer has moved.
+func (c *cloud) pushedEvent() string {
+	return `{"version":"0","source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"` + c.bucket + `"},"object":{"key":"terrapulse/current"}}}`
 }
 
 func (c *cloud) bundlePush() (string, error) {
@@ -391,9 +403,14 @@ func (c *cloud) until(what string, is func() bool) {
 // register registers an instance of the service web.
 func (c *cloud) register(id string, port int) {
 	c.t.Helper()
-	err := c.consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: id, Port: port})
+	register(c.t, c.consul, id, port)
+}
+
+func register(t testing.TB, consul *consultest.Server, id string, port int) {
+	t.Helper()
+	err := consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: id, Port: port})
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -107,28 +107,6 @@ func (c *cloud) stateIsAllowed(task string) {
 	}
 }
 
-func TestTheImageAppliesAChange(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the runner's image")
-	}
-	c := deploy(t, options{image: rehearsal.Image(t, "runner")})
-	if err := os.Chmod(filepath.Join(c.dir, "out"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	c.register("web-1", 8080)
-	c.module("")
-	c.tasks(c.s3Backend(), "lb", "dns")
-	c.mustPush()
-	c.tickUntil("applied", func() bool { return c.out("lb") == "web-1:8080" && c.out("dns") == "web-1:8080" })
-	c.register("web-2", 8081)
-	c.tickUntil("the change is applied", func() bool { return strings.Contains(c.out("lb"), "web-2:8081") })
-	for _, r := range c.runs("lb") {
-		if r.State != state.RunSucceeded {
-			t.Errorf("%+v", r)
-		}
-	}
-}
-
 func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
 	for _, n := range []int{1, 1000} {
 		t.Run(fmt.Sprint(n, " tasks"), func(t *testing.T) {
@@ -357,29 +335,41 @@ func TestOnceAndInspectByHand(t *testing.T) {
 	}
 }
 
-func TestWhileTheScheduleIsDisabledNothingIsAppliedThatNobodyAsksFor(t *testing.T) {
+func TestPause_NewStackAppliesNothingUntilSomebodyResumes(t *testing.T) {
 	t.Parallel()
-	c := deploy(t, options{parameters: rehearsal.Parameters{"ScheduleState": "DISABLED"}})
+	c := deploy(t, options{parameters: rehearsal.Parameters{"StartPaused": "true"}})
 	c.register("web-1", 8080)
 	c.module("")
 	c.tasks(consulBackend, "lb")
-	if out, err := c.terrapulse("bundle", "push", "-stack=e2e", "-config-file=tasks.hcl"); err != nil {
+	// The schedule ticks before a bundle is pushed: that is no failure.
+	if answer := c.mustInvoke(`{"mode":"reconcile","window":true}`); !strings.Contains(answer.Skipped, "terrapulse bundle push") || answer.Problem != "" {
+		t.Errorf("without a bundle: %+v", answer)
+	}
+	rec, err := state.ReadReconcile(t.Context(), c.store)
+	if err != nil || rec.Data.Paused == nil {
+		t.Fatalf("the new stack is not paused: %+v, %v", rec.Data, err)
+	}
+	out, err := c.terrapulse("bundle", "push", "-stack=e2e", "-config-file=tasks.hcl")
+	if err != nil || !strings.Contains(out, "terrapulse resume -stack=e2e") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	c.mustPush()
-	if out, err := c.terrapulse("doctor", "-stack=e2e"); err != nil || !strings.Contains(out, "disabled: nothing is applied") || !strings.Contains(out, "planned task lb") {
+	if out, err := c.terrapulse("doctor", "-stack=e2e"); err != nil || !strings.Contains(out, "paused by the deployment") || !strings.Contains(out, "planned task lb") || !strings.Contains(out, "template checkout, container dev") {
 		t.Fatalf("doctor: %v\n%s", err, out)
 	}
 	if answer := c.mustInvoke(`{"mode":"inspect","wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded || answer.Runs[0].Changes.Add != 1 {
 		t.Fatalf("inspect: %+v", answer)
 	}
-	c.until("the end of its container is settled", func() bool { return strings.Contains(c.lambda.logs(c.settle), "ScheduleState is DISABLED") })
+	answer := c.mustInvoke(`{"mode":"once","tasks":["lb"],"wait":true}`)
+	if len(answer.Runs) > 0 || len(answer.Decisions) != 1 || answer.Decisions[0].Reason.Code != state.ReasonPaused {
+		t.Errorf("once: %+v", answer)
+	}
 	if n := c.containers(); n != 2 || c.out("lb") != "" {
 		t.Errorf("%d containers, which have made %q", n, c.out("lb"))
 	}
-	if answer := c.mustInvoke(`{"mode":"once","tasks":["lb"],"wait":true}`); len(answer.Runs) != 1 || answer.Runs[0].State != state.RunSucceeded {
-		t.Errorf("once: %+v", answer)
+	if out, err := c.terrapulse("resume", "-store=dynamodb://"+c.table); err != nil || !strings.Contains(out, "Resumed") {
+		t.Fatalf("resume: %v\n%s", err, out)
 	}
+	c.tickUntil("the task is applied", func() bool { return c.out("lb") != "" })
 }
 
 func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {

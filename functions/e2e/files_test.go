@@ -35,23 +35,7 @@ func (c *cloud) out(task string) string {
 // module writes the module that all tasks use: a file that names the
 // instances, by the local provider. Before it does so it sleeps.
 func (c *cloud) module(extra string) {
-	c.file("module/main.tf", `
-terraform {
-  required_providers {
-    local = { source = "hashicorp/local" }
-  }
-}
-variable "services" {
-  type = map(object({ name = string, address = string, port = number, node = string, id = string, kind = string, meta = map(string),
-    tags = list(string), namespace = string, status = string, node_id = string, node_address = string, node_datacenter = string,
-    node_tagged_addresses = map(string), node_meta = map(string), cts_user_defined_meta = map(string) }))
-}
-variable "task" { type = string }
-resource "local_file" "out" {
-  filename = "`+filepath.Join(c.dir, "out")+`/${var.task}"
-  content  = join(" ", sort([for s in var.services : "${s.id}:${s.port}"]))
-}
-`+extra)
+	c.file("module/main.tf", strings.ReplaceAll(moduleText, "OUT", filepath.Join(c.dir, "out"))+extra)
 }
 
 // tasks writes task files: each task watches the service web.
@@ -90,3 +74,22 @@ func (c *cloud) pushBroken() {
 		}
 	}
 }
+
+// moduleText is the module that all tasks use. It writes files into the folder OUT.
+const moduleText = `
+terraform {
+  required_providers {
+    local = { source = "hashicorp/local" }
+  }
+}
+variable "services" {
+  type = map(object({ name = string, address = string, port = number, node = string, id = string, kind = string, meta = map(string),
+    tags = list(string), namespace = string, status = string, node_id = string, node_address = string, node_datacenter = string,
+    node_tagged_addresses = map(string), node_meta = map(string), cts_user_defined_meta = map(string) }))
+}
+variable "task" { type = string }
+resource "local_file" "out" {
+  filename = "OUT/${var.task}"
+  content  = join(" ", sort([for s in var.services : "${s.id}:${s.port}"]))
+}
+`

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +37,7 @@ type lambda struct {
 	work      sync.WaitGroup // asynchronous invocations
 
 	pending     int // asynchronous invocations that have not ended
+	events      int // asynchronous invocations
 	invocations int
 	billed      time.Duration // what they took
 }
@@ -56,8 +58,9 @@ type function struct {
 
 // environment is one process of a function.
 type environment struct {
-	cmd *exec.Cmd
-	url string
+	cmd    *exec.Cmd
+	url    string
+	killed bool // maybe just after it has answered
 }
 
 func newLambda(t testing.TB, rie string) *lambda {
@@ -110,6 +113,7 @@ func (l *lambda) kill(name string) {
 	defer l.mu.Unlock()
 	for _, e := range l.functions[name].busy {
 		e.kill()
+		e.killed = true
 	}
 }
 
@@ -129,6 +133,7 @@ func (l *lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Amz-Invocation-Type") == "Event" {
 		l.mu.Lock()
 		l.pending++
+		l.events++
 		l.mu.Unlock()
 		l.work.Go(func() {
 			l.invoke(context.Background(), name, payload)
@@ -146,6 +151,13 @@ func (l *lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Write(answer)
+}
+
+// asked is how many asynchronous invocations there were.
+func (l *lambda) asked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events
 }
 
 // invoke invokes a function and returns its answer; its error is what the
@@ -167,7 +179,7 @@ func (l *lambda) invoke(ctx context.Context, name string, payload []byte) ([]byt
 			break
 		}
 	}
-	if err == nil && l.functions[name] == f {
+	if err == nil && !e.killed && l.functions[name] == f {
 		f.idle = append(f.idle, e)
 	} else {
 		e.kill()
@@ -225,7 +237,19 @@ func (l *lambda) take(name string) (*function, *environment, error) {
 }
 
 // start starts a process of the function and waits until it takes invocations.
-func (l *lambda) start(f *function) (*environment, error) {
+func (l *lambda) start(f *function) (e *environment, err error) {
+	for range 3 { // another process may take a port before the emulator does
+		if e, err = l.try(f); !errors.Is(err, errEnded) {
+			break
+		}
+	}
+	return e, err
+}
+
+// errEnded means that an emulator has ended before it took an invocation.
+var errEnded = errors.New("the emulator has ended by itself")
+
+func (l *lambda) try(f *function) (*environment, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
@@ -233,7 +257,7 @@ func (l *lambda) start(f *function) (*environment, error) {
 	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	cmd := exec.Command(l.rie, "--log-level", "error", "--runtime-interface-emulator-address", address,
 		"--runtime-api-address", fmt.Sprintf("127.0.0.1:%d", ports[1]), f.bootstrap)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("AWS_LAMBDA_FUNCTION_TIMEOUT=%d", int(f.timeout.Seconds())), "AWS_LAMBDA_FUNCTION_NAME="+f.name)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("AWS_LAMBDA_FUNCTION_TIMEOUT=%d", int(f.timeout.Seconds())), "AWS_LAMBDA_FUNCTION_NAME="+f.name, "TMPDIR="+l.t.TempDir())
 	for name, value := range f.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -247,21 +271,71 @@ func (l *lambda) start(f *function) (*environment, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go cmd.Wait()
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
 	e := &environment{cmd: cmd, url: "http://" + address + "/2015-03-31/functions/function/invocations"}
-	for range 500 {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			conn.Close()
-			return e, nil
+	for deadline := time.After(time.Minute); !listens(cmd.Process.Pid, ports); {
+		select {
+		case <-ended:
+			return nil, fmt.Errorf("%s: %w", f.name, errEnded)
+		case <-deadline:
+			e.kill()
+			return nil, fmt.Errorf("the emulator of %s does not listen", f.name)
+		case <-time.After(10 * time.Millisecond):
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	e.kill()
-	return nil, fmt.Errorf("the emulator of %s does not listen", f.name)
+	return e, nil
 }
 
-// kill ends the process with all that belongs to it.
-func (e *environment) kill() { syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) }
+// listens reports whether a process listens on all the ports of 127.0.0.1: what answers there may be
+// another one.
+func listens(pid int, ports []int) bool {
+	sockets, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return false
+	}
+	own := map[string]bool{}
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, file := range files {
+		target, _ := os.Readlink(file) // of a file that was closed, there is none
+		own[target] = true
+	}
+	found := 0
+	for line := range strings.Lines(string(sockets)) {
+		const address, status, inode = 1, 3, 9
+		if fields := strings.Fields(line); len(fields) > inode && fields[status] == "0A" && own["socket:["+fields[inode]+"]"] {
+			for _, port := range ports {
+				if fields[address] == fmt.Sprintf("0100007F:%04X", port) {
+					found++
+				}
+			}
+		}
+	}
+	return found == len(ports)
+}
+
+// kill ends the process and all that it has started: the emulator gives the function a process
+// group of its own.
+func (e *environment) kill() {
+	all := []int{e.cmd.Process.Pid}
+	for n := 0; n < len(all); n++ {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", all[n]))
+		for _, thread := range threads {
+			children, _ := os.ReadFile(thread) // of a thread that has ended, there are none
+			for field := range strings.FieldsSeq(string(children)) {
+				if pid, err := strconv.Atoi(field); err == nil {
+					all = append(all, pid)
+				}
+			}
+		}
+	}
+	for _, pid := range all {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
 
 // freePorts returns ports of the loopback address that nobody uses.
 func freePorts(n int) ([]int, error) {

@@ -67,8 +67,14 @@ func TestAHeldPlanIsAppliedOnceAndAsItWasApproved(t *testing.T) {
 		c.until("RunTask is asked for", func() bool { return c.ecs.Requests()["RunTask"] > before })
 		c.lambda.kill(c.reconcile)
 	}()
-	_, _ = c.invoke(`{"mode":"reconcile"}`) // its process is killed
-	<-killed
+	for asked := false; !asked; { // as the schedule does: another tick may lead just then
+		_, _ = c.invoke(`{"mode":"reconcile"}`) // its process is killed
+		select {
+		case <-killed:
+			asked = true
+		default:
+		}
+	}
 	c.ecs.Heal()
 	c.tickUntil("the approved plan is applied", func() bool { return c.applied("lb") == 19 })
 	last := func() state.Run { runs := c.runs("lb"); return runs[len(runs)-1] }

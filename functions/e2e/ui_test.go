@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -147,8 +149,8 @@ func (u *ui) watch(topic string) (end func()) {
 }
 
 func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
-	c := deploy(t, options{})
-	address := c.serveURL(ann)
+	c := deploy(t, options{parameters: rehearsal.Parameters{"ActArns": "arn:aws:iam::123456789012:role/NetworkOperator," + ann.arn}})
+	address := c.serveURL(ann, bob)
 	c.register("web-1", 8080)
 	c.module(slowOnce(c.dir))
 	c.tasks(c.s3Backend(), "lb")
@@ -161,6 +163,18 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	c.tickUntil("a message says how to see it", func() bool { return strings.Contains(c.message("run_waiting"), "; See: terrapulse ui -stack=e2e") })
 	if status, page := u.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") || !strings.Contains(page, ann.arn) {
 		t.Errorf("the page does not show the plan, or not who decides: %d %s", status, page)
+	}
+	reader := c.startUI(address.env, bob.environ())
+	if status, page := reader.get("/ui/tasks/lb"); status != http.StatusOK || !strings.Contains(page, "local_file.out") || !strings.Contains(page, "You may only read here") ||
+		strings.Contains(page, "/approve") {
+		t.Errorf("the page of a viewer who may only read: %d %s", status, page)
+	}
+	if status, page := reader.press("approve", url.Values{"plan": {plan.ID}}); status != http.StatusForbidden {
+		t.Errorf("a viewer who may only read has approved: %d %s", status, page)
+	}
+	if status, _, said, err := c.handOn(httptest.NewRequest(http.MethodPost, "/v1/tasks/lb/approval", nil), []byte(`{"decision":"approve"}`), bob); err != nil ||
+		status != http.StatusForbidden || !strings.Contains(string(said), "ActArns names who may act") {
+		t.Errorf("a caller who may only read has approved: %d %v %s", status, err, said)
 	}
 	if status, page := u.press("approve", url.Values{"plan": {"another"}}); status != http.StatusConflict {
 		t.Errorf("another plan was approved: %d %s", status, page)
@@ -225,7 +239,7 @@ func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 		return map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_SHARED_CREDENTIALS_FILE": file}
 	}
 	u := c.startUI(address.env, credentials(ann))
-	if status, page := u.get("/ui/tasks.json"); status != http.StatusInternalServerError || !strings.Contains(page, "terrapulse bundle push") {
+	if status, page := u.get("/ui/tasks.json"); status != http.StatusOK || !strings.Contains(page, "terrapulse bundle push") {
 		t.Errorf("before there is a bundle: %d %s", status, page)
 	}
 	c.register("web-1", 8080)

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -54,6 +55,9 @@ type caller struct {
 // ann may use the function URL.
 var ann = caller{aws.Credentials{AccessKeyID: "AKIAANN", SecretAccessKey: "secret of Ann", SessionToken: "session of Ann"}, "arn:aws:iam::123456789012:user/ann"}
 
+// bob may use the function URL, too.
+var bob = caller{aws.Credentials{AccessKeyID: "AKIABOB", SecretAccessKey: "secret of Bob", SessionToken: "session of Bob"}, "arn:aws:iam::123456789012:user/bob"}
+
 // environ is what a program needs to call AWS as this caller.
 func (c caller) environ() map[string]string {
 	return map[string]string{"AWS_ACCESS_KEY_ID": c.AccessKeyID, "AWS_SECRET_ACCESS_KEY": c.SecretAccessKey, "AWS_SESSION_TOKEN": c.SessionToken}
@@ -62,21 +66,36 @@ func (c caller) environ() map[string]string {
 // serveURL serves the function URL.
 func (c *cloud) serveURL(callers ...caller) *functionURL {
 	c.t.Helper()
-	f := &functionURL{c: c, callers: map[string]caller{}, requests: map[string]int{}}
+	f := newFunctionURL(c.t, callers...)
+	f.serve(c)
+	return f
+}
+
+// serve lets the URL belong to a deployment.
+func (f *functionURL) serve(c *cloud) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.c = c
+}
+
+// newFunctionURL serves the function URL of a deployment that is made later.
+func newFunctionURL(t testing.TB, callers ...caller) *functionURL {
+	t.Helper()
+	f := &functionURL{callers: map[string]caller{}, requests: map[string]int{}}
 	for _, caller := range callers {
 		f.callers[caller.AccessKeyID] = caller
 	}
-	authority := testtools.NewAuthority(c.t)
+	authority := testtools.NewAuthority(t)
 	cert, err := tls.LoadX509KeyPair(authority.Server("function", urlHost))
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(f)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	server.StartTLS()
-	c.t.Cleanup(server.Close)
+	t.Cleanup(server.Close)
 	proxy := httptest.NewServer(tunnel(server.Listener.Addr().String()))
-	c.t.Cleanup(proxy.Close)
+	t.Cleanup(proxy.Close)
 	f.env = map[string]string{"HTTPS_PROXY": proxy.URL, "SSL_CERT_FILE": authority.CA}
 	return f
 }
@@ -117,7 +136,7 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.mu.Lock()
-	throttle := f.throttle
+	throttle, c := f.throttle, f.c
 	if !throttle {
 		f.requests[r.Method+" "+r.URL.Path]++
 	}
@@ -126,7 +145,7 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusTooManyRequests, "Rate Exceeded.")
 		return
 	}
-	status, header, said, err := f.c.handOn(r, body, by)
+	status, header, said, err := c.handOn(r, body, by)
 	if err != nil {
 		refuse(http.StatusBadGateway, "Internal Server Error")
 		return

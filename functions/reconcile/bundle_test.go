@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -83,19 +84,61 @@ func TestReconcile_InvalidBundleIsNeverInForce(t *testing.T) {
 
 func TestReconcile_WithoutAValidBundle(t *testing.T) {
 	s := newStack(t)
-	if _, err := s.invoke(s.process(), schedule); err == nil || !strings.Contains(err.Error(), "terrapulse bundle push") {
-		t.Errorf("nothing was pushed: %v", err)
+	for _, manual := range []string{`{"mode":"once"}`, `{"mode":"inspect"}`} {
+		if _, err := s.invoke(s.process(), manual); err == nil || !strings.Contains(err.Error(), "terrapulse bundle push") {
+			t.Errorf("%s, and nothing was pushed: %v", manual, err)
+		}
 	}
+	s.measured()
 	s.pointer, s.wrong["b1"] = "b1", "web.yaml:3: nonsense"
-	if _, err := s.invoke(s.process(), schedule); err == nil || !strings.Contains(err.Error(), "web.yaml:3: nonsense") {
-		t.Errorf("the first is wrong: %v", err)
+	if answer, err := s.invoke(s.process(), schedule); err != nil || !strings.Contains(answer.Problem, "web.yaml:3: nonsense") {
+		t.Errorf("the first is wrong: %+v, %v", answer, err)
 	}
 	if rec := s.record(); rec.Refused == nil || rec.Refused.Bundle != "b1" {
 		t.Errorf("status would not say so: %+v", rec)
 	}
-	if got := s.measured(); got["BundleRefused"] != 2 || got["GoodTicks"] != 0 {
+	if got := s.measured(); got["BundleRefused"] != 1 || got["GoodTicks"] != 0 {
 		t.Errorf("measured %v", got)
 	}
+}
+
+func TestReconcile_StackToWhichNothingWasPushedRaisesNoAlarm(t *testing.T) {
+	s := newStack(t)
+	h := s.process()
+	h.beginsPaused = true
+	for range 2 {
+		if answer := s.must(h, schedule); !strings.Contains(answer.Skipped, "terrapulse bundle push") || answer.Problem != "" {
+			t.Errorf("%+v", answer)
+		}
+	}
+	if got := s.measured(); got["BundleRefused"] != 0 || got["GoodTicks"] != 2 {
+		t.Errorf("measured %v", got)
+	}
+	if rec := s.record(); rec.Paused == nil {
+		t.Error("a new stack does not begin paused")
+	}
+	s.push("b1", "web")
+	if answer := s.must(h, `{"mode":"reconcile","refresh":true}`); len(answer.Runs) != 0 || answer.Paused == nil {
+		t.Errorf("the first bundle: %+v", answer)
+	}
+	if got := s.measured(); got["Paused"] != 1 || got["GoodTicks"] != 1 {
+		t.Errorf("measured %v", got)
+	}
+}
+
+func TestReconcile_PushedBundleWaitsForTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, "web")
+		h := s.process()
+		s.must(h, schedule)
+		s.end(state.RunSucceeded)
+		s.must(h, schedule)
+		s.push("b2", "web", "db")
+		s.leads("another", 2*time.Second)
+		if answer := s.must(h, `{"mode":"reconcile","refresh":true}`); answer.Skipped != "" || answer.Bundle != "b2" || s.record().Bundle != "b2" {
+			t.Errorf("%+v; in force is %s", answer, s.record().Bundle)
+		}
+	})
 }
 
 func TestReconcile_ContinuesWithoutTheBucket(t *testing.T) {

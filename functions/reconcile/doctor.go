@@ -4,51 +4,36 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/overview"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // checkLimit limits one check: a security group that blocks everything causes a timeout.
 const checkLimit = 10 * time.Second
 
-// check is a check from inside the function.
-type check struct {
-	name string
-	look func(ctx context.Context) (found string, err error)
-	fix  string // what to do if the check fails
-}
-
 // examine runs all checks in parallel.
 func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	i.bundles.Forget()
 	_, _, bundleErr := i.prepare(ctx) // once, for all checks that need it
-	checks := append([]check{
-		{"bundle", func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
-		{"consul", i.checkConsul, "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
-		{"consul rights", i.checkRights, "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: docs/acl.md"},
-		{"tasks", i.checkTasks, "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
+	checks := append([]doctor.Check{
+		{Name: "bundle", Look: func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, Fix: "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
+		{Name: "consul", Look: i.checkConsul, Fix: "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
+		{Name: "consul rights", Look: i.checkRights, Fix: "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: docs/acl.md"},
+		{Name: "paused", Look: i.checkPaused, Fix: "deploy the stack again, or restore the table: see docs/operate.md"},
+		{Name: "tasks", Look: i.checkTasks, Fix: "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
 	}, i.checks...)
-	results := make([]invoke.Check, len(checks))
-	var work sync.WaitGroup
-	for n, c := range checks {
-		work.Go(func() {
-			ctx, stop := context.WithTimeout(ctx, checkLimit)
-			defer stop()
-			found, err := c.look(ctx)
-			results[n] = invoke.Check{Name: c.name, OK: err == nil, Found: found}
-			if err != nil {
-				results[n].Found, results[n].Fix = err.Error(), c.fix
-			}
-		})
+	if bundleErr == nil && i.current.Config.Cloud != nil {
+		checks = append(checks, doctor.Check{Name: "hcp terraform", Look: i.checkCloud, Fix: "see whether the function's subnets let it reach HCP Terraform, by NAT, and whether HcpTokenArn names the token of a team that may manage workspaces in the organization"})
 	}
-	work.Wait()
-	answer := invoke.Answer{Mode: invoke.Doctor, Checks: results}
+	answer := invoke.Answer{Mode: invoke.Doctor, Checks: doctor.Run(ctx, checkLimit, checks), Version: buildinfo.Version}
 	if bundleErr == nil {
 		answer.Bundle = i.current.Digest
 		effective, err := i.effective(ctx) // whether the table can be read is a separate check
@@ -70,6 +55,20 @@ func (i *invocation) checkBundle(err error) (string, error) {
 		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.current.Digest, r.Error)
 	}
 	return fmt.Sprintf("%.12s with %d tasks", i.current.Digest, len(i.current.Config.Tasks)), nil
+}
+
+// checkPaused says whether tasks run, or who has paused them.
+func (i *invocation) checkPaused(ctx context.Context) (string, error) {
+	rec, err := state.ReadReconcile(ctx, i.store)
+	switch {
+	case err != nil:
+		return "", err
+	case rec.Data.Paused != nil:
+		return rec.Data.Paused.String() + ": nothing is applied until `terrapulse resume`", nil
+	case i.beginsPaused && rec.Data.Undecided():
+		return "the next tick pauses the new deployment: nothing is applied until `terrapulse resume`", nil
+	}
+	return "no", nil
 }
 
 // checkTasks counts the tasks in each phase, and fails if there is one that needs a
@@ -113,6 +112,15 @@ func (i *invocation) checkConsul(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return "answers, and has a leader", nil
+}
+
+// checkCloud reads the runs of the organization in HCP Terraform, as a tick does.
+func (i *invocation) checkCloud(ctx context.Context) (string, error) {
+	cfg := i.current.Config
+	if _, err := i.cloud.Poll(ctx, cfg, []state.RemoteRun{{ID: "none", Workspace: cfg.Cloud.Workspace("none")}}); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s answers for the organization %s", cfg.Cloud.Hostname, cfg.Cloud.Organization), nil
 }
 
 // checkRights reads every view of the configuration once.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,13 +17,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/inforce"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/invoke/doctor"
+	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/overlay"
-	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -51,19 +54,30 @@ const (
 // the next invocations reuse the bundle and the secrets.
 type handler struct {
 	store       state.Store
-	launcher    reconcile.Launcher
+	launcher    *launcher
+	cloud       reconcile.Remote // HCP Terraform
+	runner      *runner.Runner   // of the runs that need no container; execute adds the rest
+	consulOf    func(ctx context.Context, cfg config.Consul) (runner.Consul, error)
 	bundles     *inforce.Follower
+	keep        func(digest string) // removes the files of all other bundles
 	connect     func(ctx context.Context, cfg config.Consul) (consulClient, error)
-	checks      []check // of the mode doctor, besides those of bundle and Consul
+	checks      []doctor.Check // of the mode doctor, besides those of bundle and Consul
 	owner       string
 	window      time.Duration
 	maxLaunches int
-	now         func() time.Time
-	log         *slog.Logger
-	metrics     *metrics.Writer
-	notify      *notify.Set
-	bus         []outbox.Sink // the event bus, if there is one
-	stack       string        // name of the deployment
+	linger      time.Duration
+	definition  string // family:revision of the containers that it starts
+	// printed returns what HCP Terraform has printed of a run that goes on there.
+	printed func(ctx context.Context, cfg *config.Config, run state.Run) (string, error)
+	// beginsPaused pauses a stack in which nothing was decided yet.
+	beginsPaused bool
+	now          func() time.Time
+	log          *slog.Logger
+	metrics      *metrics.Writer
+	notify       *notify.Set
+	bus          []outbox.Sink // the event bus, if there is one
+	stack        string        // name of the deployment
+	links        func(runner string) *outbox.Links
 
 	said    outbox.Said
 	source  overlay.Source
@@ -76,7 +90,8 @@ type handler struct {
 type invocation struct {
 	*handler
 	log      *slog.Logger
-	deadline time.Time // time limit of the answer
+	deadline time.Time // time limit of a tick
+	end      time.Time // of the invocation
 }
 
 // handle answers one invocation. It returns an error if the invocation could not be executed at
@@ -87,26 +102,47 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) (invoke.A
 		h.log.Error("invocation refused", "error", err)
 		return invoke.Answer{}, err
 	}
-	deadline, ok := ctx.Deadline()
+	end, ok := ctx.Deadline()
 	if !ok {
-		deadline = h.now().Add(time.Minute)
+		end = h.now().Add(time.Minute)
 	}
-	inv := &invocation{handler: h, log: h.log, deadline: deadline}
+	inv := &invocation{handler: h, log: h.log, end: end}
+	inv.deadline = inv.limit()
 	if call, ok := lambdacontext.FromContext(ctx); ok {
 		inv.log = h.log.With("tick", call.AwsRequestID)
 	}
-	ctx, stop := context.WithDeadline(ctx, deadline.Add(-reserve))
-	defer stop()
+	if h.keep != nil && h.current != nil {
+		h.keep(h.current.Digest)
+	}
+	work, interrupt := context.WithDeadline(ctx, end.Add(-stopReserve))
+	defer interrupt()
+	h.launcher.here = launch.NewLocal(work, atOnce, inv.log, inv.execute)
+	defer h.launcher.here.Wait()
+	answer, err := inv.do(ctx, req)
+	if err == nil {
+		answer, err = inv.finish(ctx, req, answer)
+	}
+	if err == nil && req.Wait {
+		answer, err = inv.await(ctx, req, answer)
+	}
+	return answer, err
+}
 
+// do does what the request says, in the time of a tick.
+func (i *invocation) do(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	ctx, stop := context.WithDeadline(ctx, i.deadline.Add(-reserve))
+	defer stop()
 	switch req.Mode {
 	case invoke.Doctor:
-		return inv.examine(ctx), nil
+		return i.examine(ctx), nil
 	case invoke.Inspect:
-		return inv.inspect(ctx, req)
+		return i.inspect(ctx, req)
 	case invoke.Once:
-		return inv.once(ctx, req)
+		return i.once(ctx, req)
+	case invoke.Output:
+		return i.output(ctx, req), nil
 	}
-	return inv.reconcile(ctx, req)
+	return i.reconcile(ctx, req)
 }
 
 // parse parses a request. An event of the bucket about the bundle's pointer becomes a request to
@@ -129,9 +165,13 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 	if req.Refresh {
 		i.bundles.Forget()
 	}
-	opts := reconcile.TickOptions{Ended: req.Ended}
+	opts := reconcile.TickOptions{Ended: req.Ended, Hint: req.Hint}
 	if i.window == 0 || !req.Window {
-		report, err := i.tick(ctx, opts)
+		if !mustTick(req) {
+			report, err := i.tick(ctx, opts)
+			return i.answer(req, report, err)
+		}
+		report, err := i.tickInTurn(ctx, opts, !req.Refresh && !req.Hint)
 		return i.answer(req, report, err)
 	}
 	until := i.now().Add(i.window)
@@ -146,7 +186,7 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 		if err != nil {
 			return i.answer(req, reconcile.Report{}, err)
 		}
-		opts.Until, opts.Replaces = i.deadline.Add(-launchReserve), i.bundles.Replaces
+		opts.Until, opts.Replaces, opts.Ends = i.deadline.Add(-launchReserve), i.bundles.Replaces, i.launcher.here.Ended()
 		r.Window(ctx, client.Watch, opts, until, func(report reconcile.Report, tickErr error) bool {
 			if again = i.bundles.IsOther(tickErr) && others < maxOthers; again {
 				return false
@@ -163,7 +203,7 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 	return all, nil
 }
 
-// once runs the tasks now. It waits for a tick in progress.
+// once starts runs of the tasks now. It waits for a tick in progress.
 func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
 	names, err := i.chosen(ctx, req)
 	if err != nil {
@@ -173,44 +213,57 @@ func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answe
 	for _, name := range names {
 		force[name] = "an invocation of the function"
 	}
-	for {
-		report, err := i.tick(ctx, reconcile.TickOptions{Force: force, All: len(req.Tasks) == 0})
-		if held := new(lease.HeldError); errors.As(err, &held) && i.sleep(ctx, heldWait) {
-			i.log.Debug("waiting for the lease", "leader", held.Owner)
-			continue
-		}
-		replaced := report.Replaced("an invocation of the function")
-		maps.DeleteFunc(replaced, func(task, _ string) bool { return force[task] == "" })
-		if err == nil && len(replaced) > 0 {
-			var next reconcile.Report
-			next, err = i.tick(ctx, reconcile.TickOptions{Force: replaced})
-			report.Include(next)
-		}
-		answer, err := i.answer(req, report, err)
-		if err == nil && req.Wait {
-			err = i.await(ctx, &answer)
-		}
-		return answer, err
+	report, err := i.tickInTurn(ctx, reconcile.TickOptions{Force: force, All: len(req.Tasks) == 0}, false)
+	replaced := report.Replaced("an invocation of the function")
+	maps.DeleteFunc(replaced, func(task, _ string) bool { return force[task] == "" })
+	if err == nil && len(replaced) > 0 {
+		var next reconcile.Report
+		next, err = i.tick(ctx, reconcile.TickOptions{Force: replaced})
+		report.Include(next)
 	}
+	return i.answer(req, report, err)
 }
 
 // inspect launches plan runs.
 func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
-	names, err := i.chosen(ctx, req)
+	if req.Launch != "" {
+		return i.begin(ctx, req)
+	}
+	planner, names, err := i.planned(ctx, req)
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	r, _, err := i.prepare(ctx)
-	if err != nil {
-		return i.answer(req, reconcile.Report{}, err)
-	}
-	launches, err := r.Planner().Start(ctx, names, req.Draft, "an invocation of the function")
-	answer := invoke.Answer{Mode: req.Mode, Bundle: r.Bundle}
+	launches, err := planner.Start(ctx, names, req.Draft, "an invocation of the function")
+	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}
 	answer.Launches, answer.Runs = started(launches)
-	if err == nil && req.Wait {
-		err = i.await(ctx, &answer)
-	}
 	return answer, err
+}
+
+// planned returns what plans the tasks of the request, and their names. A bundle that the request
+// names needs no other one in force.
+func (i *invocation) planned(ctx context.Context, req invoke.Request) (reconcile.Planner, []string, error) {
+	if req.Bundle == "" {
+		names, err := i.chosen(ctx, req)
+		if err != nil {
+			return reconcile.Planner{}, nil, err
+		}
+		r, _, err := i.prepare(ctx)
+		if err != nil {
+			return reconcile.Planner{}, nil, err
+		}
+		return r.Planner(), names, nil
+	}
+	cfg, err := i.bundles.Source.Load(ctx, req.Bundle)
+	if err != nil {
+		return reconcile.Planner{}, nil, err
+	}
+	planner := reconcile.Planner{Store: i.store, Launcher: i.launcher, Config: cfg, Source: new(overlay.Source), Bundle: req.Bundle, Now: i.now}
+	effective, err := planner.Source.Read(ctx, i.store, cfg)
+	if err != nil {
+		return planner, nil, err
+	}
+	names, err := named(effective.Config, req, req.Bundle)
+	return planner, names, err
 }
 
 // chosen returns the tasks of the request, all of which exist.
@@ -223,13 +276,18 @@ func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, 
 	if err != nil {
 		return nil, err
 	}
+	return named(effective.Config, req, i.current.Digest)
+}
+
+// named returns the tasks of the request in a configuration, which is that of a bundle.
+func named(cfg *config.Config, req invoke.Request, digest string) ([]string, error) {
 	if len(req.Tasks) == 0 {
-		return enabled(effective.Config), nil
+		return enabled(cfg), nil
 	}
 	for _, name := range req.Tasks {
-		t, ok := effective.Config.Task(name)
+		t, ok := cfg.Task(name)
 		if !ok {
-			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it created through the API", name, i.current.Digest)
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it created through the API", name, digest)
 		}
 		if !t.Enabled && req.Mode == invoke.Once {
 			return nil, fmt.Errorf("task %q is disabled: enable it in its task file, or through the API", name)
@@ -275,6 +333,9 @@ func (i *invocation) tick(ctx context.Context, opts reconcile.TickOptions) (reco
 // prepare returns a Reconciler for the bundle to use. It reads the pointer if it is due.
 func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consulClient, error) {
 	if err := i.bundles.Refresh(ctx, i.log); err != nil {
+		if errors.Is(err, inforce.ErrNotPushed) {
+			err = cmp.Or(i.beginStack(ctx), err)
+		}
 		return nil, nil, err
 	}
 	b := i.bundles.Loaded
@@ -283,55 +344,34 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, consul
 		return nil, nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
 	if i.current != b || i.client != client {
-		i.current, i.client = b, client
+		i.current, i.client, i.launcher.inFunction = b, client, b.Config.Cloud != nil
 		i.engine = &reconcile.Reconciler{
 			Config: b.Config, Source: &i.source, Bundle: b.Digest, Refused: b.Refused, Store: i.store, Consul: client, Launcher: i.launcher,
-			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Windowed: i.window > 0, Now: i.now, Said: &i.said,
+			Owner: i.owner, LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: i.maxLaunches, Linger: i.linger, Definition: i.definition, Windowed: i.window > 0, BeginsPaused: i.beginsPaused, Now: i.now, Said: &i.said,
 			Sinks: func() []outbox.Sink { return append(i.notify.Sinks(b.Config.Notify), i.bus...) },
-			Stack: i.stack,
+			Stack: i.stack, Links: i.links,
+		}
+		if b.Config.Cloud != nil {
+			i.engine.Remote = i.cloud
 		}
 	}
 	i.engine.Log = i.log
 	return i.engine, i.client, nil
 }
 
-// await waits until the runs of the answer have ended or wait, or the time is over.
-func (i *invocation) await(ctx context.Context, answer *invoke.Answer) error {
-	for {
-		open := false
-		for n := range answer.Runs {
-			r := &answer.Runs[n]
-			if !r.State.Active() {
-				continue
-			}
-			run, err := state.Read[state.Run](ctx, i.store, state.RunKey(r.Task, r.Run))
-			if err != nil {
-				return fmt.Errorf("read run %s of task %s: %w", r.Run, r.Task, err)
-			}
-			if !run.Exists() {
-				continue
-			}
-			r.State, r.Error, r.Changes = run.Data.State, run.Data.Error, run.Data.Changes
-			if !run.Data.Ended.IsZero() {
-				r.Ended = &run.Data.Ended
-			}
-			open = open || r.State.Active()
-		}
-		if !open || !i.sleep(ctx, time.Second) {
-			return nil
-		}
+// beginStack pauses a stack to which no bundle was pushed yet, so that everybody sees it.
+func (i *invocation) beginStack(ctx context.Context) error {
+	if !i.beginsPaused {
+		return nil
 	}
-}
-
-// sleep waits, and reports whether there is time left.
-func (i *invocation) sleep(ctx context.Context, d time.Duration) bool {
-	return i.deadline.Sub(i.now()) >= launchReserve && pause.For(ctx, d)
+	people := reconcile.Control{Store: i.store, Now: i.now}
+	return people.BeginPaused(ctx)
 }
 
 // answer returns the result of a tick, and writes its metrics.
 func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
 	now := i.now()
-	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Record.ConsulError}
+	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: report.Record.ConsulError, Paused: report.Record.Paused}
 	if i.current != nil {
 		answer.Bundle = i.current.Digest
 	}
@@ -362,7 +402,12 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		answer.Skipped = held.Error()
 		i.log.Info("tick skipped", "reason", answer.Skipped)
 		err = nil
-	case fault.IsTransient(err):
+	case errors.Is(err, inforce.ErrNotPushed) && req.Mode == invoke.Reconcile:
+		// There is nothing to watch yet, and nothing is wrong.
+		answer.Skipped, err = err.Error(), nil
+		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
+		i.log.Info("tick skipped", "reason", answer.Skipped)
+	case fault.IsTransient(err), errors.Is(err, context.DeadlineExceeded) && req.Mode == invoke.Reconcile:
 		answer.Skipped = err.Error()
 		i.log.Error("tick skipped, the next one tries again", "error", err)
 		err = nil
@@ -370,6 +415,9 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		i.log.Error("tick failed", "error", err)
 		if errors.Is(err, inforce.ErrNone) {
 			values[metrics.BundleRefused] = 1
+			if req.Mode == invoke.Reconcile { // nothing failed that a dead letter or a second try could help with
+				answer.Problem, err = err.Error(), nil
+			}
 		}
 	case report.Record.ConsulError == "" && report.Stalled == nil:
 		values[metrics.GoodTicks], values[metrics.LastGoodTickAge] = 1, 0
@@ -404,7 +452,10 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	add(metrics.TasksWaiting, record.Tasks.Waiting)
 	add(metrics.TasksHeld, record.Tasks.Held)
 	add(metrics.TasksDrifted, record.Tasks.Drifted)
+	add(metrics.LaunchesTaken, report.Taken)
+	add(metrics.OffersWithdrawn, report.Withdrawn)
 	count(metrics.IdleTicks, report.Idle)
+	count(metrics.Paused, record.Paused != nil)
 	count(metrics.ConsulErrors, record.ConsulError != "")
 	for _, d := range report.Decisions {
 		count(metrics.ChangesSeen, d.Reason.Code == state.ReasonChanged && d.Action == reconcile.Run)

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -111,6 +112,44 @@ func TestReconcile_OneOfTwoInvocationsLeads(t *testing.T) {
 	}
 }
 
+// The leader may have read the records before.
+func TestReconcile_RequestOrEndOfARunWaitsForTheLeader(t *testing.T) {
+	for _, reason := range []string{"ended", "hint"} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStack(t, "web")
+				h := s.changed()
+				s.leads("another", 2*time.Second)
+				if answer := s.must(h, `{"mode":"reconcile","`+reason+`":true}`); answer.Skipped != "" || len(s.started) != 2 {
+					t.Errorf("%+v; %d launches", answer, len(s.started))
+				}
+			})
+		})
+	}
+}
+
+func TestReconcile_LaterLeaderServesAllEndsOfRuns(t *testing.T) {
+	for reason, served := range map[string]bool{"ended": true, "hint": false, "refresh": false} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStack(t, "web")
+				h := s.changed()
+				s.leads("another", 1500*time.Millisecond)
+				go func() {
+					time.Sleep(1600 * time.Millisecond)
+					s.leads("a third", 20*time.Second)
+				}()
+				began := time.Now()
+				answer := s.must(h, `{"mode":"reconcile","`+reason+`":true}`)
+				if took := time.Since(began); (answer.Skipped != "") != served || (took < 10*time.Second) != served {
+					t.Errorf("after %s: %+v", took, answer)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 func TestOnce_RunsTheRequestedTasksAndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web", "api", "db")
@@ -119,14 +158,9 @@ func TestOnce_RunsTheRequestedTasksAndWaits(t *testing.T) {
 		s.end(state.RunSucceeded)
 		time.Sleep(time.Minute)
 		s.must(h, schedule)
-		held, err := lease.Acquire(t.Context(), s.store, state.LeaderLease, "a tick on its way", lease.Options{TTL: leaseTTL})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.leads("a tick on its way", 2*time.Second)
 		go func() {
-			time.Sleep(2 * time.Second)
-			held.Release(t.Context())
-			time.Sleep(5 * time.Second)
+			time.Sleep(7 * time.Second)
 			s.end(state.RunSucceeded)
 		}()
 		answer := s.must(h, `{"mode":"once","tasks":["db","web"],"wait":true}`)
@@ -178,6 +212,23 @@ func TestInspect_DoesNotChangeTheTasks(t *testing.T) {
 	tasks, err := state.ReadAll[state.Task](t.Context(), s.store, state.TaskPrefix)
 	if err != nil || len(tasks) != 0 {
 		t.Errorf("%+v, %v", tasks, err)
+	}
+}
+
+// A bundle that was never pushed is planned, also if no bundle is in force.
+func TestInspect_PlansABundleThatIsNotInForce(t *testing.T) {
+	s := newStack(t)
+	s.push("b1", "web", "api")
+	s.pointer = ""
+	answer := s.must(s.process(), `{"mode":"inspect","bundle":"b1","tasks":["api"]}`)
+	if len(answer.Runs) != 1 || answer.Bundle != "b1" || len(s.started) != 1 || s.started[0].Kind != state.KindPlan || s.started[0].Bundle != "b1" {
+		t.Fatalf("%+v, %+v", answer, s.started)
+	}
+	if now := s.record().Bundle; now != "" {
+		t.Errorf("bundle %s is in force", now)
+	}
+	if _, err := s.invoke(s.process(), `{"mode":"inspect","bundle":"b1","tasks":["db"]}`); err == nil || !strings.Contains(err.Error(), `task "db" is not in the bundle b1`) {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -304,7 +355,7 @@ func TestReconcile_WindowUsesANewBundleInForce(t *testing.T) {
 func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
-	h.checks = []check{{"table", func(context.Context) (string, error) { return "", errors.New("no such table") }, "deploy the stack again"}}
+	h.checks = []doctor.Check{{Name: "table", Look: func(context.Context) (string, error) { return "", errors.New("no such table") }, Fix: "deploy the stack again"}}
 	answer := s.must(h, `{"mode":"doctor"}`)
 	found := map[string]invoke.Check{}
 	for _, c := range answer.Checks {

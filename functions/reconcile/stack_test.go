@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,13 +23,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // stack is the environment of a function's process; tests can start several processes on it.
 type stack struct {
 	t     *testing.T
 	store state.Store
-	out   bytes.Buffer // metrics
+	out   testtools.Output // metrics
+	seen  int              // bytes of out that measured has read
 
 	mu      sync.Mutex
 	pointer string
@@ -145,15 +146,30 @@ func (s *stack) Status(_ context.Context, ids []string) (map[string]reconcile.La
 func (s *stack) process() *handler {
 	return &handler{
 		notify: sinks(nil),
-		store:  s.store, launcher: s, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
+		store:  s.store, launcher: &launcher{containers: s, store: s.store, load: s.Load}, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, owner: lease.NewOwner(), maxLaunches: 40, now: time.Now,
 		connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
 		log:     slog.New(slog.DiscardHandler), metrics: metrics.New(&s.out, "test"),
 	}
 }
 
+// changed returns a process whose tasks were applied, and whose conditions show something new.
+func (s *stack) changed() *handler {
+	s.t.Helper()
+	h := s.process()
+	s.must(h, schedule)
+	s.end(state.RunSucceeded)
+	s.digest = "B"
+	return h
+}
+
 // invoke invokes the process with a time limit of a minute.
 func (s *stack) invoke(h *handler, payload string) (invoke.Answer, error) {
-	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	return s.within(time.Minute, h, payload)
+}
+
+// within invokes the function with a time limit.
+func (s *stack) within(limit time.Duration, h *handler, payload string) (invoke.Answer, error) {
+	ctx, stop := context.WithTimeout(s.t.Context(), limit)
 	defer stop()
 	return h.handle(ctx, json.RawMessage(payload))
 }
@@ -193,6 +209,16 @@ func (s *stack) end(outcome state.RunState) {
 	}
 }
 
+// leads has another process lead for a while.
+func (s *stack) leads(owner string, d time.Duration) {
+	s.t.Helper()
+	held, err := lease.Acquire(s.t.Context(), s.store, state.LeaderLease, owner, lease.Options{TTL: leaseTTL})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	time.AfterFunc(d, func() { held.Release(context.WithoutCancel(s.t.Context())) })
+}
+
 func (s *stack) record() state.Reconcile {
 	s.t.Helper()
 	rec, err := state.Read[state.Reconcile](s.t.Context(), s.store, state.ReconcileKey)
@@ -205,7 +231,8 @@ func (s *stack) record() state.Reconcile {
 // measured adds up the written values of each metric.
 func (s *stack) measured() map[string]float64 {
 	sum := map[string]float64{}
-	for line := range strings.Lines(s.out.String()) {
+	all := s.out.String()
+	for line := range strings.Lines(all[s.seen:]) {
 		var values map[string]any
 		if err := json.Unmarshal([]byte(line), &values); err != nil {
 			s.t.Fatal(err)
@@ -216,7 +243,7 @@ func (s *stack) measured() map[string]float64 {
 			}
 		}
 	}
-	s.out.Reset()
+	s.seen = len(all)
 	return sum
 }
 

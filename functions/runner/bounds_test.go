@@ -22,10 +22,8 @@ func BenchmarkBounds(b *testing.B) {
 		b.Skip("takes minutes")
 	}
 	program := filepath.Join(b.TempDir(), "runner")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build: %v\n%s", err, out)
+	if err := testtools.Build(program, "functions/runner"); err != nil {
+		b.Fatal(err)
 	}
 	for _, backend := range []struct{ name, text string }{{"S3", s3Backend("S3")}, {"Consul", ""}} {
 		b.Run(backend.name, func(b *testing.B) {

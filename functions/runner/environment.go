@@ -27,10 +27,16 @@ func prepareEnvironment(settings deployment.Runner) error {
 	if err := os.Chdir(settings.Work); err != nil {
 		return fmt.Errorf("change to the work volume: %w", err)
 	}
+	if err := trustCertificates(settings.Trust, settings.Work); err != nil {
+		return err
+	}
 	if err := trimTokens(); err != nil {
 		return err
 	}
-	return keepPEM(settings)
+	if err := keepPEM(settings); err != nil {
+		return err
+	}
+	return prepareModules(settings)
 }
 
 // trimTokens trims the tokens that ECS has put into the environment, as the functions do with the

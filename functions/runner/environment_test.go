@@ -109,13 +109,17 @@ func TestRunner_ClaimsHoldTheIDOfTheECSTask(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		w.Write([]byte(`{"TaskARN":"arn:aws:ecs:eu-west-1:111122223333:task/terrapulse/` + id + `"}`))
+		w.Write([]byte(`{"TaskARN":"arn:aws:ecs:eu-west-1:111122223333:task/terrapulse/` + id + `","Family":"prod-runner","Revision":"7"}`))
 	}))
 	defer server.Close()
 	for endpoint, want := range map[string]bool{server.URL + "/v4/x": true, server.URL + "/other": false, "": false} {
 		var out testtools.Output
 		t.Setenv("ECS_CONTAINER_METADATA_URI_V4", endpoint)
-		name, container := identity(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
+		name, self := identity(t.Context(), slog.New(slog.NewJSONHandler(&out, nil)))
+		container := self.ID()
+		if (self.TaskDefinition == "prod-runner:7") != want {
+			t.Errorf("at %q its task definition is %s", endpoint, self.TaskDefinition)
+		}
 		if name == "" || strings.Contains(name, id) != want || (container == id) != want || (container != "") != want || (out.String() != "") != (endpoint != "" && !want) {
 			t.Errorf("at %q it is %s in %q, and the log says %s", endpoint, name, container, &out)
 		}

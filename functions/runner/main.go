@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,15 +16,20 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/awsrole"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/gitssh"
+	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/linger"
 	"github.com/terrapulse/terrapulse/internal/logging"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runlog"
@@ -37,6 +43,9 @@ import (
 var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or by hand)")
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == sshCommand {
+		os.Exit(gitssh.Run(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	_ = terraform.KeepPrivate() // if this fails, there is no other way
 	os.Exit(run(context.Background(), os.Stdout))
 }
@@ -50,14 +59,17 @@ func run(ctx context.Context, out io.Writer) int {
 
 	settings, err := deployment.Read[deployment.Runner](os.Environ())
 	log := logging.JSON(out, settings.LogLevel)
+	launch := settings.Launch
 	if err == nil {
 		var w *worker
 		if w, err = newWorker(ctx, settings, out, log); err == nil {
 			err = w.work(ctx, settings.Launch)
+			launch = cmp.Or(w.launch, launch)
+			w.providers.close(ctx)
 		}
 	}
 	if err != nil {
-		log.Error("the container cannot execute its launch", "launch", settings.Launch, "error", err)
+		log.Error("the container cannot execute its launch", "launch", launch, "error", err)
 		return 1
 	}
 	return 0
@@ -81,11 +93,15 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		parallel = max(2, runtime.GOMAXPROCS(0))
 	}
 	client := s3.NewFromConfig(cfg)
-	name, container := identity(ctx, log)
-	return &worker{
+	providers, err := shareProviders(client, settings, log)
+	if err != nil {
+		return nil, err
+	}
+	name, self := identity(ctx, log)
+	w := &worker{
 		runner: &runner.Runner{
 			Store: dynamo.New(cfg, settings.Table), Logs: runlog.Bucket{Client: client, Location: settings.Logs},
-			Owner: name, ID: container, Who: who, Now: time.Now, Log: log,
+			Owner: name, ID: self.ID(), Who: who, Now: time.Now, Log: log,
 		},
 		bundle: func(ctx context.Context, digest string) (*config.Config, error) {
 			dir := filepath.Join(settings.Work, "bundle", digest)
@@ -100,25 +116,36 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		},
 		aws:       secrets.New(cfg),
 		terraform: findTerraform,
+		assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
+			return awsrole.Assume(ctx, cfg, role, task)
+		},
+		providers: providers,
 		keep:      unsavedStates{client, settings.Bundle}.keep,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),
 		log:       log,
-	}, nil
+	}
+	if self.TaskDefinition != "" {
+		w.lingering = &linger.Runner{Store: w.runner.Store, ID: self.ID(), Definition: self.TaskDefinition, Now: time.Now, Log: log}
+	}
+	if settings.ReconcileFunction != "" {
+		w.proceed = function.Function{Client: lambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Tick
+	}
+	return w, nil
 }
 
 // identity returns the name for this container's claims, which contains the id of its ECS task for
-// people, and that id. The id is empty if this is no ECS task or ECS does not answer.
-func identity(ctx context.Context, log *slog.Logger) (name, container string) {
+// people, and that task. The task is empty if this is none or ECS does not answer.
+func identity(ctx context.Context, log *slog.Logger) (name string, self ecstask.Task) {
 	name = lease.NewOwner()
 	endpoint := os.Getenv("ECS_CONTAINER_METADATA_URI_V4")
 	if endpoint == "" {
-		return name, "" // started by hand
+		return name, self // started by hand
 	}
-	container, err := ecstask.Current(ctx, endpoint)
+	self, err := ecstask.Current(ctx, endpoint)
 	if err != nil {
 		log.Warn("cannot read the metadata of ECS: if this container dies, its runs count as lost only when their claims expire", "error", err)
-		return name, ""
+		return name, self
 	}
-	return name + "-" + container, container
+	return name + "-" + self.ID(), self
 }

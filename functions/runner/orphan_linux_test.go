@@ -77,16 +77,12 @@ func TestLocks_OfAKilledContainerAreReleased(t *testing.T) {
 	}
 	c.write("m0/main.tf", "variable \"services\" {}\n"+good)
 	c.again("l2")
-	began := time.Now()
 	if err := c.work(t.Context(), "l2"); err != nil {
 		t.Fatal(err)
 	}
 	run := c.run("t0")
 	if run.State != state.RunSucceeded || c.read("m0/out") != "done" || locked() {
 		t.Errorf("the next run reads %+v, the state is locked: %v", run, locked())
-	}
-	if took := time.Since(began); took > 40*time.Second {
-		t.Errorf("it took %s, so that a lock was waited for", took)
 	}
 	output, err := state.LoadLog(t.Context(), c.store, "t0", "l2-t0")
 	if want := "its holder was run l1-t0 of this task, which is dead (lost with \"out of memory\"). Releasing this lock."; err != nil || !strings.Contains(string(output), want) {

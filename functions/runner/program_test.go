@@ -30,9 +30,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// TestMain runs the test binary as the program if the environment says so.
+// TestMain runs the test binary as the program if the environment says so, or if git runs it as its
+// SSH client.
 func TestMain(m *testing.M) {
-	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" {
+	if os.Getenv("TERRAPULSE_TEST_AS_PROGRAM") != "" || len(os.Args) > 1 && os.Args[1] == sshCommand {
 		main()
 		return
 	}

@@ -35,10 +35,8 @@ func newBox(t *testing.T, modules ...string) *box {
 	if err := os.Chmod(filepath.Join(b.root, "work"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(b.root, "bin", "runner"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testtools.Build(filepath.Join(b.root, "bin", "runner"), "functions/runner"); err != nil {
+		t.Fatal(err)
 	}
 	terraform, err := os.ReadFile(testtools.Terraform(t))
 	if err == nil {
@@ -64,7 +62,7 @@ func (b *box) start(launch string, out *testtools.Output) *exec.Cmd {
 	args := []string{"--runtime", "runc", "run", "--rm", "--name", b.name(launch), "--network", "host",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--read-only", "--read-only-tmpfs=false", "--passwd=false", "--user", "12345",
 		"--tmpfs", "/work:rw,exec,mode=0777"}
-	for _, entry := range b.environ(launch, "PATH=/bin", "TF_CLI_CONFIG_FILE=/etc/terraform.rc") {
+	for _, entry := range b.environ(launch, "PATH=/bin:/usr/bin", "TF_CLI_CONFIG_FILE=/etc/terraform.rc") {
 		args = append(args, "--env", entry)
 	}
 	cmd := exec.Command("podman", append(args, "--rootfs", b.root, "/bin/runner")...)

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
+	"github.com/terrapulse/terrapulse/internal/linger"
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/runner"
@@ -37,22 +38,33 @@ const (
 	liveOutput = 5 * time.Second
 )
 
-// worker executes one launch.
+// worker executes the launch that its container was started for, and others while it lingers.
 type worker struct {
 	runner    *runner.Runner // with what claims and outcomes need; work adds the rest
 	bundle    func(ctx context.Context, digest string) (*config.Config, error)
 	connect   func(cfg config.Consul) (runner.Consul, error)
 	aws       dynamic.AWS // secrets that templates of providers name
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
+	assume    func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
+	providers providers
 	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // stores states that could not be saved
 	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
 	log       *slog.Logger
+
+	lingering *linger.Runner                  // waits for more launches; nil if it is not known which container this is
+	proceed   func(ctx context.Context) error // invokes functions/reconcile for one tick; may be nil
+
+	launch   string // that it executes, or has executed last
+	bundles  *bundles
+	prepared string       // digest of the bundle that the runner is prepared for
+	well     atomic.Int32 // runs of the launch that ended well
 }
 
-// work executes the runs of a launch. It returns an error if it could not do that at all, or if the
-// outcome of a run is not in the table; failed tasks are not an error. When ctx ends, it interrupts
-// Terraform and waits for it. Runs that have not begun are then found lost, and decided again.
+// work executes the launch that the container was started for, and those that it takes while it
+// lingers. It returns an error if it could not execute a launch at all, or if the outcome of a run
+// is not in the table; failed tasks are not an error. When ctx ends, it interrupts Terraform and
+// waits for it. Runs that have not begun are then found lost, and decided again.
 func (w *worker) work(ctx context.Context, id string) error {
 	began := w.runner.Now()
 	launch, err := state.Read[state.Launch](ctx, w.runner.Store, state.LaunchKey(id))
@@ -63,19 +75,35 @@ func (w *worker) work(ctx context.Context, id string) error {
 		return fmt.Errorf("the table has no launch %s: containers are started by the reconcile function, which writes the launch first; "+
 			"start runs by hand with `terrapulse invoke`", id)
 	}
+	w.bundles = &bundles{load: w.bundle, log: w.log}
 	launch.Data.Begun = began
-	w.log.Info("launch begun", "launch", id, "fence", launch.Data.Fence, "bundle", launch.Data.Bundle, "runs", len(launch.Data.Runs), "kind", launch.Data.Kind)
+	err = w.execute(ctx, launch.Data)
+	for next, more := launch.Data, true; err == nil; {
+		if next, more = w.linger(ctx, next, began); !more {
+			break
+		}
+		err = w.execute(ctx, next)
+	}
+	return err
+}
 
+// execute executes the runs of one launch.
+func (w *worker) execute(ctx context.Context, launch state.Launch) error {
+	id := launch.ID
+	w.launch = id
+	w.log.Info("launch begun", "launch", id, "fence", launch.Fence, "bundle", launch.Bundle, "runs", len(launch.Runs), "kind", launch.Kind)
+	w.well.Store(0)
 	r := w.runner
 	r.Source, r.Claim, r.Yields, r.Patience, r.Live, r.Ended = new(overlay.Source), claimFor, true, patience, liveOutput, w.measure
+	r.Environ = terraform.Environ
 	carryOut := r.Run
-	unable := w.prepare(ctx, launch.Data)
+	unable := w.prepare(ctx, launch)
 	if unable != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
 			return r.Refuse(ctx, launch, run, unable)
 		}
 	}
-	without, left := w.each(ctx, launch.Data, carryOut)
+	without, left := w.each(ctx, launch, carryOut)
 	if left > 0 {
 		w.log.Warn("the container is stopping: some runs were not started", "launch", id, "runs", left)
 	}
@@ -83,7 +111,7 @@ func (w *worker) work(ctx context.Context, id string) error {
 	case unable != nil && ctx.Err() == nil:
 		return unable
 	case without > 0:
-		return fmt.Errorf("%d of %d runs of launch %s have no outcome in the table", without, len(launch.Data.Runs), id)
+		return fmt.Errorf("%d of %d runs of launch %s have no outcome in the table", without, len(launch.Runs), id)
 	}
 	w.log.Info("launch ended", "launch", id)
 	return nil
@@ -118,8 +146,10 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if launch.Bundle == "" {
 		return fmt.Errorf("launch %s has no bundle: it was decided by an instance that reads the configuration from files", launch.ID)
 	}
-	bundles := &bundles{load: w.bundle, log: w.log}
-	cfg, err := bundles.get(ctx, launch.Bundle)
+	if w.prepared == launch.Bundle {
+		return nil
+	}
+	cfg, err := w.bundles.get(ctx, launch.Bundle)
 	if err != nil {
 		return fmt.Errorf("get the task files of the launch: %w", err)
 	}
@@ -132,12 +162,13 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 		return err
 	}
 	r.Driver = tfdriver.New(tfdriver.Options{
-		Terraform: binary, Orphaned: runner.Locks{Store: r.Store, Log: w.log}.Orphaned,
+		Terraform: binary, Orphaned: tfdriver.Locks{Store: r.Store, Log: w.log}.Orphaned,
 		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
-		Keep:   w.keep, Log: w.log, Parallel: w.parallel,
+		Keep:   w.keep, Assume: w.assume, Log: w.log, Parallel: w.parallel, Shared: w.providers.shared,
 	})
-	r.Bundle = bundles.old
+	r.Bundle = w.bundles.old
 	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
+	w.prepared = launch.Bundle
 	return nil
 }
 
@@ -193,27 +224,13 @@ func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) 
 	return binary, nil
 }
 
-// measure writes the metrics of an ended run, if its kind occupies its task.
+// measure counts an ended run, and writes its metrics.
 func (w *worker) measure(run state.Run) {
-	if !run.Kind.Occupies() || !run.State.Ended() {
-		return
-	}
-	values := metrics.Values{metrics.RunSeconds: run.Worked(run.Ended).Seconds()}
 	switch run.State {
-	case state.RunSucceeded:
-		values[metrics.RunsSucceeded] = 1
-		if !run.Seen.IsZero() {
-			values[metrics.SeenToAppliedSeconds] = (run.Ended.Sub(run.Seen) - run.Waited).Seconds()
-		}
-	case state.RunFailed:
-		values[metrics.RunsFailed] = 1
-	case state.RunInterrupted:
-		values[metrics.RunsInterrupted] = 1
+	case state.RunSucceeded, state.RunSuperseded, state.RunWaiting:
+		w.well.Add(1)
 	}
-	if run.Changes != nil && run.Changes.Destroy > 0 {
-		values[metrics.ResourcesDestroyed] = float64(run.Changes.Destroy)
-	}
-	if err := w.metrics.Write(run.Ended, values); err != nil {
+	if err := w.metrics.Write(run.Ended, metrics.OfRun(run)); err != nil {
 		w.log.Warn("metrics not written", "error", err)
 	}
 }

@@ -22,8 +22,7 @@ type handler struct {
 	store   state.Store
 	cluster string // ARN, or name
 	family  string // of the task definition
-	// proceed invokes functions/reconcile for one tick, without waiting for it. It is nil if the
-	// schedule is disabled.
+	// proceed invokes functions/reconcile for one tick, without waiting for it.
 	proceed func(ctx context.Context) error
 	now     func() time.Time
 	log     *slog.Logger
@@ -41,7 +40,8 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 		h.log.Error("event dropped", "error", err, "event", fmt.Sprintf("%.500s", payload)) // enough to recognise it
 		return nil
 	}
-	log := h.log.With("launch", task.Launch(), "ecs_task", task.ID())
+	container := h.log.With("ecs_task", task.ID())
+	log := container.With("launch", task.Launch()) // that the task was started for
 	if task.LastStatus != ecstask.Stopped {
 		log.Debug("the task has not stopped", "status", task.LastStatus)
 		return nil
@@ -50,7 +50,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	why := task.Why()
 	lost, err := settle.Runs(ctx, h.store, settle.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
 	for _, run := range lost {
-		log.Warn("a run was lost", "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
+		container.Warn("a run was lost", "launch", run.Launch, "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
 	}
 	if len(lost) > 0 {
 		if err := h.metrics.Write(h.now(), metrics.Values{metrics.RunsLost: float64(len(lost))}); err != nil {
@@ -61,10 +61,6 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 		return fmt.Errorf("settle launch %s, whose task %s stopped: %w", task.Launch(), task.ID(), err)
 	}
 	log.Info("launch settled", "lost", len(lost), "stopped", why)
-	if h.proceed == nil {
-		log.Info("no tick is started: ScheduleState is DISABLED")
-		return nil
-	}
 
 	// Also if nothing was lost: now there may be capacity for a waiting launch, and a change that
 	// came while its task ran can proceed at once, not at the next minute. This costs one tick per

@@ -14,9 +14,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/awsjson"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
@@ -314,7 +314,7 @@ func TestHandle_SettlesALaunchOnECSWithAnyOrderOfEvents(t *testing.T) {
 			t.Errorf("%s: %v", event, err)
 		}
 	}})
-	client := awsecs.NewFromConfig(aws.Config{Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
+	client := awsjson.New(aws.Config{Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
 	launcher := &ecs.Launcher{Client: client, Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(), Subnets: []string{"subnet-1"}, Now: time.Now}
 	b.cluster, b.family = s.Cluster(), ecstask.Family(s.TaskDefinition())
 
@@ -338,4 +338,27 @@ func TestHandle_SettlesALaunchOnECSWithAnyOrderOfEvents(t *testing.T) {
 	if b.failures("web") != 1 || b.invoked != 2 {
 		t.Errorf("%d failures, reconcile invoked %d times", b.failures("web"), b.invoked)
 	}
+}
+
+func TestHandle_LostRunsNameTheLaunchThatTheContainerHadTaken(t *testing.T) {
+	b := newFixture(t)
+	first, taken := b.launch("", "api"), b.launch(taskID, "web")
+	launch, err := state.Read[state.Launch](t.Context(), b.store, state.LaunchKey(first.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	launch.Data.Linger, launch.Data.Runs = time.Minute, nil // they have ended
+	lingers := state.Runner{ID: taskID, Until: noon, Launch: taken.ID}
+	if _, err := b.store.Apply(t.Context(), launch.Write(launch.Data), state.Create(state.RunnerKey(taskID), state.Encode(lingers))); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.invoke(stopped(t, first.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.logged.String()) {
+		if strings.Contains(line, `"msg":"a run was lost"`) && strings.Contains(line, `"launch":"`+taken.ID) && !strings.Contains(line, first.ID) {
+			return
+		}
+	}
+	t.Errorf("no line says that a run of launch %s was lost:\n%s", taken.ID, b.logged)
 }

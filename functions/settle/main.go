@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 
-	"github.com/terrapulse/terrapulse/internal/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/awsenv"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
@@ -36,20 +36,17 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := awsconfig.Lambda(ctx)
+	cfg, err := awsenv.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{
+	return &handler{
 		store:   dynamo.New(cfg, settings.Table),
 		cluster: settings.Cluster,
 		family:  ecstask.Family(settings.TaskDefinition),
 		now:     time.Now,
 		log:     logging.JSON(out, settings.LogLevel),
 		metrics: metrics.New(out, settings.Stack),
-	}
-	if settings.ScheduleState != "DISABLED" {
-		h.proceed = function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Tick
-	}
-	return h, nil
+		proceed: function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Tick,
+	}, nil
 }

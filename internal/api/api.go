@@ -49,6 +49,8 @@ type Options struct {
 	// Links returns pages that show the runner of a run; nil if there are none. May be
 	// nil itself.
 	Links func(state.Run) *apispec.RunLinks
+	// Console are the pages of the AWS console about a deployment in AWS; else nil.
+	Console *apispec.ConsoleLinks
 	// Gates are what this process has seen of Consul's gates; may be nil.
 	Gates func() map[string]state.Gate
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
@@ -59,7 +61,13 @@ type Options struct {
 	// Sensitive says which variables the task's module declares sensitive. If it is
 	// nil, all of them are treated as sensitive.
 	Sensitive func(*config.Task) func(name string) bool
-	Log       *slog.Logger
+	// HintKey returns the key with which HCP Terraform signs its notifications, "" if there is
+	// none. It is nil if no run goes on there.
+	HintKey func(context.Context) (string, error)
+	// Failed, if set, is called for each request that cannot be answered, except where the
+	// sender is at fault.
+	Failed func()
+	Log    *slog.Logger
 }
 
 // api is the handler of all requests.
@@ -162,11 +170,14 @@ func (a *api) routes() map[string]handler {
 		"GET /v1/tasks/{name}/plan":                a.getTaskPlan,
 		"POST /v1/tasks/{name}/approval":           valid("/tasks/{name}/approval", "POST", a.decidePlan),
 		"POST /v1/consul/approval":                 valid("/consul/approval", "POST", a.approveConsul),
+		"POST /v1/pause":                           valid("/pause", "POST", a.pause),
+		"POST /v1/resume":                          valid("/resume", "POST", a.resume),
 		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
 		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", a.holdTask),
 		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
 		"GET /v1/events":                           a.getEvents,
 		"POST /v1/reconcile":                       a.reconcile,
+		"POST " + HintPath:                         a.hint,
 		"GET /v1/version":                          a.getVersion,
 		"GET /v1/metrics":                          a.getMetrics,
 		"GET /v1/openapi.json":                     a.getOpenAPI,
@@ -180,7 +191,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = request.WithID(r)
 	a.ServeMux.ServeHTTP(w, r)
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != HintPath {
 		a.Log.Info("asked through the API", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r).Name)
 	}
 }

@@ -152,7 +152,7 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 		{"POST", "/v1/tasks", task(`"condition":{"consul_kv":{"path":"a"},"schedule":{"cron":"* * * * *"}}`), 400, newer, "expected only one condition but got 2"},
 		{"POST", "/v1/tasks?run=inspect", task(`"condition":{"services":{}}`), 400, newer, "either the regexp or names field must be configured"},
 		{"POST", "/v1/tasks?run=now", task(`"condition":{"schedule":{"cron":"invalid"}}`), 400, newer, "unable to parse schedule condition's cron config"},
-		{"POST", "/v1/tasks", task(`"condition":{},"terraform_version":"1.0.0"`), 400, newer, "terraform_version is an unsupported configuration"},
+		{"POST", "/v1/tasks", task(`"condition":{},"terraform_version":"1.0.0"`), 400, newer, "unsupported configuration 'terraform_version' for task \"x\"; it needs driver"},
 		{"POST", "/v1/tasks", task(`"condition":{},"variables":{"a":"example.field"}`), 400, newer, "task.variables"},
 
 		{"POST", "/v1/tasks/nope/run", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/launch"
@@ -90,16 +90,7 @@ task {
 
 func load(t testing.TB, hcl string) *config.Config {
 	t.Helper()
-	dir := t.TempDir()
-	name := filepath.Join(dir, "tasks.hcl")
-	if err := os.WriteFile(name, []byte(hcl), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: name}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return configtest.Load(t, t.TempDir(), "tasks.hcl", hcl)
 }
 
 // newEngine makes an engine that does not work yet.

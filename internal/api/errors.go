@@ -120,6 +120,9 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	case unfinished(err):
 		return refuse(http.StatusGatewayTimeout, "%s; what was asked for goes on: /v1/tasks/%s/runs shows it", err, task)
 	}
+	if a.Failed != nil {
+		a.Failed()
+	}
 	a.Log.Error("a request cannot be answered", "request_id", request.ID(r), "method", r.Method, "path", r.URL.Path, "error", err)
 	return &refusal{status: http.StatusInternalServerError, legacy: legacy, text: strings.TrimSpace(err.Error())}
 }

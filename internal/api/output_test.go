@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -87,5 +90,48 @@ func TestRunOutput_ChunksOfALongOutputMakeTheWhole(t *testing.T) {
 	}
 	if got.String() != text || chunks != 4 {
 		t.Errorf("%d chunks make %d of %d bytes", chunks, got.Len(), len(text))
+	}
+}
+
+func TestRunOutput_IncludesTheOutputOfTheRemoteRun(t *testing.T) {
+	e := newEngine(t, files).serve()
+	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunWaiting, Created: time.Now(),
+		Remote: &state.RemoteRun{ID: "run-1", Phase: state.RemotePlanning}, Wait: &state.Wait{For: state.WaitRemotePlan, ID: "w"}}
+	rec, err := e.store.Apply(t.Context(), state.Create(state.RunKey("web", "r1"), state.Encode(run)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, fails := "planning\n", error(nil)
+	e.Control.RemoteOutput = func(_ context.Context, cfg *config.Config, of state.Run) (string, error) {
+		if _, ok := cfg.Task(of.Task); !ok || of.ID != "r1" {
+			t.Errorf("the output of %+v is read", of)
+		}
+		return printed, fails
+	}
+	remote := func(c apispec.RunOutputResponse) bool { return c.Remote != nil && *c.Remote }
+	if chunk := e.outputOf("r1", 0); chunk.Output != "planning\n" || chunk.Ended || !remote(chunk) {
+		t.Errorf("before a step has printed anything: %+v", chunk)
+	}
+	const stored = "created\n"
+	if err := state.SaveLog(t.Context(), e.store, "web", "r1", []byte(stored), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if chunk := e.outputOf("r1", 0); chunk.Output != stored+printed || chunk.Ended || !remote(chunk) {
+		t.Errorf("while HCP Terraform plans: %+v", chunk)
+	}
+	printed += "planned\n"
+	if chunk := e.outputOf("r1", len(stored)+9); chunk.Output != "planned\n" {
+		t.Errorf("what is new: %+v", chunk)
+	}
+	fails = errors.New("no answer")
+	if chunk := e.outputOf("r1", 0); chunk.Output != stored || chunk.Ended || !remote(chunk) {
+		t.Errorf("while HCP Terraform does not answer: %+v", chunk)
+	}
+	fails, run.Wait.For = nil, state.WaitApproval
+	if _, err := e.store.Apply(t.Context(), state.Replace(rec[0], state.Encode(run))); err != nil {
+		t.Fatal(err)
+	}
+	if chunk := e.outputOf("r1", 0); chunk.Output != stored || remote(chunk) {
+		t.Errorf("while the run waits for a person: %+v", chunk)
 	}
 }

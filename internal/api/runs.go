@@ -159,7 +159,7 @@ func (a *api) getRunLog(r *http.Request) (any, error) {
 
 // log reads what Terraform printed in a run.
 func (a *api) log(r *http.Request, run state.Run) ([]byte, error) {
-	log, err := a.Control.Kept(r.Context(), run, run.PrintedTo())
+	log, err := a.Control.Printed(r.Context(), run)
 	if err != nil {
 		err = fmt.Errorf("read the output of run %s: %w", run.ID, err)
 	}
@@ -185,7 +185,7 @@ func (a *api) getRunOutput(r *http.Request) (any, error) {
 	chunk, last := chunkOf(log, offset)
 	return apispec.RunOutputResponse{
 		RequestID: request.ID(r), Output: string(chunk), Offset: offset, NextOffset: offset + len(chunk),
-		Ended: last && !run.State.Active(), State: apispec.RunState(run.State),
+		Ended: last && !run.State.Active() && !run.GoesOnRemotely(), State: apispec.RunState(run.State), Remote: apiview.Optional(run.GoesOnRemotely()),
 	}, nil
 }
 

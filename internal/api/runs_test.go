@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -208,12 +207,15 @@ func TestCreateTask_DisconnectedClientLeavesNothingIncomplete(t *testing.T) {
 func TestRunTask_TimeoutSaysThatTheRunGoesOn(t *testing.T) {
 	e := newEngine(t, files) // nobody leads
 	late := api.New(e.options)
+	var end context.CancelFunc // of the request that is answered
 	e.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
+		end = cancel
 		late.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	defer e.server.Close()
+	e.Wake = func(context.Context) { end() } // when the task is written
 	got := e.ask("POST", "/v1/tasks?run=now", newTask)
 	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
 		t.Errorf("%d %s", got.status, m)
@@ -221,22 +223,28 @@ func TestRunTask_TimeoutSaysThatTheRunGoesOn(t *testing.T) {
 
 	// What nobody goes on with is not said to go on.
 	base := e.Base
-	e.Base = func(ctx context.Context) (*config.Config, error) { <-ctx.Done(); return nil, ctx.Err() }
+	e.Base = func(context.Context) (*config.Config, error) { end(); return nil, context.DeadlineExceeded }
 	for method, path := range map[string]string{"GET": "/v1/tasks", "DELETE": "/v1/tasks/web"} {
 		got = e.ask(method, path, "")
 		if m := got.message(t); got.status != http.StatusInternalServerError || strings.Contains(m, "goes on") {
 			t.Errorf("%s %s: %d %s", method, path, got.status, m)
 		}
 	}
+	notMade := func(path string) {
+		t.Helper()
+		got := e.ask("POST", path, strings.Replace(newTask, `"api"`, `"other"`, 1))
+		if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.HasPrefix(m, "the task is not made") || strings.Contains(m, "goes on") {
+			t.Errorf("%s: %d %s", path, got.status, m)
+		}
+	}
+	notMade("/v1/tasks")
+	notMade("/v1/tasks?run=now")
 	e.Base = base
-	e.Plan = func(ctx context.Context, _ string, _ json.RawMessage) (state.PlannedRun, error) {
-		<-ctx.Done()
-		return state.PlannedRun{}, ctx.Err()
+	e.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
+		end()
+		return state.PlannedRun{}, context.DeadlineExceeded
 	}
-	got = e.ask("POST", "/v1/tasks", strings.Replace(newTask, `"api"`, `"other"`, 1))
-	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.HasPrefix(m, "the task is not made") || strings.Contains(m, "goes on") {
-		t.Errorf("%d %s", got.status, m)
-	}
+	notMade("/v1/tasks")
 }
 
 func TestCancel_RunEndsAndTheTaskWaitsUntilARunIsRequested(t *testing.T) {

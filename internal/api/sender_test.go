@@ -106,14 +106,44 @@ func TestConsulApproval_IsRecordedWithItsSender(t *testing.T) {
 	}
 }
 
+func TestPause_IsRecordedWithItsSender(t *testing.T) {
+	e := newEngine(t, files)
+	var said apispec.PauseResponse
+	for _, path := range []string{"/v1/pause", "/v1/resume"} {
+		for _, body := range []string{`{"by": 1}`, `{"comment": "x"}`, ``, `{"reason": "` + strings.Repeat("x", 1001) + `"}`} {
+			if code := e.sends("POST", path, body, "ops", new(json.RawMessage)); code != http.StatusBadRequest {
+				t.Errorf("%s with %.40s: %d", path, body, code)
+			}
+		}
+	}
+	for _, by := range []string{"ops", ""} { // the earlier pause stays
+		said = apispec.PauseResponse{}
+		if code := e.sends("POST", "/v1/pause", `{"by": "jo@laptop", "reason": "maintenance"}`, by, &said); code != http.StatusOK ||
+			said.Paused == nil || said.Paused.By != "API client with ops" || apispec.Deref(said.Paused.Reason) != "maintenance" {
+			t.Errorf("%d %+v", code, said.Paused)
+		}
+	}
+	var shown apispec.Overview
+	if code := e.sends("GET", "/v1/overview", "", "", &shown); code != http.StatusOK || shown.Paused == nil || shown.Paused.By != "API client with ops" {
+		t.Errorf("%d, the overview shows %+v", code, shown.Paused)
+	}
+	for _, ended := range []bool{true, false} {
+		said = apispec.PauseResponse{}
+		if code := e.sends("POST", "/v1/resume", `{"by": "jo@laptop"}`, "", &said); code != http.StatusOK || (said.Paused != nil) != ended {
+			t.Errorf("%d %+v", code, said.Paused)
+		}
+	}
+}
+
 func TestRun_ThatAPersonOrAWindowKeepsBackIsAnsweredAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		task state.Task
 		says string
 	}{
-		"on hold":             {state.Task{OnHold: &state.OnHold{By: "jo"}}, "on hold by jo"},
-		"outside its window":  {state.Task{Reason: state.Reason{Code: state.ReasonOutside, Text: "outside its window"}}, "outside its window"},
-		"Consul was replaced": {state.Task{Reason: state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}}, "Consul was replaced"},
+		"on hold":              {state.Task{OnHold: &state.OnHold{By: "jo"}}, "on hold by jo"},
+		"outside its window":   {state.Task{Reason: state.Reason{Code: state.ReasonOutside, Text: "outside its window"}}, "outside its window"},
+		"everything is paused": {state.Task{Reason: state.Reason{Code: state.ReasonPaused, Text: "paused by jo"}}, "paused by jo"},
+		"Consul was replaced":  {state.Task{Reason: state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}}, "Consul was replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, files)

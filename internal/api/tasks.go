@@ -118,7 +118,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	mode := r.URL.Query().Get("run")
 	t, err := a.Control.Check(r.Context(), definition)
 	if err != nil {
-		return nil, err
+		return nil, notMade(err)
 	}
 	if mode == runInspect {
 		inspection, err := a.inspect(r.Context(), t.Name, definition)
@@ -129,22 +129,31 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	}
 	if mode == "" || !t.Enabled {
 		// It is not run now, and not made if Terraform refuses it: it is planned first.
-		_, err = a.inspect(r.Context(), t.Name, definition)
-		switch {
-		case unfinished(err):
-			return nil, refuse(http.StatusGatewayTimeout, "the task is not made: %s", err)
-		case err != nil:
-			return nil, err
+		if _, err = a.inspect(r.Context(), t.Name, definition); err != nil {
+			return nil, notMade(err)
 		}
 	}
 	t, err = a.Control.Create(r.Context(), definition, reconcile.ChangeOptions{By: a.Who(r).Name, Provisional: mode == runNow})
+	var run state.Run
 	if err == nil && mode == runNow && t.Enabled {
-		err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
+		run, err = a.await(r.Context(), t.Name, reconcile.Earlier{}, "the task is not kept")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return answer{http.StatusCreated, "Location", "/v1/tasks/" + t.Name, apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)}}, nil
+	made := apispec.TaskResponse{RequestID: request.ID(r), Task: a.define(r, t)}
+	if there := remoteURL(run); there != nil {
+		made.Run = &apispec.Inspection{ChangesPresent: run.Changes.Any(), TfcRunURL: there}
+	}
+	return answer{http.StatusCreated, "Location", "/v1/tasks/" + t.Name, made}, nil
+}
+
+// notMade is the error of createTask if it ends before it has written anything.
+func notMade(err error) error {
+	if unfinished(err) {
+		return refuse(http.StatusGatewayTimeout, "the task is not made: %s", err)
+	}
+	return err
 }
 
 // withoutEmpty leaves out of a definition what is empty there in the requests of
@@ -154,11 +163,9 @@ func withoutEmpty(definition json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(definition, &fields); err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"module_input", "terraform_version", "terraform_cloud_workspace"} {
-		var empty bytes.Buffer
-		if err := json.Compact(&empty, fields[key]); err == nil && (empty.String() == "{}" || empty.String() == `""`) {
-			delete(fields, key)
-		}
+	var empty bytes.Buffer
+	if err := json.Compact(&empty, fields["module_input"]); err == nil && empty.String() == "{}" {
+		delete(fields, "module_input")
 	}
 	return json.Marshal(fields)
 }
@@ -192,12 +199,20 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 	if run.State != state.RunSucceeded {
 		return nil, &runError{run: run, status: http.StatusInternalServerError}
 	}
-	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan}, nil
+	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan, TfcRunURL: remoteURL(run)}, nil
 }
 
-// await waits until the run after the earlier ones has ended. The error is a
-// *runError if that failed; otherwise says what becomes of the change then.
-func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) error {
+// remoteURL is the page of the run in HCP Terraform; nil if there is none.
+func remoteURL(run state.Run) *string {
+	if run.Remote == nil {
+		return nil
+	}
+	return apiview.Optional(run.Remote.URL)
+}
+
+// await waits until the run after the earlier ones has ended, and returns it. The error
+// is a *runError if that failed; otherwise says what becomes of the change then.
+func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier, otherwise string) (state.Run, error) {
 	run, err := a.Control.AwaitRun(ctx, task, earlier)
 	switch {
 	case errors.Is(err, reconcile.ErrWaits):
@@ -208,7 +223,7 @@ func (a *api) await(ctx context.Context, task string, earlier reconcile.Earlier,
 	case run.State != state.RunSucceeded:
 		err = &runError{run, otherwise, http.StatusInternalServerError}
 	}
-	return err
+	return run, err
 }
 
 // updateTask enables or disables a task, or plans what enabling it would change.
@@ -240,7 +255,7 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 	provisional := mode == runNow && enabled
 	earlier, err := a.Control.SetEnabled(ctx, name, enabled, reconcile.ChangeOptions{By: a.Who(r).Name, Provisional: provisional})
 	if err == nil && provisional {
-		err = a.await(ctx, name, earlier, "the task stays as it was")
+		_, err = a.await(ctx, name, earlier, "the task stays as it was")
 	}
 	return apispec.UpdateTaskResponse{}, err
 }

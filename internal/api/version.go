@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/buildinfo"
@@ -13,10 +14,10 @@ import (
 // apiVersion is the first part of every path.
 const apiVersion = "v1"
 
-// getVersion answers with the version of the program, and with the name of the sender.
+// getVersion answers with the version of the program, and with who the sender is.
 func (a *api) getVersion(r *http.Request) (any, error) {
 	return apispec.VersionResponse{RequestID: request.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
-		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(a.Who(r).Name)}, nil
+		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(a.Who(r).Name), MayAct: access.Of(r.Context()) >= access.Act}, nil
 }
 
 // getMetrics answers a scrape of Prometheus.

@@ -45,3 +45,18 @@ func (c *Client) ReleaseTask(ctx context.Context, task, by string) error {
 	_, err := c.call(ctx, http.MethodDelete, taskPath(task)+"/hold", url.Values{"by": {by}}, nil, nil)
 	return err
 }
+
+// Pause keeps every task from running until somebody resumes. It returns the pause that
+// counts.
+func (c *Client) Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error) {
+	var answer apispec.PauseResponse
+	_, err := c.call(ctx, http.MethodPost, "v1/pause", nil, pause, &answer)
+	return apispec.Deref(answer.Paused), err
+}
+
+// Resume lets tasks run again. It returns the pause that has ended; nil if there was none.
+func (c *Client) Resume(ctx context.Context, resume apispec.PauseRequest) (*apispec.Paused, error) {
+	var answer apispec.PauseResponse
+	_, err := c.call(ctx, http.MethodPost, "v1/resume", nil, resume, &answer)
+	return answer.Paused, err
+}

@@ -60,7 +60,7 @@ func refusal(method string, status int, body []byte, u *url.URL) error {
 	if e.Message == "" {
 		e.Message = "the server gives no reason"
 	}
-	if _, ok := functionURL(u); ok {
+	if _, ok := functionURL(u); ok && e.RequestID == "" { // AWS has refused the request, not the function
 		e.Message += awsHint(status, e.Message)
 	}
 	return e

@@ -108,8 +108,8 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 
 // stopped reports whether a task runs only if a person or a window lets it.
 func stopped(task apispec.TaskOverview) bool {
-	elsewhere := task.Run != nil && task.Run.Wait != nil && task.Run.Wait.For == apispec.WaitForRemote
-	return !elsewhere && (task.Phase == apispec.PhaseHeld || task.Phase == apispec.PhaseWaiting)
+	elsewhere := task.Run != nil && task.Run.Wait != nil && !state.WaitFor(task.Run.Wait.For).ForPeople()
+	return task.Phase == apispec.PhaseHeld || task.Phase == apispec.PhaseWaiting && !elsewhere
 }
 
 // AwaitEnd waits for the end of a run.

@@ -29,6 +29,12 @@ func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 	return err
 }
 
+// Tasks returns the definitions of all tasks.
+func (c *Client) Tasks(ctx context.Context) ([]apispec.Task, error) {
+	answer, err := get[apispec.TasksResponse](ctx, c, "v1/tasks", nil)
+	return answer.Tasks, err
+}
+
 // Task returns the definition of a task.
 func (c *Client) Task(ctx context.Context, name string) (apispec.Task, error) {
 	answer, err := get[apispec.TaskResponse](ctx, c, taskPath(name), nil)

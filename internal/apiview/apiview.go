@@ -38,6 +38,9 @@ func Run(run state.Run) apispec.Run {
 	if a := run.Approved(); a != nil {
 		shown.Approved, shown.ApprovedBy, shown.ApprovedComment = &a.At, &a.By, Optional(a.Comment)
 	}
+	if r := run.Remote; r != nil && r.URL != "" {
+		shown.Remote = &apispec.RemoteRun{ID: Optional(r.ID), URL: r.URL}
+	}
 	if run.Resumed != nil {
 		shown.Resumed = Moment(run.Resumed.At)
 	}
@@ -136,6 +139,13 @@ func Task(t *config.Task) apispec.Task {
 	if own := t.OwnRunTimeout(); own != nil {
 		def.RunTimeout = new(own.String())
 	}
+	if t.AWSRole != "" {
+		def.AwsRole = &t.AWSRole
+	}
+	if w := t.OwnCloudWorkspace(); w != (config.CloudWorkspace{}) {
+		def.TerraformCloudWorkspace = &apispec.TerraformCloudWorkspace{ExecutionMode: Optional(w.ExecutionMode),
+			AgentPoolID: Optional(w.AgentPoolID), AgentPoolName: Optional(w.AgentPoolName), TerraformVersion: Optional(w.TerraformVersion)}
+	}
 	if t.MovedFrom != "" {
 		def.MovedFrom = &t.MovedFrom
 	}
@@ -186,4 +196,12 @@ func conditionOf(c config.Condition) apispec.Condition {
 		shown["use_as_module_input"] = c.UseAsModuleInput
 	}
 	return apispec.Condition{c.Kind().APIName(): shown}
+}
+
+// Paused is a pause as the API shows it; nil if there is none.
+func Paused(p *state.Paused) *apispec.Paused {
+	if p == nil {
+		return nil
+	}
+	return &apispec.Paused{By: p.By, Since: p.Since, Reason: Optional(p.Reason)}
 }

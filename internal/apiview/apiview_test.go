@@ -2,8 +2,6 @@ package apiview_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,20 +10,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 func load(t *testing.T, text string) *config.Config {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "f.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: "f.yaml"}}, Getenv: func(string) string { return "" }, Hostname: "host"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return configtest.Load(t, t.TempDir(), "f.yaml", text)
 }
 
 func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
@@ -70,6 +61,22 @@ func TestTask_ShowsTheRulesThatItSets(t *testing.T) {
 		}
 		if made.RulesDigest() != cfg.Tasks[0].RulesDigest() {
 			t.Errorf("the task that is made of what is shown has other rules: %+v, want %+v", made.Rules, cfg.Tasks[0].Rules)
+		}
+	}
+}
+
+func TestRun_ShowsItsPageInHCPTerraform(t *testing.T) {
+	for name, tt := range map[string]struct {
+		remote *state.RemoteRun
+		want   *apispec.RemoteRun
+	}{
+		"no run there":          {nil, nil},
+		"one that is not known": {&state.RemoteRun{Version: "cv-1", Phase: state.RemotePlanning}, nil},
+		"a run":                 {&state.RemoteRun{ID: "run-1", URL: "https://hcp/1", Phase: state.RemotePlanning}, &apispec.RemoteRun{ID: new("run-1"), URL: "https://hcp/1"}},
+		"a plan":                {&state.RemoteRun{URL: "https://hcp/1", Phase: state.RemoteEnded}, &apispec.RemoteRun{URL: "https://hcp/1"}},
+	} {
+		if diff := cmp.Diff(tt.want, apiview.Run(state.Run{Remote: tt.remote}).Remote); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
 	}
 }

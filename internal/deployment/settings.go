@@ -30,17 +30,28 @@ type Reconcile struct {
 	Common
 	Consul
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	// HCPTokenARN is the ARN of the token for HCP Terraform; empty with driver "terraform".
+	HCPTokenARN string `env:"TERRAPULSE_HCP_TOKEN_ARN" from:"the parameter HcpTokenArn"`
 	// Window is how long an invocation watches the gates; 0 polls them once.
 	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
+	// StartPaused pauses a stack in which nothing was decided yet.
+	StartPaused bool `env:"TERRAPULSE_START_PAUSED" envDefault:"false" from:"the parameter StartPaused"`
 
-	Cluster        string   `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
-	TaskDefinition string   `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
-	Capacity       Capacity `env:"TERRAPULSE_CAPACITY" envDefault:"FARGATE" from:"the parameter Capacity"`
-	Subnets        []string `env:"TERRAPULSE_SUBNETS,notEmpty" from:"the parameter Subnets"`
-	SecurityGroups []string `env:"TERRAPULSE_SECURITY_GROUPS" from:"the parameter SecurityGroups"`
-	PublicIP       bool     `env:"TERRAPULSE_PUBLIC_IP" envDefault:"false" from:"the parameter AssignPublicIp"`
+	Cluster        string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	TaskDefinition string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
+	// Program is the location of the program that a container loads; empty if its image contains it.
+	Program        s3url.URL `env:"TERRAPULSE_PROGRAM" from:"the resource Program"`
+	Capacity       Capacity  `env:"TERRAPULSE_CAPACITY" envDefault:"FARGATE" from:"the parameter Capacity"`
+	Subnets        []string  `env:"TERRAPULSE_SUBNETS,notEmpty" from:"the parameter Subnets"`
+	SecurityGroups []string  `env:"TERRAPULSE_SECURITY_GROUPS" from:"the parameter SecurityGroups"`
+	PublicIP       bool      `env:"TERRAPULSE_PUBLIC_IP" envDefault:"false" from:"the parameter AssignPublicIp"`
 	// MaxContainers limits the containers at a time; further launches wait for the next tick.
 	MaxContainers int `env:"TERRAPULSE_MAX_CONTAINERS" envDefault:"40" from:"the parameter MaxContainers"`
+	// Linger is how long containers wait for another launch after theirs; 0 ends them at once.
+	Linger time.Duration `env:"TERRAPULSE_LINGER" envDefault:"0s" from:"the parameter Linger"`
+	// Function is the name of this function, which containers that linger invoke.
+	Function string `env:"AWS_LAMBDA_FUNCTION_NAME" from:"Lambda"`
 	// EventBus is the bus that gets events; none if it is empty.
 	EventBus string `env:"TERRAPULSE_EVENT_BUS" from:"the parameter EventBus"`
 }
@@ -60,8 +71,14 @@ type Settle struct {
 	Cluster           string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
 	TaskDefinition    string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
 	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
-	// ScheduleState is ENABLED or DISABLED, as EventBridge has it.
-	ScheduleState string `env:"TERRAPULSE_SCHEDULE_STATE" envDefault:"ENABLED" from:"the parameter ScheduleState"`
+}
+
+// Hint are the settings of functions/hint.
+type Hint struct {
+	LogLevel          slog.Level `env:"TERRAPULSE_LOG_LEVEL" envDefault:"INFO" from:"the parameter LogLevel"`
+	ReconcileFunction string     `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+	// KeyARN is the ARN of the key with which HCP Terraform signs notifications.
+	KeyARN string `env:"TERRAPULSE_HCP_NOTIFICATION_TOKEN_ARN,notEmpty" from:"the parameter HcpNotificationTokenArn"`
 }
 
 // API is what functions/api has.
@@ -69,9 +86,10 @@ type API struct {
 	Common
 	Bundle            s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	ReconcileFunction string    `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
-	// Cluster and RunnerLog are for links to a container and to its log.
-	Cluster   string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
-	RunnerLog string `env:"TERRAPULSE_RUNNER_LOG,notEmpty" from:"the resource RunnerLog"`
+	// Cluster is for links to containers.
+	Cluster string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	// Act are the callers that may change things, if any; the others may read.
+	Act Principals `env:"TERRAPULSE_ACT_ARNS,required" from:"the parameter ActArns"`
 }
 
 // Runner are the settings of the container.
@@ -80,14 +98,26 @@ type Runner struct {
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	Launch string    `env:"TERRAPULSE_LAUNCH,notEmpty" from:"functions/reconcile, which starts the container"`
+	// ReconcileFunction is invoked after the launches of a container that lingers; empty if it does not.
+	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION" from:"functions/reconcile, which starts the container"`
 	// Parallel limits the runs at a time; 0 means one per core, and at least two.
 	Parallel int    `env:"TERRAPULSE_PARALLEL" envDefault:"0" from:"the parameter RunnerParallel"`
 	Work     string `env:"TERRAPULSE_WORK" envDefault:"/work" from:"the resource TaskDefinition"`
+
+	// Trust is a folder with CA certificates, from layers/trust; empty if the image contains them.
+	Trust string `env:"TERRAPULSE_TRUST" from:"the resource TaskDefinition"`
 
 	// PEM texts, which ECS reads from the secrets that the parameters name.
 	ConsulCA   string `env:"TERRAPULSE_CONSUL_CA" from:"the parameter ConsulCaArn"`
 	ConsulCert string `env:"TERRAPULSE_CONSUL_CERT" from:"the parameter ConsulCertArn"`
 	ConsulKey  string `env:"TERRAPULSE_CONSUL_KEY" from:"the parameter ConsulKeyArn"`
+
+	// Credentials for private modules: lines of git's credential store, a private key, lines of
+	// known_hosts, and a JSON object with tokens by host.
+	GitCredentials      string `env:"TERRAPULSE_GIT_CREDENTIALS" from:"the parameter GitCredentialsArn"`
+	GitSSHKey           string `env:"TERRAPULSE_GIT_SSH_KEY" from:"the parameter GitSshKeyArn"`
+	GitKnownHosts       string `env:"TERRAPULSE_GIT_KNOWN_HOSTS" from:"the parameter GitKnownHostsArn"`
+	RegistryCredentials string `env:"TERRAPULSE_REGISTRY_CREDENTIALS" from:"the parameter RegistryCredentialsArn"`
 }
 
 // Capacity are the ECS capacity providers for containers.
@@ -121,7 +151,7 @@ func (c *Capacity) UnmarshalText(text []byte) error {
 
 // Read reads the settings T from an environment in the format of os.Environ. The error names all
 // wrong variables, and what sets them.
-func Read[T Reconcile | Settle | API | Runner](environ []string) (T, error) {
+func Read[T Reconcile | Settle | Hint | API | Runner](environ []string) (T, error) {
 	var settings T
 	err := env.ParseWithOptions(&settings, env.Options{Environment: env.ToMap(environ)})
 	if err == nil {
@@ -141,19 +171,18 @@ func Read[T Reconcile | Settle | API | Runner](environ []string) (T, error) {
 
 // Variable is an environment variable.
 type Variable struct {
-	Name     string
-	From     string // what in the template sets it
-	Required bool
-	field    string
+	Name  string
+	From  string // what in the template sets it
+	field string
 }
 
 // Variables lists the variables of the settings T.
-func Variables[T Reconcile | Settle | API | Runner]() []Variable {
+func Variables[T Reconcile | Settle | Hint | API | Runner]() []Variable {
 	var all []Variable
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
-		name, options, _ := strings.Cut(f.Tag.Get("env"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
 		if name != "" {
-			all = append(all, Variable{name, f.Tag.Get("from"), options == "notEmpty", f.Name})
+			all = append(all, Variable{name, f.Tag.Get("from"), f.Name})
 		}
 	}
 	return all

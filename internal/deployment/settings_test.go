@@ -16,7 +16,7 @@ import (
 func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	got, err := deployment.Read[deployment.Reconcile]([]string{
 		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_LOG_LEVEL=DEBUG",
-		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_WINDOW=50s",
+		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_LOGS=s3://files/some/prefix/logs", "TERRAPULSE_WINDOW=50s",
 		"TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
 		"TERRAPULSE_SUBNETS=subnet-1,subnet-2", "TERRAPULSE_SECURITY_GROUPS=sg-1", "TERRAPULSE_PUBLIC_IP=true",
 		"TERRAPULSE_CONSUL_TOKEN_ARN=arn:aws:ssm:eu-west-1:1:parameter/token",
@@ -28,6 +28,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		Common:  deployment.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
 		Consul:  deployment.Consul{TokenARN: "arn:aws:ssm:eu-west-1:1:parameter/token"},
 		Bundle:  s3url.URL{Bucket: "files", Prefix: "some/prefix"},
+		Logs:    s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
 		Window:  50 * time.Second,
 		Cluster: "c", TaskDefinition: "family:7",
 		Capacity: deployment.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
@@ -44,7 +45,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 
 func TestEverythingWrongInTheEnvironmentIsNamedWithWhatSetsIt(t *testing.T) {
 	_, err := deployment.Read[deployment.Reconcile]([]string{
-		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=", "TERRAPULSE_BUNDLE=files/prefix", "TERRAPULSE_WINDOW=50",
+		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=", "TERRAPULSE_BUNDLE=files/prefix", "TERRAPULSE_LOGS=s3://files/logs", "TERRAPULSE_WINDOW=50",
 		"TERRAPULSE_CAPACITY=FARGATE=many", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=d",
 	})
 	if err == nil {

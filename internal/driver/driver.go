@@ -50,10 +50,29 @@ type Job struct {
 	Changes  consul.Names // since the last apply; empty where that is not what the job is about
 	Run      state.Run    // its record as claimed; zero outside a run
 	Output   io.Writer    // takes the driver's output, in whole lines without secrets
+	// Continued says that Output has what earlier steps of the run have printed.
+	Continued bool
+	// Applied says that the task was applied before, perhaps by another driver.
+	Applied bool
+	// BackendChanged says that the state was in another backend then.
+	BackendChanged bool
 	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
 	Planned func()
 	// Judge says whether a plan may be applied; its error, such as a *WaitError, is
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.
 	Judge func(ctx context.Context, plan Plan) error
+
+	// Remote returns what another system has of the task, as it was recorded last; it is
+	// zero if nothing was recorded.
+	Remote func(ctx context.Context) (state.Remote, error)
+	// Record records what another system has of the task, and renews the claim of the
+	// run. A driver calls it before each step that it cannot undo, so that the next run
+	// finds what this one has begun. If there is an error, the step must not be taken.
+	// Nil in a run that does not occupy its task.
+	//
+	// If By is this run, and By, Run.Version or Content are new, then the remote run
+	// applies what this step of the run has read: that counts as applied when the run
+	// succeeds. If By is an earlier run, this run only waits for its remote run.
+	Record func(ctx context.Context, r state.Remote) error
 }

@@ -47,9 +47,18 @@ type Plan struct {
 	// Clean removes from a text the secrets that the driver knows.
 	Clean func(text string) string `json:"-"`
 
+	// Causes are why the system that runs Terraform requires an approval by a person.
+	Causes []state.Cause `json:"-"`
+
 	Changes *state.Changes `json:"-"` // the counts, and the first resources
 	New     bool           `json:"-"` // the task has no state yet
 	Text    string         `json:"-"` // the plan for people
+	// Setup is what a run would change in another system besides resources, in words, such
+	// as settings of a workspace. It is nil unless the driver was made to say it.
+	Setup []string `json:"-"`
+	// URL is the page of the plan in another system; "" if it was made here. It is set
+	// even if the plan has failed there.
+	URL string `json:"-"`
 }
 
 // Action is what happens to a resource.

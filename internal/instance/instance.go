@@ -31,6 +31,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 // leaseTTL is how long the lease and the claims of a killed process block the
@@ -79,13 +80,14 @@ type Instance struct {
 	asked     chan struct{}                  // for a tick
 	values    *dynamic.Evaluator
 	metrics   *openmetrics.Metrics
-	terraform string                                // program and version
-	gates     atomic.Pointer[map[string]state.Gate] // as this process has seen them
+	terraform string                                                           // program and version
+	output    func(context.Context, *config.Config, state.Run) (string, error) // of a run that goes on elsewhere; may be nil
+	gates     atomic.Pointer[map[string]state.Gate]                            // as this process has seen them
 }
 
 // New builds an instance. Its runs are interrupted when ctx ends.
 func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) {
-	search, stop := terraform.FindInBackground(ctx, cfg.Terraform, o.Log)
+	search, stop := Carry(ctx, cfg, o.Parallel, o.Log)
 	defer stop()
 	terraform.Sweep(o.Log)
 	client, err := Connect(ctx, cfg, o.NeedsConsul)
@@ -101,19 +103,18 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if err != nil {
 		return nil, err
 	}
-	found, err := search()
+	carrier, err := search()
 	if err != nil {
 		store.Close()
 		return nil, errors.Join(ErrTerraform, err)
 	}
 
-	driver := Driver(ctx, found, o.Parallel, o.Log)
 	owner, timing := lease.NewOwner(), timingOf(cfg)
 	i := &Instance{
 		Options: o, store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
-		values:    driver.Values,
+		values:    carrier.Values,
 		metrics:   openmetrics.New(openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}),
-		terraform: found.Program() + " " + found.Version.String(),
+		terraform: carrier.Program,
 	}
 	i.base.Store(cfg)
 	sinks := Sinks(i.values, i.base.Load)
@@ -122,20 +123,21 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	run := &runner.Runner{
 		Said:   said,
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
-		Driver: driver,
+		Driver: carrier.Driver,
 		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: o.Log, Verbose: cfg.Terraform.Log,
-		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Environ: terraform.Environ,
 	}
 	if o.Ended != nil {
 		run.Ended = o.Ended
 	}
-	i.runner, i.Launcher = run, launch.NewLocal(ctx, Workers(o.Parallel), o.Log, run.Run)
+	i.output = carrier.Output
+	i.runner, i.Launcher = run, launch.NewLocal(ctx, carrier.Parallel, o.Log, run.Run)
 	i.Reconciler = &reconcile.Reconciler{
-		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher,
+		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher, Remote: carrier.Remote,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret: terraform.Secret,
+		Secret: module.Secret,
 		Gates:  func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 	}
 	return i, nil
@@ -179,7 +181,8 @@ func (i *Instance) Control() *reconcile.Control {
 			default: // a tick is requested already
 			}
 		},
-		Plan: i.plan,
+		Plan:         i.plan,
+		RemoteOutput: i.output,
 	}
 }
 

@@ -2,9 +2,11 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +26,9 @@ func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) 
 		news := reconcile.Reload{}
 		read := time.Now()
 		cfg, err := i.Read()
+		if err == nil {
+			err = sameDriver(cfg, i.base.Load())
+		}
 		switch {
 		case err != nil:
 			if err.Error() == wrong && !change.Asked {
@@ -65,6 +70,15 @@ func furtherFiles(cfg *config.Config) []string {
 	return files
 }
 
+// sameDriver returns an error if the files name another driver than before: an instance keeps
+// its driver, because runs are under way.
+func sameDriver(cfg, before *config.Config) error {
+	if (cfg.Cloud == nil) == (before.Cloud == nil) {
+		return nil
+	}
+	return errors.New("the task files name another driver: restart this instance to use it")
+}
+
 // keep puts the settings that hold for as long as the process does back to what
 // they were, and says so of those that were changed.
 func keep(cfg, before *config.Config, log *slog.Logger) {
@@ -85,8 +99,9 @@ func keep(cfg, before *config.Config, log *slog.Logger) {
 	hold("api", &cfg.API, &before.API)
 	hold("tls", &cfg.TLS, &before.TLS)
 	hold("driver", &cfg.Terraform, &before.Terraform)
+	hold("driver", &cfg.Cloud, &before.Cloud)
 	hold("high_availability", &cfg.HighAvailability, &before.HighAvailability)
 	if len(changed) > 0 {
-		log.Warn("some changes of the configuration need a restart", "keys", strings.Join(changed, ", "))
+		log.Warn("some changes of the configuration need a restart", "keys", strings.Join(slices.Compact(changed), ", "))
 	}
 }

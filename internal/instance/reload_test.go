@@ -35,6 +35,22 @@ func TestKeep_LogsSettingsThatNeedARestart(t *testing.T) {
 	}
 }
 
+func TestReload_AnotherDriverNeedsARestart(t *testing.T) {
+	local, cloud := &config.Config{}, &config.Config{Cloud: &config.Cloud{Organization: "network"}}
+	if sameDriver(local, cloud) == nil || sameDriver(cloud, local) == nil {
+		t.Error("the driver is replaced while runs go on")
+	}
+	other := &config.Config{Cloud: &config.Cloud{Organization: "other"}}
+	if err := sameDriver(other, cloud); err != nil {
+		t.Error(err)
+	}
+	var logged bytes.Buffer
+	keep(other, cloud, slog.New(slog.NewTextHandler(&logged, nil)))
+	if other.Cloud.Organization != "network" || !strings.Contains(logged.String(), "keys=driver") {
+		t.Errorf("in force: %+v; logged: %s", other.Cloud, logged.String())
+	}
+}
+
 func TestReload_FollowsTheFilesOfChecks(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

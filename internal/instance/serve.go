@@ -16,20 +16,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/registration"
 	"github.com/terrapulse/terrapulse/internal/serve"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 	"github.com/terrapulse/terrapulse/internal/web"
 )
 
 // listen takes the port of the HTTP API. Requests wait until it is served.
 func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config) (*serve.Server, error) {
-	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: terraform.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler(),
-		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}, Gates: i.seen}
+	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: module.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler(),
+		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}, Gates: i.seen, HintKey: i.hintKey()}
 	if member != nil {
 		options.Cluster = member
 	}
 	handler := api.New(options)
 	served := serve.Options{
-		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Pages: web.Root,
+		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.HintPath, Pages: web.Root,
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, handler),
 	}
 	var err error

@@ -34,6 +34,8 @@ type Task struct {
 	Change  int    `json:"change"`
 	Destroy int    `json:"destroy"`
 	Plan    string `json:"plan,omitempty"` // of a task that changes
+	// FirstRun is what the first run does in HCP Terraform besides, in words.
+	FirstRun []string `json:"first_run,omitempty"`
 }
 
 // Report is the result of a check.
@@ -56,7 +58,11 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 		tasks[i] = &cfg.Tasks[i]
 	}
 	for _, result := range planner.Plan(ctx, tasks) {
-		r.Tasks = append(r.Tasks, takeOver(cfg, result))
+		t := takeOver(cfg, result)
+		r.Tasks = append(r.Tasks, t)
+		if len(t.FirstRun) > 0 {
+			r.note("the first run of task %s %s", t.Task, strings.Join(t.FirstRun, "; "))
+		}
 	}
 	if differs := cfg.Guard.Differs(); differs != "" {
 		r.note("%s", differs)
@@ -80,6 +86,7 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 		result.Will, result.Why = WillNot, planned.Err.Error()
 		return result
 	}
+	result.FirstRun = plan.Setup
 	result.Add, result.Change, result.Destroy = plan.Changes.Add, plan.Changes.Change, plan.Changes.Destroy
 	if !plan.Changes.Any() {
 		result.Will = WillNothing
@@ -89,6 +96,9 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 		return result
 	}
 	result.Will, result.Plan = WillChange, plan.Text
+	for _, cause := range plan.Causes {
+		result.FirstRun = append(result.FirstRun, "waits for an approval, because "+cause.Text)
+	}
 	result.Why = fmt.Sprintf("%d to add, %d to change, %d to destroy", result.Add, result.Change, result.Destroy)
 	if plan.New {
 		result.Why = fmt.Sprintf("it has no state %s, so that everything would be created (%s): if it has run before, its state is elsewhere",
@@ -99,6 +109,9 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 
 // whereState returns the place of a task's state in words.
 func whereState(cfg *config.Config, t *config.Task) string {
+	if cfg.Cloud != nil {
+		return fmt.Sprintf("in the workspace %s of HCP Terraform", cfg.Cloud.Workspace(t.Name))
+	}
 	switch backend := cfg.Terraform.Backend; backend.Type {
 	case "local":
 		return "below " + t.WorkingDir

@@ -194,6 +194,9 @@ func (s *Sink) Wants(e outbox.Event) bool {
 	any := func(patterns []string, text string) bool {
 		return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return text != "" && matches(p, text) })
 	}
+	if s.Kind == "slack" && e.WaitFor != "" && !e.WaitFor.ForPeople() {
+		return false // nobody has to do anything while another system works
+	}
 	return any(s.Events, string(e.Kind)) && any(s.Tasks, e.Task)
 }
 

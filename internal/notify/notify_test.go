@@ -283,6 +283,15 @@ func TestSink_FiltersByKindAndTask(t *testing.T) {
 			t.Errorf("%s of %q", tt.event.Kind, tt.event.Task)
 		}
 	}
+
+	people := sinkOf(t, `notify "slack" { url = "http://x" }`, nil)
+	for wait, want := range map[state.WaitFor]bool{state.WaitApproval: true, state.WaitWindow: true, state.WaitRemote: false, state.WaitRemotePlan: false} {
+		for _, kind := range []outbox.Kind{outbox.RunWaiting, outbox.RunResumed} {
+			if e := (outbox.Event{Kind: kind, Task: "web", WaitFor: wait}); people.Wants(e) != want || !all.Wants(e) {
+				t.Errorf("%s for %s", kind, wait)
+			}
+		}
+	}
 }
 
 func TestSpecs_MistakesAreReportedWithTheirPlaces(t *testing.T) {

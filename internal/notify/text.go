@@ -3,6 +3,7 @@ package notify
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -20,6 +21,10 @@ func Lines(e outbox.Event) []string {
 	lines := []string{cmp.Or(e.Kind.About().Line, strings.ReplaceAll(string(e.Kind), "_", " "))}
 	if e.Task != "" {
 		lines[0] = e.Task + ": " + lines[0]
+	}
+	stack := "" // flag of a command
+	if e.Stack != "" {
+		stack = "-stack=" + e.Stack + " "
 	}
 	say := func(name, text string) {
 		if runes := []rune(text); len(runes) > maxText {
@@ -53,8 +58,16 @@ func Lines(e outbox.Event) []string {
 		say("Until", e.Until.UTC().Format(time.RFC3339))
 	}
 	if e.Kind == outbox.RunWaiting && e.WaitFor == state.WaitApproval {
-		lines = append(lines, toApprove+"terrapulse approve "+e.Task)
+		lines = append(lines, toApprove+"terrapulse approve "+stack+e.Task)
 	}
-	say("See", cmp.Or(e.URL, e.See))
+	see := e.URL
+	if see == "" && stack != "" {
+		see = "terrapulse ui " + strings.TrimSpace(stack)
+	}
+	say("See", see)
+	say("In HCP Terraform", e.RemoteURL)
+	if e.Links != nil && e.Kind.About().Level > slog.LevelInfo {
+		say("Log", e.Links.Logs)
+	}
 	return lines
 }

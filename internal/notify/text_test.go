@@ -24,8 +24,10 @@ func TestLines_SayWhetherResourcesWereChanged(t *testing.T) {
 
 func TestLines_SayWhereToLook(t *testing.T) {
 	for want, e := range map[string]outbox.Event{
-		"See: https://a.example.com/ui/tasks/web": {Kind: outbox.RunWaiting, Task: "web", URL: "https://a.example.com/ui/tasks/web"},
-		"See: terrapulse ui -stack=network":       {Kind: outbox.RunWaiting, Task: "web", See: "terrapulse ui -stack=network"},
+		"See: https://a.example.com/ui/tasks/web":           {Kind: outbox.RunWaiting, Task: "web", URL: "https://a.example.com/ui/tasks/web"},
+		"In HCP Terraform: https://hcp/1":                   {Kind: outbox.RunFailed, Task: "web", RemoteURL: "https://hcp/1"},
+		"See: terrapulse ui -stack=network":                 {Kind: outbox.RunWaiting, Task: "web", Stack: "network"},
+		"To approve: terrapulse approve -stack=network web": {Kind: outbox.RunWaiting, Task: "web", Stack: "network", WaitFor: state.WaitApproval},
 	} {
 		if lines := notify.Lines(e); !slices.Contains(lines, want) {
 			t.Errorf("%q lacks %s", lines, want)

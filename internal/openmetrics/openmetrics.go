@@ -181,6 +181,11 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		gauge("last_good_tick_age_seconds", max(0, s.Now().Sub(s.rec.LastSuccess).Seconds()),
 			"Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one.")
 	}
+	paused := 0.0
+	if s.rec.Paused != nil {
+		paused = 1
+	}
+	gauge("paused", paused, "1 if everything is paused: no run begins until somebody resumes.")
 	gauge("tasks_failing", float64(s.rec.Tasks.Failing), "Enabled tasks whose latest run failed or was lost.")
 	gauge("tasks_waiting", float64(s.rec.Tasks.Waiting), "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for.")
 	gauge("tasks_held", float64(s.rec.Tasks.Held), "Enabled tasks that were made or enabled without a run, and wait for a change.")

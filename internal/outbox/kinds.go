@@ -47,6 +47,9 @@ const (
 	OverrideConfirmed Kind = "override_confirmed"
 	OverrideReverted  Kind = "override_reverted"
 
+	Paused  Kind = "paused"
+	Resumed Kind = "resumed"
+
 	ConsulLost  Kind = "consul_lost"
 	ConsulFound Kind = "consul_found"
 
@@ -71,6 +74,7 @@ const (
 	Consul        Subject = "Consul"
 	Configuration Subject = "configuration"
 	Leadership    Subject = "leadership"
+	Work          Subject = "work"
 )
 
 // About describes a kind of event.
@@ -86,8 +90,8 @@ type About struct {
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries"}},
-	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "detail", "until"}},
-	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "by"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "detail", "until", "remote_url"}},
+	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "wait_for", "by"}},
 	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until"}},
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
 	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
@@ -116,6 +120,9 @@ var kinds = map[Kind]About{
 	OverrideConfirmed: {Task, slog.LevelInfo, "a provisional change is kept: its run succeeded", []string{"run", "detail", "by"}},
 	OverrideReverted:  {Task, slog.LevelInfo, "a provisional change is taken back: its run did not succeed", []string{"run", "detail", "by"}},
 
+	Paused:  {Work, slog.LevelWarn, "everything is paused: nothing is applied until somebody resumes", []string{"by", "detail"}},
+	Resumed: {Work, slog.LevelInfo, "everything is resumed", []string{"by", "detail", "since"}},
+
 	ConsulLost:  {Consul, slog.LevelWarn, "cannot watch Consul", []string{"error"}},
 	ConsulFound: {Consul, slog.LevelInfo, "Consul can be watched again", []string{"since"}},
 
@@ -131,7 +138,7 @@ var kinds = map[Kind]About{
 }
 
 // endFields are those of a run that has ended.
-var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind"}
+var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind", "runner", "links", "remote_url"}
 
 // Kinds returns every kind of event, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }

@@ -32,7 +32,7 @@ type latest struct {
 
 // brief is the event without what only programs need.
 func (e Event) brief() Event {
-	b := Event{ID: e.ID, Kind: e.Kind, Seq: e.Seq, At: e.At, Task: e.Task, Run: e.Run, Reason: e.Reason, By: e.By,
+	b := Event{ID: e.ID, Kind: e.Kind, Seq: e.Seq, At: e.At, Task: e.Task, Run: e.Run, Runner: e.Runner, Reason: e.Reason, By: e.By,
 		Started: e.Started, Until: e.Until, WaitFor: e.WaitFor, RunKind: e.RunKind,
 		Detail: state.CutTo(e.Detail, latestText), Error: state.CutTo(e.Error, latestText), Cause: state.CutTo(e.Cause, latestText)}
 	if c := e.Changes; c != nil {

@@ -82,6 +82,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 	text("by", e.By)
 	text("cause", e.Cause)
 	text("error", e.Error)
+	text("remote_url", e.RemoteURL)
 	text("event", e.ID)
 	return attrs
 }

@@ -35,6 +35,7 @@ type Event struct {
 
 	Run     string           `json:"run,omitempty"`
 	Launch  string           `json:"launch,omitempty"`
+	Runner  string           `json:"runner,omitempty"` // container of the run, if it has a name
 	Fence   uint64           `json:"fence,omitempty"`
 	Reason  state.ReasonCode `json:"reason,omitempty"`   // why the run was decided
 	Detail  string           `json:"detail,omitempty"`   // in words: what changed, or why the run was decided
@@ -54,11 +55,21 @@ type Event struct {
 	RunKind state.Kind     `json:"run_kind,omitempty"` // of the run, if it is no apply
 	Config  string         `json:"config,omitempty"`   // digest of the configuration
 	Bundle  string         `json:"bundle,omitempty"`   // digest of the bundle
+	// RemoteURL is the page of the run in another system.
+	RemoteURL string `json:"remote_url,omitempty"`
 
-	// URL is that of the page about the event, and See a command that shows the pages.
-	// Deliveries set them: they are not stored.
-	URL string `json:"url,omitempty"`
-	See string `json:"-"`
+	// URL is that of the page about the event, Stack the deployment in AWS, for commands,
+	// and Links are the pages of the AWS console about the run. Deliveries set them: they
+	// are not stored.
+	URL   string `json:"url,omitempty"`
+	Stack string `json:"-"`
+	Links *Links `json:"links,omitempty"`
+}
+
+// Links are the pages of the AWS console about a run.
+type Links struct {
+	Container string `json:"container"` // the ECS task
+	Logs      string `json:"logs"`      // of the container
 }
 
 // stream is what the order of events is kept for: a task, or another subject.
@@ -75,7 +86,7 @@ func OfRun(run state.Run) Event {
 	if !ok {
 		panic(fmt.Sprintf("outbox: run %s is %s, which is no end", run.ID, run.State))
 	}
-	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Fence: run.Fence,
+	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Runner: run.Runner, Fence: run.Fence,
 		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
 	if run.Changes != nil {
@@ -83,6 +94,9 @@ func OfRun(run state.Run) Event {
 	}
 	if run.Kind != state.KindApply {
 		e.RunKind = run.Kind
+	}
+	if run.Remote != nil {
+		e.RemoteURL = run.Remote.URL
 	}
 	if run.State == state.RunCancelled {
 		e.By = run.Cancel

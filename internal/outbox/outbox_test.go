@@ -323,6 +323,10 @@ func TestLog_LineOfARunHasItsNumbers(t *testing.T) {
 	if err := log.Deliver(t.Context(), outbox.OfRun(run)); err != nil {
 		t.Fatal(err)
 	}
+	run.Remote = &state.RemoteRun{URL: "https://hcp/1", Phase: state.RemoteEnded}
+	if e := outbox.OfRun(run); e.RemoteURL != "https://hcp/1" {
+		t.Errorf("the event names the page %q", e.RemoteURL)
+	}
 	want := fmt.Sprintf(`level=INFO msg="run succeeded" task=web run=r1 launch=l1 fence=7 reason=%s duration=1.5s added=1 changed=2 destroyed=3 since_seen=2.5s`, state.ReasonChanged)
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("the line is %s, want %s", out.String(), want)

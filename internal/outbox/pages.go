@@ -9,16 +9,19 @@ const PagesPath = "/ui/"
 type Pages struct {
 	URL   string // that people reach the API at, as api.url says; "" if it is not configured
 	Stack string // a deployment in AWS, whose pages `terrapulse ui` shows
+	// Links returns the pages of the AWS console about a container; may be nil.
+	Links func(runner string) *Links
 }
 
-// Of returns an event with the address of the page about it, or with the command that
-// shows the pages.
+// Of returns an event with the address of the page about it, with the name of the stack,
+// and with the pages of the AWS console about its run.
 func (p Pages) Of(e Event) Event {
-	switch {
-	case p.URL != "":
+	e.Stack = p.Stack
+	if p.URL != "" {
 		e.URL = p.URL + PagesPath + e.page()
-	case p.Stack != "":
-		e.See = "terrapulse ui -stack=" + p.Stack
+	}
+	if p.Links != nil && e.Runner != "" {
+		e.Links = p.Links(e.Runner)
 	}
 	return e
 }

@@ -17,15 +17,22 @@ func TestPages_LinkIsToWhatTheEventIsAbout(t *testing.T) {
 		"tasks":             {Kind: outbox.TaskForgotten, Task: "web"},
 		"health":            {Kind: outbox.ConsulLost},
 	} {
-		if got := at.Of(e); got.URL != "https://terrapulse.example.com/ui/"+want || got.See != "" {
-			t.Errorf("%s: %q, %q, want %s", e.Kind, got.URL, got.See, want)
+		if got := at.Of(e); got.URL != "https://terrapulse.example.com/ui/"+want {
+			t.Errorf("%s: %q, want %s", e.Kind, got.URL, want)
 		}
 	}
-	if got := (outbox.Pages{Stack: "network"}).Of(outbox.Event{Kind: outbox.RunFailed}); got.URL != "" || got.See != "terrapulse ui -stack=network" {
-		t.Errorf("in AWS: %q, %q", got.URL, got.See)
+	if got := (outbox.Pages{Stack: "network"}).Of(outbox.Event{Kind: outbox.RunFailed}); got.URL != "" || got.Stack != "network" {
+		t.Errorf("in AWS: %q, %q", got.URL, got.Stack)
 	}
-	if got := (outbox.Pages{}).Of(outbox.Event{Kind: outbox.RunFailed}); got.URL != "" || got.See != "" {
-		t.Errorf("without an address: %q, %q", got.URL, got.See)
+	at.Links = func(runner string) *outbox.Links { return &outbox.Links{Logs: "log of " + runner} }
+	if got := at.Of(outbox.Event{Kind: outbox.RunFailed, Runner: "c1"}).Links; got == nil || got.Logs != "log of c1" {
+		t.Errorf("links %+v", got)
+	}
+	if got := at.Of(outbox.Event{Kind: outbox.RunDecided}).Links; got != nil {
+		t.Errorf("a run without a container has the links %+v", got)
+	}
+	if got := (outbox.Pages{}).Of(outbox.Event{Kind: outbox.RunFailed}); got.URL != "" || got.Stack != "" {
+		t.Errorf("without an address: %q, %q", got.URL, got.Stack)
 	}
 }
 

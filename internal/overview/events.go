@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/notify"
 	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // Events returns the latest events, the newest first.
@@ -20,6 +21,7 @@ func (r Reader) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
 	events := make([]apispec.LatestEvent, len(latest))
 	for i, e := range latest {
 		events[i] = eventOf(e)
+		events[i].Links = r.links(state.Run{Runner: e.Runner})
 	}
 	return events, nil
 }

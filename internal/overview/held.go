@@ -71,7 +71,7 @@ func since(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // refuses reports whether a reason keeps a resumed run from going on.
 func refuses(code state.ReasonCode) bool {
 	switch code {
-	case state.ReasonOutside, state.ReasonReplaced, state.ReasonUnreadable, state.ReasonBlocked:
+	case state.ReasonOutside, state.ReasonReplaced, state.ReasonPaused, state.ReasonUnreadable, state.ReasonBlocked:
 		return true
 	}
 	return false

@@ -38,6 +38,11 @@ type Reader struct {
 	Where   apispec.Store // where Store is
 	Version string        // of this program
 
+	// Links returns the pages of the AWS console about a run, and Console are those about
+	// the deployment; nil if there are none.
+	Links   func(state.Run) *apispec.RunLinks
+	Console *apispec.ConsoleLinks
+
 	// Gates returns what this process has seen of the gates, which may be newer than the
 	// record; may be nil.
 	Gates func() map[string]state.Gate
@@ -66,10 +71,14 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 		return apispec.Overview{}, fmt.Errorf("read the tasks' records: %w", err)
 	}
 	unhealthy := Unhealthy(rec.Data, r.Began, now)
+	if r.Console != nil && rec.Data.Bundle == "" && rec.Data.Refused == nil {
+		unhealthy = "no bundle was pushed yet: push one with `terrapulse bundle push`"
+	}
 	o := apispec.Overview{
 		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
 		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
 		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Overrides: []apispec.Override{},
+		Paused: apiview.Paused(rec.Data.Paused), Links: r.Console,
 	}
 	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
 		o.Gates = &gates
@@ -95,6 +104,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	group.SetLimit(readsAtOnce)
 	for i, e := range entries {
 		group.Go(func() (err error) {
+			e.resumed = rec.Data.Paused == nil
 			o.Tasks[i], err = r.task(ctx, effective, e)
 			return err
 		})
@@ -126,6 +136,13 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 	if err := e.decode(rec); err != nil {
 		return apispec.TaskOverview{}, err
 	}
+	if e.known.Reason.Code == state.ReasonPaused {
+		rec, err := state.ReadReconcile(ctx, r.Store)
+		if err != nil {
+			return apispec.TaskOverview{}, err
+		}
+		e.resumed = rec.Data.Paused == nil
+	}
 	return r.task(ctx, effective, e)
 }
 
@@ -136,6 +153,7 @@ type entry struct {
 	configured bool // the effective configuration has the task
 	known      state.Task
 	corrupt    error
+	resumed    bool // nothing is paused any more
 }
 
 // decode reads the record of the task. A corrupt record concerns its task alone;
@@ -233,7 +251,7 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 
 // task reads the live run of a task and assesses the task.
 func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
-	f := facts{name: e.name, task: e.known, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
+	f := facts{name: e.name, task: e.known, resumed: e.resumed, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return apispec.TaskOverview{}, err
 	}
@@ -265,14 +283,28 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 	since, entries := f.unapplied()
 	t.Changed, t.ChangedSince, t.Entries = apiview.Optional(entries.String()), apiview.Moment(since), apiview.Entries(entries)
 	if f.run.ID != "" {
-		t.Run = new(apiview.Run(f.run))
+		t.Run = r.run(f.run)
 	}
 	t.Recent = recentOf(f.task)
 	if last := f.task.Last; last != nil {
-		t.LastRun = new(apiview.Run(state.Run{ID: last.Run, Task: e.name, Kind: last.Kind, State: last.State, Reason: last.Reason,
-			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes}))
+		t.LastRun = r.run(state.Run{ID: last.Run, Task: e.name, Kind: last.Kind, State: last.State, Reason: last.Reason, Runner: last.Runner,
+			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes})
 	}
 	return t, nil
+}
+
+// run returns a run as the API shows it.
+func (r Reader) run(run state.Run) *apispec.Run {
+	shown := apiview.Run(run)
+	shown.Links = r.links(run)
+	return &shown
+}
+
+func (r Reader) links(run state.Run) *apispec.RunLinks {
+	if r.Links == nil {
+		return nil
+	}
+	return r.Links(run)
 }
 
 // readRun reads the task's run that has not ended. If it ended after the record

@@ -200,6 +200,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"waiting for more changes":  {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Waiting: 1}},
 		"waiting for a runner":      {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Waiting: 1}},
 		"outside of its window":     {state.Task{Reason: reason(state.ReasonOutside), Forced: "Jo"}, state.TaskCounts{Waiting: 1}},
+		"paused":                    {state.Task{Reason: reason(state.ReasonPaused), Forced: "start"}, state.TaskCounts{Held: 1}},
 		"held after a takeover":     {state.Task{Reason: reason(state.ReasonReplaced), Forced: "start"}, state.TaskCounts{Held: 1}},
 		"on hold":                   {state.Task{Reason: reason(state.ReasonUnchanged), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{Held: 1}},
 		"on hold and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), OnHold: &state.OnHold{By: "Jo"}}, state.TaskCounts{}},
@@ -247,6 +248,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonRetry: apispec.PhaseApplied, state.ReasonLost: apispec.PhaseApplied, state.ReasonInterrupted: apispec.PhaseApplied,
 		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied, state.ReasonDestroy: apispec.PhaseApplied,
 		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
+		state.ReasonPaused:   apispec.PhasePending, // somebody has resumed since
 		state.ReasonRejected: apispec.PhaseHeld, state.ReasonOutside: apispec.PhaseWaiting,
 		state.ReasonDrift: apispec.PhaseApplied, // the run has ended the drift
 	}

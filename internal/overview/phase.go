@@ -33,6 +33,8 @@ type facts struct {
 	run     state.Run // the task's run that has not ended; zero if its record is gone
 	setting setting
 	corrupt error // of a record that cannot be decoded
+	// resumed says that nothing is paused any more.
+	resumed bool
 	// unwatched says that the claim of the run has expired while nobody leads.
 	unwatched bool
 }
@@ -52,7 +54,7 @@ func (f facts) assess() verdict {
 	switch {
 	case f.corrupt != nil:
 		return verdict{phase: apispec.PhaseCorrupt, reason: state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.corrupt.Error())}}
-	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Run.Wait.For.Elsewhere()):
+	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Run.Elsewhere()):
 		return f.underWay()
 	case f.setting == removed && t.OnRemoval != "" && !t.RemovedAt.IsZero() && t.Reason.Code != state.ReasonRemoved:
 		if t.OnHold != nil {
@@ -109,6 +111,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonRejected:   apispec.PhaseHeld,
 	state.ReasonOutside:    apispec.PhaseWaiting,
 	state.ReasonReplaced:   apispec.PhaseHeld,
+	state.ReasonPaused:     apispec.PhaseHeld,
 	state.ReasonRenamed:    apispec.PhaseHeld,
 	state.ReasonCancelled:  apispec.PhaseCancelled,
 	state.ReasonQueued:     apispec.PhasePending,
@@ -139,6 +142,11 @@ func (f facts) between() verdict {
 	switch phase {
 	case apispec.PhaseCorrupt, apispec.PhaseUnreadable, apispec.PhaseBlocked:
 		return in(phase)
+	case apispec.PhaseHeld:
+		if f.resumed && t.Reason.Code == state.ReasonPaused {
+			phase, t.Reason = apispec.PhasePending, state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next tick decides whether it runs"}
+			return in(phase)
+		}
 	case apispec.PhaseDisabled, apispec.PhaseRemoved:
 		if f.setting == unknown {
 			return in(phase)
@@ -152,7 +160,7 @@ func (f facts) between() verdict {
 		}
 	}
 	switch {
-	case phase == apispec.PhaseWaiting, t.Reason.Code == state.ReasonReplaced:
+	case phase == apispec.PhaseWaiting, t.Reason.Code == state.ReasonReplaced, t.Reason.Code == state.ReasonPaused:
 		return in(phase) // a requested run waits, too
 	case t.Destroy != nil && t.Failures == 0:
 		if t.Reason.Code != state.ReasonQueued {

@@ -1,15 +1,13 @@
 package overview_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -18,14 +16,7 @@ import (
 // shown returns the only task of a task file as the overview shows it at a time.
 func shown(t *testing.T, file string, record state.Task, now time.Time) apispec.TaskOverview {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "f.yaml"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: "f.yaml"}}, Getenv: func(string) string { return "" }, Hostname: "host"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := configtest.Load(t, t.TempDir(), "f.yaml", file)
 	store := newStore(t)
 	write(t, store, state.TaskKey(cfg.Tasks[0].Name), record)
 	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }}.Read(t.Context(), overlay.Compose(cfg, nil))

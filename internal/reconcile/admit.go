@@ -32,6 +32,7 @@ var admission = []rule{
 	holdBackingOff,
 	holdBuffering,
 	holdOutsideWindow,
+	holdPaused,
 }
 
 // hold is why a task may not run now.
@@ -83,6 +84,9 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return refuse(state.ReasonRemoved, time.Time{}, "the task, created through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
 	}
 	until := s.RemovedAt.Add(d.Keep)
+	if a := s.Abandoned; a != nil && d.Remotely && !reached(until, d.now) {
+		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", a.Run.ID)
+	}
 	if s.Deleted || reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase
@@ -104,7 +108,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 
 // holdDisabled refuses a disabled task.
 func holdDisabled(d *decider, _ trigger) *hold {
-	if d.Task.Enabled || d.destroys() {
+	if d.Task.Enabled || d.destroys() || d.pastApproval() {
 		return nil
 	}
 	d.dropRequests()
@@ -141,9 +145,10 @@ func holdBlocked(d *decider, _ trigger) *hold {
 }
 
 // holdUnread refuses a task whose condition was not read, or not since its
-// latest run.
+// latest run. A run whose remote run needs no approval any more only records how that ends,
+// even if the task is disabled and its condition is not read any more.
 func holdUnread(d *decider, _ trigger) *hold {
-	if !d.state.Recheck && !d.state.ObservedAt.IsZero() || d.destroys() {
+	if !d.state.Recheck && !d.state.ObservedAt.IsZero() || d.destroys() || d.pastApproval() {
 		return nil
 	}
 	return refuse(state.ReasonUnread, d.overdue(), "its condition has not been read yet")
@@ -179,7 +184,7 @@ func holdOutsideWindow(d *decider, t trigger) *hold {
 	if d.destroys() {
 		change, planned = window.Change{Action: window.Destroy}, d.Task.PlansDestroyFirst()
 	}
-	if !t.run || d.elsewhere() || planned && !d.waits() {
+	if !t.run || d.elsewhere() || planned && (!d.waits() || d.state.Waits().For == state.WaitRemotePlan) {
 		return nil
 	}
 	v := window.Judge(d.Task.Windows, change, d.now)
@@ -191,8 +196,7 @@ func holdOutsideWindow(d *decider, t trigger) *hold {
 
 // elsewhere reports whether the work of the task's run has begun in another system.
 func (d *decider) elsewhere() bool {
-	wait := d.state.Waits()
-	return wait != nil && wait.For.Elsewhere()
+	return d.state.Run != nil && d.state.Run.Elsewhere()
 }
 
 // dropRequests forgets the change and the request that wait for a run.

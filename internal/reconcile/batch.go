@@ -8,13 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/linger"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-// keptLaunches is how long launches are kept. They are of no use once their runs
-// have ended; a day leaves people time to read them.
-const keptLaunches = 24 * time.Hour
 
 // batch gathers decisions until they fill one Apply, and writes them under the
 // lease. A batch that launches also writes the launch, and starts it.
@@ -142,10 +139,15 @@ func (b *batch) flush(ctx context.Context) error {
 		}
 	}
 	for len(b.items) > 0 {
-		launch, changes, events := b.assemble()
+		runner := b.takerOf(ctx)
+		launch, changes, events := b.assemble(runner)
 		_, err := b.tick.opts.Lease.Apply(ctx, changes...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
+			if runner.Exists() && conflict.Change.Key == runner.Key {
+				b.tick.offers.Drop() // it has ended, or has another offer
+				continue
+			}
 			n := len(b.items)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
 				concerned := it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
@@ -174,12 +176,26 @@ func (b *batch) flush(ctx context.Context) error {
 			return ctx.Err()
 		}
 		b.tick.report.Launches = append(b.tick.report.Launches, launch)
+		if launch.Offered() {
+			b.tick.offers.Drop()
+			b.tick.offered = append(b.tick.offered, launch)
+			return nil
+		}
 		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
 			return nil
 		}
 		return b.startWritten(ctx)
 	}
 	return nil
+}
+
+// takerOf returns a runner that lingers and to which the batch's launch is offered; it does
+// not exist if there is none. Checks for drift get no offers: a change must not wait for them.
+func (b *batch) takerOf(ctx context.Context) (none state.Stored[state.Runner]) {
+	if b.tick.Linger == 0 || !b.launches.Applies() {
+		return none
+	}
+	return b.tick.offering().Next(ctx)
 }
 
 // startWritten starts the launches whose intents were written.
@@ -216,9 +232,10 @@ func (b *batch) postpone(why string) {
 	}
 }
 
-// assemble returns the changes of the whole batch and its launch. The task
-// records of a launching batch receive the ids of their runs here.
-func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
+// assemble returns the changes of the whole batch and its launch, which is offered to
+// the runner if that exists. The task records of a launching batch receive the ids of
+// their runs here.
+func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []state.Change, outbox.Events) {
 	var changes []state.Change
 	var numbered []outbox.Event
 	if b.launches == "" {
@@ -229,11 +246,14 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 		return state.Launch{}, append(changes, events.Changes()...), events
 	}
 	launch := state.Launch{ID: newID(), Kind: b.launches, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
-		Consuls: b.tick.consuls, Replaced: b.tick.replaced}
+		Consuls: b.tick.consuls, Replaced: b.tick.replaced, Offer: runner.Data.ID}
+	if launch.Kind.Applies() {
+		launch.Linger = b.tick.Linger
+	}
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
 		launch.Runs = append(launch.Runs, *it.run)
-		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now}
+		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now, Offer: launch.Offer}
 		if launch.Kind == state.KindDrift {
 			checked := *d.State.Drift
 			checked.Run, d.State.Drift = live, &checked
@@ -251,7 +271,7 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 			run.Approval = &accepted.Approval
 		}
 		if launch.Kind.Occupies() {
-			run.Moves = moves(d)
+			run.Moves, run.FromRemote = moves(d), d.State.Remote && b.tick.Remote == nil
 		}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data
@@ -260,6 +280,10 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 			if by.Approval != nil {
 				run.Approval = by.Approval
 			}
+			if r := it.decision.Remote; r != nil {
+				run.Remote = r
+			}
+			live.Remote = run.Remote
 		}
 		run.Launch, run.Fence, run.State = launch.ID, launch.Fence, state.RunIntended
 		last := len(it.changes) - 1 // the task's own record
@@ -273,7 +297,10 @@ func (b *batch) assemble() (state.Launch, []state.Change, outbox.Events) {
 			numbered = append(numbered, e)
 		}
 	}
-	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(b.now.Add(keptLaunches)))
+	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
+	if launch.Offered() {
+		changes = append(changes, linger.Write(runner, launch.ID))
+	}
 	events := outbox.NewEvents(numbered...)
 	return launch, append(changes, events.Changes()...), events
 }

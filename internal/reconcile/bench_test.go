@@ -136,6 +136,7 @@ func (l *launcher) Status(_ context.Context, ids []string) (map[string]LaunchSta
 		statuses[launch.ID] = LaunchStatus{Running: true}
 	}
 	maps.Copy(statuses, l.status)
+	maps.DeleteFunc(statuses, func(id string, _ LaunchStatus) bool { return !slices.Contains(ids, id) })
 	return statuses, nil
 }
 

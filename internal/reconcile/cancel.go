@@ -30,7 +30,7 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 			when := "before it began"
 			switch {
 			case run.Data.State == state.RunWaiting:
-				when = "while it waited for " + string(run.Data.Wait.For)
+				when = "while it waited for " + run.Data.Wait.For.Text()
 			case run.Data.Resumed != nil:
 				when = "before it went on"
 			}

@@ -61,6 +61,9 @@ type Control struct {
 	// Output loads what is kept elsewhere than in the store, by its URL; nil
 	// where nothing is.
 	Output func(ctx context.Context, url string) ([]byte, error)
+	// RemoteOutput returns what the remote run of a waiting run has printed since the run
+	// began to wait; nil if no run goes on in another system.
+	RemoteOutput func(ctx context.Context, cfg *config.Config, run state.Run) (string, error)
 	// Poll is how often a run is looked at that is waited for.
 	Poll time.Duration
 	Now  func() time.Time

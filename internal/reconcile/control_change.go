@@ -44,7 +44,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		}
 		// A file's task of this name that was deleted stays so.
 		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: e.now, Made: e.now}
-		e.next = state.Task{History: e.next.History, Events: e.next.Events, HoldNext: true}
+		e.next = state.Task{History: e.next.History, Events: e.next.Events, Remote: e.next.Remote, Abandoned: e.next.Abandoned, HoldNext: true}
 		if opts.Provisional && task.Enabled {
 			next.Provisional = &state.Provisional{}
 			if override.Data.Deleted != "" {

@@ -162,6 +162,21 @@ func TestControl_DeletedFileTaskStaysDeletedAfterItsReplacement(t *testing.T) {
 	}
 }
 
+func TestControl_TaskThatCameBackStaysWhenItsBlockIsAsBefore(t *testing.T) {
+	was, changed := tasks(1), tasks(1)
+	changed[0].Module = "./another"
+	b := newBench(t, was...)
+	b.must(b.people().Delete(t.Context(), "task-0", ""))
+	b.reload(changed...)
+	b.end(state.RunSucceeded, "A")
+	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
+	b.reload(was...)
+	e, err := b.people().Config(t.Context())
+	if err != nil || len(e.Config.Tasks) != 1 || e.Config.Tasks[0].Enabled {
+		t.Errorf("there are %+v, %v", e.Config.Tasks, err)
+	}
+}
+
 func TestControl_RedundantOverrideIsNotKept(t *testing.T) {
 	for _, provisional := range []bool{false, true} {
 		all := tasks(2)

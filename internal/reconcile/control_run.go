@@ -3,7 +3,9 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/pause"
@@ -77,7 +79,7 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 			return errNoChange
 		}
 		e.next.Forced, e.next.Replaces = someone(by), false
-		if e.next.Reason.Code == state.ReasonOutside || e.next.Reason.Code == state.ReasonReplaced {
+		if waitsForPerson(e.next.Reason.Code) {
 			e.next.Reason = state.Reason{} // AwaitRun must not take an earlier decision for that about this request
 		}
 		return nil
@@ -88,6 +90,17 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 // Tick requests a tick.
 func (c *Control) Tick(ctx context.Context) error {
 	return c.write(ctx, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
+}
+
+// Hint requests a tick of the leader if a run waits for its remote run: another system has sent a
+// notification.
+func (c *Control) Hint(ctx context.Context) error {
+	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		if rec.Remote == 0 {
+			return nil, errNoChange
+		}
+		return nil, nil
+	})
 }
 
 // AwaitRun waits until the run has ended that was requested when the task had
@@ -148,16 +161,22 @@ func (c *Control) waitsForPeople(ctx context.Context, task string, t state.Task,
 		return nil, nil
 	case t.OnHold != nil && (t.Run == nil || wait != nil):
 		return nil, fmt.Errorf("%w: task %s is on hold by %s; `terrapulse release %s` lets it run", ErrWaits, task, t.OnHold.By, task)
-	case wait != nil && t.Run.Resume == nil:
+	case wait != nil && wait.For.ForPeople() && t.Run.Resume == nil:
 		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Run.ID))
 		if err != nil || run.Data.State != state.RunWaiting {
 			return nil, err // it goes on
 		}
 		return &run.Data, nil
-	case (t.Reason.Code == state.ReasonOutside || t.Reason.Code == state.ReasonReplaced) && (t.Run == nil || wait != nil):
+	case waitsForPerson(t.Reason.Code) && (t.Run == nil || wait != nil):
 		return nil, fmt.Errorf("%w: %s", ErrWaits, t.Reason.Text)
 	}
 	return nil, nil
+}
+
+// waitsForPerson reports whether a task that was refused for this reason runs only when a
+// person or a window lets it.
+func waitsForPerson(code state.ReasonCode) bool {
+	return code == state.ReasonOutside || code == state.ReasonReplaced || code == state.ReasonPaused
 }
 
 // awaitSettled gives the leader the time to keep or revert a provisional change.
@@ -208,4 +227,22 @@ func (c *Control) AwaitPlan(ctx context.Context, planned state.PlannedRun) (stat
 // is not kept.
 func (c *Control) Kept(ctx context.Context, run state.Run, kept state.Kept) ([]byte, error) {
 	return kept.Load(ctx, c.Store, run.Task, c.Output)
+}
+
+// Printed returns what a run has printed until now, with the output of the remote run that
+// it waits for. If that cannot be read now, it is missing: ticks report such failures.
+func (c *Control) Printed(ctx context.Context, run state.Run) ([]byte, error) {
+	text, err := c.Kept(ctx, run, run.PrintedTo())
+	if err != nil && !errors.Is(err, state.ErrNotFound) || c.RemoteOutput == nil || !run.GoesOnRemotely() {
+		return text, err
+	}
+	effective, wrong := c.Config(ctx)
+	if wrong != nil {
+		return text, err
+	}
+	more, wrong := c.RemoteOutput(ctx, effective.Config, run)
+	if wrong != nil || more == "" {
+		return text, err
+	}
+	return append(slices.Clip(text), more...), nil
 }

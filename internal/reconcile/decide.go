@@ -61,6 +61,16 @@ type Input struct {
 	// be dead. Check permits to check the task now.
 	LostCheck *state.Run
 	Check     bool
+	// Remotely is set if runs of the driver go on in another system. Remote is the status of
+	// the remote run that the task waits for; nil if it is not known. RemoteErr is the error
+	// of the poll.
+	Remotely  bool
+	Remote    *state.RemoteStatus
+	RemoteErr error
+	// Stopped is set if the abandoned remote run of the task is stopped.
+	Stopped *Stopped
+	// Paused is set if no task is to run.
+	Paused *state.Paused
 	// Force asks for a run whatever the condition says, and names who asks.
 	Force string
 }
@@ -108,6 +118,8 @@ type Decision struct {
 	EndAs      state.RunState      // how a waiting run ends
 	Resume     *state.Resume       // why a waiting run goes on
 	Kind       state.Kind          // of the run
+	Remote     *state.RemoteRun    // of a waiting run that goes on; nil if there is none
+	Poll       time.Time           // when a remote run of the task is polled next, or stopped; zero if there is none
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -168,9 +180,11 @@ func (d *decider) decide(rules []rule) Decision {
 		return d.rest(t)
 	}
 	if d.waits() {
-		d.state.Attempted, d.state.Due = d.attempt(), time.Time{}
+		if d.state.Due = (time.Time{}); !d.pastApproval() { // otherwise it applies what it has read before
+			d.state.Attempted = d.attempt()
+		}
 		out := d.done(Resume, t.reason)
-		out.Resume = d.state.Run.Resume
+		out.Resume, out.Remote = d.state.Run.Resume, d.state.Run.Remote
 		return out
 	}
 	return d.run(t)
@@ -199,6 +213,9 @@ func (d *decider) note() {
 	d.noteUnreadable()
 	d.noteAccepted()
 	d.noteDrift()
+	if d.Stopped != nil {
+		*s = s.Stopped(d.Stopped.Applied)
+	}
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil
@@ -292,18 +309,19 @@ func (d *decider) run(t trigger) Decision {
 	}
 	s.Doubt, s.Due = "", time.Time{}
 	s.Attempted = d.attempt()
+	s.Remote = s.Remote || d.Remotely
 	if d.scheduled() && !d.destroys() {
 		s.Scheduled = d.now
 	}
 	out := d.done(Run, t.reason)
-	out.Seen, out.Replaces = seen, replaces
+	out.Seen, out.Replaces, out.Poll = seen, replaces, time.Time{}
 	return out
 }
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
 	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
-		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply}
+		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply, Poll: d.polled()}
 	if d.destroys() {
 		out.Kind = state.KindDestroy
 	}

@@ -64,9 +64,14 @@ func (d *decider) holdUndestroyed(t trigger) *hold {
 // Consul shows does not matter.
 func (d *decider) waitingDestroy() (trigger, *hold) {
 	s := &d.state
+	t, wentOn := d.remoteWentOn()
 	live := s.Run
 	wait := live.Wait
 	switch {
+	case wentOn && live.Remote.Phase.PastApproval() && d.destroys():
+		return t, nil
+	case live.Remote != nil && !d.Remotely:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the driver has changed while the run waited")
 	case d.Undestroyable != nil:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonBlocked, state.Cut(d.Undestroyable.Error()))
 	case !d.destroys() && d.Removed:
@@ -77,6 +82,8 @@ func (d *decider) waitingDestroy() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the task's definition has changed while the run waited")
 	case wait.Rules != "" && wait.Rules != d.Task.RulesDigest():
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
+	case wentOn:
+		return t, nil
 	case live.Resume != nil:
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):
@@ -86,5 +93,6 @@ func (d *decider) waitingDestroy() (trigger, *hold) {
 	if t.run {
 		return t, nil
 	}
-	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
+	d.noteRemote()
+	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
 }

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/removal"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/window"
@@ -113,18 +112,7 @@ func TestTick_DeletedTaskIsDestroyedBeforeItsRecordsAreErased(t *testing.T) {
 
 func TestTick_OnRemovalCountsAsItWasInForceLast(t *testing.T) {
 	dir := t.TempDir()
-	load := func(text string) *config.Config {
-		t.Helper()
-		path := filepath.Join(dir, "f.hcl")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: path}}, Getenv: func(string) string { return "" }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cfg
-	}
+	load := func(text string) *config.Config { return configtest.Load(t, dir, "f.hcl", text) }
 	task := func(on removal.Action) string {
 		return fmt.Sprintf("task {\n name = \"task-0\"\n module = \"./m\"\n on_removal = %q\n condition \"services\" {\n names = [\"web\"]\n }\n}\n", on)
 	}

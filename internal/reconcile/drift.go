@@ -62,7 +62,7 @@ func (d *decider) noteDrift() {
 
 // checks reports whether the task is to be checked, if nothing triggers it.
 func (d *decider) checks(t trigger) bool {
-	return d.Check && d.Observed != nil && t.reason.Code == state.ReasonUnchanged && !t.missed &&
+	return d.Check && d.Paused == nil && d.Observed != nil && t.reason.Code == state.ReasonUnchanged && !t.missed &&
 		reached(checkDue(d.Task, d.Definition, &d.state, d.now, d.Skew), d.now)
 }
 
@@ -150,7 +150,7 @@ func (t *tick) lostCheck(ctx context.Context, task string, live *state.LiveRun, 
 // chooseChecks chooses the tasks to be checked: those of one launch, the longest due
 // first.
 func (t *tick) chooseChecks(inputs []Input, now time.Time) {
-	if t.checking {
+	if t.checking || t.rec.Data.Paused != nil {
 		return
 	}
 	var chosen []*Input
@@ -176,6 +176,8 @@ func (t *tick) checksAgain(d *Decision, now time.Time) time.Time {
 	switch {
 	case underCheck(d.State) != nil, d.Action == Check:
 		return now.Add(liveCheck)
+	case t.rec.Data.Paused != nil: // a tick follows the resume
+		return time.Time{}
 	case d.Reason.Code != state.ReasonUnchanged:
 		return time.Time{}
 	}

@@ -104,6 +104,7 @@ func anyInput(t *rapid.T) Input {
 		in.Observed = nil
 	}
 	in.Blocked = maybe(t, "blocked", errors.New("no Terraform"))
+	in.Paused = maybe(t, "paused", &state.Paused{By: "ann", Since: noon})
 	if s.Drift != nil && s.Drift.Run != nil {
 		in.LostCheck = maybe(t, "lost check", &state.Run{ID: "c1", Task: "web", Kind: state.KindDrift, State: state.RunLost, Ended: noon})
 	}
@@ -143,7 +144,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 		case Check:
 			checked++
 			busy := s.Run != nil || s.Pending != nil || s.Forced != "" || s.Doubt != "" || s.Held != nil || s.HoldNext || s.OnHold != nil || s.Failures > 0 || s.Last != nil
-			if busy || !task.Enabled || s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Definition != "def" || in.Observed == nil || in.Blocked != nil || s.Drift.Run != nil {
+			if busy || !task.Enabled || s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
 				t.Fatalf("a task with something to do is checked: %+v", s)
 			}
 			if noon.Sub(s.Drift.After) < 0 || s.Drift.Applied == "" && s.Drift.After.Equal(noon) {

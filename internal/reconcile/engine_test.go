@@ -45,6 +45,7 @@ type world struct {
 	infra     map[string]string // what Terraform has made for each task
 	rendered  map[string]string // digest that a successful apply rendered, by run
 	applies   map[string]bool   // runs that were applied
+	cloud     *cloud            // in which runs go on; nil if they work here
 	processes []*proc
 	count     int
 
@@ -85,16 +86,26 @@ func configuration(variant int) *config.Config {
 	return c
 }
 
+func (w *world) configuration(variant int) *config.Config {
+	if w.cloud != nil {
+		return approves(configuration(variant))
+	}
+	return configuration(variant)
+}
+
 // start starts a process.
 func (w *world) start(variant int) *proc {
 	w.count++
 	p := &proc{world: w, owner: fmt.Sprintf("p%d", w.count), alive: map[string]int{}}
-	cfg := configuration(variant)
+	cfg := w.configuration(variant)
 	clock := func() time.Time { return w.now }
 	log := slog.New(slog.DiscardHandler)
 	p.rec = &reconcile.Reconciler{Config: cfg, Store: view{p, true}, Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
 	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: view{p, false}, Consul: p, Driver: p,
 		Owner: p.owner, Claim: anHour, Now: clock, Log: log}
+	if w.cloud != nil {
+		p.rec.Remote, p.run.Driver = remote{proc: p}, remote{proc: p}
+	}
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -108,6 +119,10 @@ func (w *world) step(depth int) {
 	if p.dead {
 		w.processes = slices.DeleteFunc(w.processes, func(other *proc) bool { return other == p })
 		p = w.start(w.pick(4, "variant") / 3)
+	}
+	if w.cloud != nil && w.pick(3, "there or here") == 1 {
+		w.cloudStep()
+		return
 	}
 	service := []string{"web", "api", "db"}[w.pick(3, "service")]
 	switch w.pick(20, "what") {
@@ -152,12 +167,22 @@ func (w *world) settle() {
 		p.dead = true
 	}
 	p := w.start(w.pick(4, "variant") / 3)
+	if w.cloud != nil {
+		w.rest(p)
+		for service := range w.digests {
+			w.digests[service] = "new " + service // nobody who cancelled or rejected a run has seen it
+		}
+		w.mark++
+	}
 	settled, before := false, len(w.applies)
 	var report reconcile.Report
 	for range 90 {
 		report = p.tick(reconcile.TickOptions{})
 		for len(p.queue) > 0 {
 			p.next()
+		}
+		if w.cloud != nil {
+			w.settleCloud()
 		}
 		if settled = w.applied(p) == ""; settled && report.Idle {
 			break
@@ -169,6 +194,8 @@ func (w *world) settle() {
 	}
 	if why := w.applied(p); why != "" {
 		w.violated("no change is lost: after 90 minutes without faults %s", why)
+	} else if w.cloud != nil && w.leftThere(p) != "" {
+		w.violated("what no run needs is stopped there: after 90 minutes without faults %s", w.leftThere(p))
 	} else if !report.Idle {
 		w.violated("an idle tick only reads: with all applied there is still something to do: %+v", report)
 	}
@@ -189,8 +216,8 @@ func (w *world) applied(p *proc) string {
 }
 
 // history makes one history, and says what was wrong with it.
-func history(t *rapid.T) string {
-	w := &world{t: t, now: noon, store: newMemory(), faults: true, closed: map[string]bool{},
+func history(t *rapid.T, in *cloud) string {
+	w := &world{t: t, cloud: in, now: noon, store: newMemory(), faults: true, closed: map[string]bool{},
 		digests: map[string]string{"web": "d0", "api": "d0", "db": "d0"}, infra: map[string]string{},
 		rendered: map[string]string{}, applies: map[string]bool{}}
 	w.start(0)
@@ -218,7 +245,7 @@ func TestEngine_InvariantsHoldUnderFaults(t *testing.T) {
 		// In a bubble, for the waits between attempts take no time there.
 		synctest.Test(t, func(*testing.T) {
 			defer func() { thrown = recover() }()
-			broken = history(r)
+			broken = history(r, nil)
 		})
 		if thrown != nil {
 			panic(thrown)

@@ -54,7 +54,7 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		add(outbox.Event{Kind: outbox.RunDecided, Reason: d.Reason.Code, Detail: d.Reason.Text, Entries: d.Entries})
 	}
 	if d.Action == Resume {
-		add(outbox.Event{Kind: outbox.RunResumed, Since: was.Run.Wait.Since, By: d.Resume.By})
+		add(outbox.Event{Kind: outbox.RunResumed, Since: was.Run.Wait.Since, WaitFor: was.Run.Wait.For, By: d.Resume.By})
 	}
 	return events
 }
@@ -129,7 +129,7 @@ func (r *Reconciler) delivery(held *lease.Lease) outbox.Delivery {
 	if r.rests == nil {
 		r.rests = new(outbox.Rests)
 	}
-	pages := outbox.Pages{URL: r.Config.API.URL, Stack: r.Stack}
+	pages := outbox.Pages{URL: r.Config.API.URL, Stack: r.Stack, Links: r.Links}
 	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
 		sinks := []outbox.Sink{r.eventLog()}
 		if r.Sinks != nil {

@@ -25,6 +25,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	next.Consuls, next.Replaced = t.consuls, t.replaced
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
+	next.Remote = 0
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
@@ -41,6 +42,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			due = now.Add(liveCheck)
 		}
 		due = earlier(due, t.checksAgain(&d, now))
+		if due = earlier(due, d.Poll); !d.Poll.IsZero() {
+			next.Remote++
+		}
 		next.Due = earlier(next.Due, due)
 		// A task that is due and waits must not hide a later due time.
 		if reached(due, now) {
@@ -114,8 +118,8 @@ func (t *tick) unreadable() *state.Unreadable {
 	return &u
 }
 
-// saveRecord writes the record and its events. If somebody has changed an override
-// or requested a tick meanwhile, it keeps that and makes the next tick due at once.
+// saveRecord writes the record and its events. If somebody has changed an override,
+// paused, or requested a tick meanwhile, it keeps that and makes the next tick due at once.
 func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
 	var read *state.ReplacedApproval
 	if was := rec.Data.Replaced; was != nil {
@@ -143,6 +147,7 @@ func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile]
 		now := t.Now()
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
 		next.Events = rec.Data.Events
+		next.Paused, next.Resumed = rec.Data.Paused, rec.Data.Resumed
 		if was := rec.Data.Replaced; was != nil && was.Approved != nil && next.Replaced != nil && (read == nil || *was.Approved != *read) {
 			next.Replaced.Approved = was.Approved // the next tick compares it with what Consul shows
 		}

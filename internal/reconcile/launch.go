@@ -11,30 +11,48 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/linger"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // runsPerLaunch is how many runs one launch carries at most. They are
 // written at once with the launch, their events and the check of the lease: two
 // records each, three where a run was lost, so that 20 lost ones fill a launch
-// (63 of state.MaxChanges).
+// (64 of state.MaxChanges, with the runner to which the launch is offered).
 const runsPerLaunch = 25
 
 // startsAtOnce is how many launches are started in parallel: ECS takes up to a
 // second for one, and accepts 20 a second in the long run.
 const startsAtOnce = 8
 
-// start starts launches. If that fails, their intents stay, so that the next tick
-// starts them under the same ids, and this tick begins no others.
+// start starts launches, except those that a runner that lingers takes. If that
+// fails, their intents stay, so that the next tick starts them under the same ids, and
+// this tick begins no others.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
-	errs := make([]error, len(launches))
-	var work sync.WaitGroup
-	for i, launch := range launches[1:] {
-		work.Go(func() { errs[i+1] = t.Launcher.Start(ctx, launch) })
+	takers, errs := make([]string, len(launches)), make([]error, len(launches))
+	offers := t.offering()
+	startOne := func(i int) {
+		if launches[i].Offered() {
+			takers[i], errs[i] = offers.Place(ctx, launches[i])
+		}
+		if errs[i] == nil && (takers[i] == "" || takers[i] == state.TakenByContainer) {
+			errs[i] = t.Launcher.Start(ctx, launches[i])
+		}
 	}
-	errs[0] = t.Launcher.Start(ctx, launches[0])
+	var work sync.WaitGroup
+	for i := range launches[1:] {
+		work.Go(func() { startOne(i + 1) })
+	}
+	startOne(0)
 	work.Wait()
 	for i, err := range errs {
+		switch takers[i] {
+		case "":
+		case state.TakenByContainer:
+			t.report.Withdrawn++
+		default:
+			t.report.Taken++
+		}
 		if err == nil {
 			continue
 		}
@@ -54,10 +72,10 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 // launch starts soon after its intent is written.
 func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
 	// Beside the records of its tasks a batch writes that of its events and, if
-	// it launches, that of the launch.
+	// it launches, that of the launch and of the runner to which it is offered.
 	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
-	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindApply}
-	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDestroy}
+	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 3, launches: state.KindApply}
+	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 3, launches: state.KindDestroy}
 	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDrift}
 	erased := 0
 	for _, d := range t.report.Decisions {
@@ -82,10 +100,11 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 			target = &checks
 		}
 		if err := target.add(ctx, states[d.Task.Name], d); err != nil {
-			return errors.Join(err, runs.startWritten(ctx), destroys.startWritten(ctx))
+			return errors.Join(err, runs.startWritten(ctx), destroys.startWritten(ctx), t.startOffered(ctx))
 		}
 	}
 	err := errors.Join(runs.flush(ctx), runs.startWritten(ctx), destroys.flush(ctx), destroys.startWritten(ctx))
+	err = errors.Join(err, t.startOffered(ctx))
 	for _, d := range append(runs.postponed, destroys.postponed...) {
 		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
 	}
@@ -96,6 +115,25 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 		err = errors.Join(err, quiet.add(ctx, states[d.Task.Name], d))
 	}
 	return errors.Join(err, quiet.flush(ctx))
+}
+
+// startOffered waits until the launches that were offered to runners that linger are
+// taken, and starts the others. All wait at the same time, after other launches were started.
+func (t *tick) startOffered(ctx context.Context) error {
+	if len(t.offered) == 0 {
+		return nil
+	}
+	t.start(ctx, t.offered...)
+	t.offered = nil
+	return ctx.Err()
+}
+
+// offering returns what makes offers to runners that linger.
+func (t *tick) offering() *linger.Offers {
+	if t.offers == nil {
+		t.offers = &linger.Offers{Store: t.Store, Apply: t.opts.Lease.Apply, Definition: t.Definition, Now: t.Now, Skew: t.Skew, Log: t.Log}
+	}
+	return t.offers
 }
 
 // full says why no further launch may begin now, if so.

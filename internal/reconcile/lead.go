@@ -214,7 +214,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	watch, unwatch := l.watchGates(ctx)
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
-	wait(ctx, watch, firstMarksWait) // with marks, the first tick need not poll
+	wait(ctx, watch, nil, firstMarksWait) // with marks, the first tick need not poll
 	opts := TickOptions{Lease: held, Force: l.force("start"), All: true}
 	failures := 0
 	for {

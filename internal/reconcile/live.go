@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,16 +27,11 @@ const intentPatience = 15 * time.Minute
 // findLostRuns finds the runs under way whose runners are dead, and starts again
 // the launches that may never have been started.
 func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[string]state.Stored[state.Task]) error {
-	var launches []string
-	for _, in := range inputs {
-		if in.State.Run != nil && in.State.Waits() == nil {
-			launches = append(launches, in.State.Run.Launch)
-		}
+	taken, err := t.readTakers(ctx, inputs)
+	if err != nil || len(taken) == 0 {
+		return err
 	}
-	if len(launches) == 0 {
-		return nil
-	}
-	statuses, err := t.Launcher.Status(ctx, launches)
+	found, err := t.Launcher.Status(ctx, slices.Collect(maps.Values(taken)))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -44,6 +40,10 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[stri
 		// claimed waits. Other tasks continue.
 		t.Log.Warn("cannot read the status of the launches under way: their runs wait until their claims have expired",
 			"wait", yieldPatience, "error", err)
+	}
+	statuses := map[string]LaunchStatus{}
+	for launch, id := range taken {
+		statuses[launch] = found[id]
 	}
 	l := liveness{tick: t, statuses: statuses, known: err == nil, relaunched: map[string]relaunch{}}
 	for i := range inputs {
@@ -56,6 +56,30 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[stri
 		}
 	}
 	return nil
+}
+
+// readTakers returns the launches under way, each with the id that the launcher knows
+// it by: that of the runner if a runner that lingered has taken it, otherwise its own.
+func (t *tick) readTakers(ctx context.Context, inputs []Input) (map[string]string, error) {
+	taken := map[string]string{}
+	for _, in := range inputs {
+		live := in.State.Run
+		if live == nil || live.Wait != nil || taken[live.Launch] != "" {
+			continue
+		}
+		taken[live.Launch] = live.Launch
+		if live.Offer == "" {
+			continue
+		}
+		launch, corrupt, err := readAnyway[state.Launch](ctx, t.Store, state.LaunchKey(live.Launch))
+		if err != nil {
+			return nil, fmt.Errorf("read launch %s: %w", live.Launch, err)
+		}
+		if corrupt == nil && launch.Data.TakenByRunner() {
+			taken[live.Launch] = launch.Data.Taker
+		}
+	}
+	return taken, nil
 }
 
 // liveness finds out which runs are alive.
@@ -149,6 +173,7 @@ func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition st
 			again.refused = "the record of its launch is gone"
 		case launch.Data.Bundle != l.Bundle:
 			again.refused = "it was decided on another bundle and had not begun"
+		case launch.Data.TakenByRunner(): // it is claimed, or its runner has stopped
 		case slices.ContainsFunc(again.runs, func(run state.PlannedRun) bool { return run.Definition == l.definitions[run.Task] }):
 			l.Log.Info("starting a launch that was decided before", "launch", live.Launch)
 			l.start(ctx, launch.Data)

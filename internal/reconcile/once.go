@@ -25,10 +25,10 @@ type Outcome struct {
 // Waits reports whether the task is held, or waits for an approval or its window.
 func (o Outcome) Waits() bool {
 	if o.Run != nil {
-		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && !o.Run.Wait.For.Elsewhere()
+		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && o.Run.Wait.For.ForPeople()
 	}
 	switch o.Reason.Code {
-	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonOutside, state.ReasonRejected, state.ReasonReplaced, state.ReasonRenamed:
+	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonPaused, state.ReasonOutside, state.ReasonRejected, state.ReasonReplaced, state.ReasonRenamed:
 		return true
 	}
 	return false
@@ -72,6 +72,9 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	}
 	failed = errors.Join(failed, report.Stalled)
 	wait() // also when the tick failed half-way: what was launched is under way
+	if failed == nil {
+		failed = r.followRemote(ctx, held, wait, &report)
+	}
 	r.deliver(context.WithoutCancel(ctx), held, endTime)
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed

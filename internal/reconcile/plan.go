@@ -69,7 +69,7 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 			launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: t.Digest(cfg)})
 			changes[i] = state.Create(state.RunKey(name, run.ID), state.Encode(run)).Until(run.KeptUntil())
 		}
-		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(now.Add(keptLaunches)))
+		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
 		if _, err := p.Store.Apply(ctx, changes...); err != nil {
 			return launches, fmt.Errorf("write the plan runs: %w", err)
 		}

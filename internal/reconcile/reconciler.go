@@ -25,8 +25,9 @@ type Launcher interface {
 	// Start starts a runner for the launch. To start one again with the same
 	// id is harmless.
 	Start(ctx context.Context, launch state.Launch) error
-	// Status says of each launch whether its runner lives.
-	Status(ctx context.Context, launches []string) (map[string]LaunchStatus, error)
+	// Status says of each launch whether its runner lives. It is given the ids of
+	// launches, and of runners that have taken the launches of others.
+	Status(ctx context.Context, ids []string) (map[string]LaunchStatus, error)
 }
 
 // LaunchStatus is the status of a launch.
@@ -56,6 +57,8 @@ type Reconciler struct {
 	// Witness and OneClock are those of lease.Options. Witness may be nil.
 	Witness  *lease.Witness
 	OneClock bool
+	// Remote is the system in which runs go on; nil if they go on in no other system.
+	Remote Remote
 	// Blocked returns the tasks that cannot be run here, and why; may be nil.
 	Blocked func() map[string]error
 	Now     func() time.Time
@@ -71,6 +74,8 @@ type Reconciler struct {
 	// Stack is the name of the deployment in AWS; messages about events have it in the
 	// command that shows the pages. Empty elsewhere.
 	Stack string
+	// Links returns the pages of the AWS console about a container; nil elsewhere.
+	Links func(runner string) *outbox.Links
 
 	// Patience is how long Once waits for a lease that another holds: as long as
 	// its holder may be a process that was killed if 0, not at all if negative.
@@ -89,9 +94,16 @@ type Reconciler struct {
 	Bundle string
 	// Refused is a newer configuration that is not in force because it is wrong.
 	Refused *state.Refused
+	// BeginsPaused says that a store in which nothing was decided yet is paused until
+	// somebody resumes.
+	BeginsPaused bool
 	// MaxLaunches is how many launches may be under way at a time; further runs
 	// wait. 0 sets no limit.
 	MaxLaunches int
+	// Linger is how long the runners of launches wait for another launch; 0 if they end
+	// at once. Definition is what new runners are made from: only those get offers.
+	Linger     time.Duration
+	Definition string
 	// Windowed polls the gates that a Watch holds open, so that ticks with
 	// marks and ticks without can follow each other.
 	Windowed bool
@@ -109,6 +121,7 @@ type Reconciler struct {
 	inLoop      bool // quiet is kept from tick to tick
 	quiet       quietGates
 	warned      map[string]string    // of records that cannot be decoded: the errors that were logged, by task
+	unpolled    string               // why remote runs could not be polled in the latest tick; "" if they could
 	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
 	rests       *outbox.Rests        // of the sinks
 	delivers    chan<- struct{}      // starts a delivery in the background; nil: a tick delivers

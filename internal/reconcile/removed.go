@@ -23,6 +23,11 @@ func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {
 	if err := state.Erase(ctx, t.Store, name); err != nil {
 		return fmt.Errorf("remove the records of task %s: %w", name, err)
 	}
+	if task.Data.Remote {
+		if err := state.EraseRemote(ctx, t.Store, name); err != nil {
+			return err
+		}
+	}
 	if !task.Exists() {
 		return nil
 	}
@@ -109,6 +114,10 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 			return nil, ErrConfigured
 		}
 		rec.Overrides = uuid.NewString()
-		return changes, state.Erase(ctx, c.Store, task)
+		err = state.Erase(ctx, c.Store, task)
+		if err == nil && (record.Data.Remote || corrupt != nil) {
+			err = state.EraseRemote(ctx, c.Store, task)
+		}
+		return changes, err
 	})
 }

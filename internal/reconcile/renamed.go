@@ -124,13 +124,20 @@ func (t *tick) takeRecords(ctx context.Context, name string, from, to state.Stor
 	}
 	was := from.Data
 	next := state.Task{Definition: was.Definition, Observed: was.Observed, ObservedAt: was.ObservedAt, Applied: was.Applied, AppliedAt: was.AppliedAt,
-		Scheduled: was.Scheduled, Doubt: was.Doubt, OnHold: was.OnHold, Recheck: true, Forced: to.Data.Forced, HoldNext: to.Data.HoldNext, Events: to.Data.Events,
+		Scheduled: was.Scheduled, Doubt: was.Doubt, OnHold: was.OnHold, Remote: was.Remote, Abandoned: was.Abandoned, Recheck: true, Forced: to.Data.Forced, HoldNext: to.Data.HoldNext, Events: to.Data.Events,
 		Reason: state.Reason{Code: state.ReasonQueued, Text: "its next run takes along the state of task " + before}}
 	if to.Data.OnHold != nil {
 		next.OnHold = to.Data.OnHold
 	}
 	left := state.Task{RemovedAt: t.Now(), MovedTo: name, History: was.History, Last: was.Last, Recent: was.Recent, Reason: was.Reason, Events: was.Events}
 	changes := []state.Change{to.Write(next), from.Write(left)}
+	if was.Remote {
+		taken, err := t.takeRemote(ctx, before, name)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, taken...)
+	}
 	switch definition, err := t.Store.Get(ctx, state.DefinitionKey(before)); {
 	case err == nil:
 		changes = append(changes, state.Delete(definition))

@@ -46,7 +46,7 @@ func holdReplaced(d *decider, t trigger) *hold {
 	if approved := d.state.Accepted != nil || d.waits() && d.state.Run.Resume != nil && d.state.Run.Resume.Approval != nil; approved {
 		return nil
 	}
-	if !t.run || d.destroys() || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
+	if !t.run || d.destroys() || d.pastApproval() || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
 		return nil
 	}
 	return refuse(state.ReasonReplaced, time.Time{}, "%s, and Consul was replaced since they were applied (%s): "+
@@ -290,10 +290,14 @@ func show(replaced *state.Replaced, lost []*Input) {
 }
 
 // appliesSince reports whether the task has a run since before a time: what it applies
-// may be what it read before that.
+// may be what it read before that. A remote run applies what was uploaded, however often
+// the run has been resumed since.
 func (in *Input) appliesSince(at time.Time) bool {
 	run := in.State.Run
-	return run != nil && run.Wait == nil && in.Lost == nil && !run.Created.After(at.Add(in.Skew))
+	if run == nil || in.Lost != nil {
+		return false
+	}
+	return run.Remote != nil || run.Wait == nil && !run.Created.After(at.Add(in.Skew))
 }
 
 // acceptWaiting has a run go on that a guard holds because of its input, if a person

@@ -26,16 +26,26 @@ type ruledWorld struct {
 	replaced bool   // Consul was, and the task loses entries by that
 	approved bool   // by a person, the plan of the waiting run
 	until    time.Time
+	paused   *state.Paused
+
+	remotely bool              // runs go on in another system
+	remote   state.RemotePhase // of the run's remote run there
 }
 
 // tick decides, and checks what is decided.
 func (w *ruledWorld) tick(t *rapid.T, read bool) {
-	in := Input{Task: w.task, Definition: "def", State: w.state, Force: w.force}
+	in := Input{Task: w.task, Definition: "def", State: w.state, Force: w.force, Paused: w.paused}
 	if w.force = ""; read || w.replaced || w.state.Recheck || w.state.ObservedAt.IsZero() {
 		in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 	}
 	if w.replaced && w.state.Applied != w.consul {
 		in.Observed.Lost, in.Replaced = &loss{entries: 1, text: "1 of 2 entries are gone"}, &state.Replaced{Why: "it is another"}
+	}
+	if in.Remotely = w.remotely; w.remotely && w.state.Waits() != nil {
+		in.Remote = &state.RemoteStatus{Phase: w.remote}
+	}
+	if w.state.Abandoned != nil && w.state.Run == nil {
+		in.Stopped = &Stopped{}
 	}
 	d := Decide([]Input{in}, w.now)[0]
 	was := w.state
@@ -44,6 +54,8 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	switch d.Action {
 	case Run:
 		switch {
+		case w.paused != nil:
+			t.Fatalf("a task is run while everything is paused: %+v", d.Reason)
 		case was.OnHold != nil:
 			t.Fatalf("a task on hold is run: %+v", d.Reason)
 		case was.Run != nil:
@@ -56,17 +68,24 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 		w.next++
 		w.state.Run = &state.LiveRun{ID: fmt.Sprintf("r%d", w.next), Created: w.now}
 	case Resume:
-		switch {
+		switch what := was.Run.Wait.For; {
+		case w.remotely && w.remote.PastApproval(): // that is a fact
+		case what == state.WaitRemotePlan && w.remote == state.RemotePlanning:
+			t.Fatalf("a run goes on before its remote run is planned: %+v", d.Reason)
+		case what == state.WaitRemotePlan && w.state.Observed != w.shown:
+			t.Fatalf("a run goes on with other input than its remote run has: %+v", d.Reason)
+		case w.paused != nil:
+			t.Fatalf("a run goes on while everything is paused: %+v", d.Reason)
 		case was.OnHold != nil:
 			t.Fatalf("a run of a task on hold goes on: %+v", d.Reason)
-		case !open:
+		case !open && !(what == state.WaitRemotePlan && w.task.PlansFirst()):
 			t.Fatalf("a run goes on outside of the window: %+v", d.Reason)
 		case was.Run.Wait.For == state.WaitApproval && !(w.approved && w.now.Before(w.until)):
 			t.Fatalf("a run goes on without a valid approval: %+v", d.Reason)
 		case was.Run.Wait.For == state.WaitApproval && w.state.Observed != w.shown:
 			t.Fatalf("a run goes on with other input than was approved: %+v", d.Reason)
 		}
-		w.state.Run = &state.LiveRun{ID: was.Run.ID, Created: was.Run.Created}
+		w.state.Run = &state.LiveRun{ID: was.Run.ID, Created: was.Run.Created, Remote: d.Remote}
 	case End:
 		w.end(t, d.EndAs)
 	case Wait:
@@ -90,13 +109,13 @@ func (w *ruledWorld) shows(t *rapid.T, d Decision) {
 	switch code := d.Reason.Code; {
 	case shown == state.TaskCounts{} && code != state.ReasonCancelled:
 		t.Fatalf("the task counts as applied: %s of %+v", code, s)
-	case (code == state.ReasonReplaced || code == state.ReasonOnHold || code == state.ReasonRejected) && shown.Held+shown.Failing == 0:
+	case (code == state.ReasonReplaced || code == state.ReasonPaused || code == state.ReasonOnHold || code == state.ReasonRejected) && shown.Held+shown.Failing == 0:
 		t.Fatalf("the task is held, and is not shown as that: %s of %+v", code, s)
 	}
 }
 
 func (w *ruledWorld) end(t *rapid.T, as state.RunState) {
-	run := state.Run{ID: w.state.Run.ID, Task: "web", Kind: state.KindApply, State: as, Ended: w.now, Wait: w.state.Run.Wait}
+	run := state.Run{ID: w.state.Run.ID, Task: "web", Kind: state.KindApply, State: as, Ended: w.now, Wait: w.state.Run.Wait, Remote: w.state.Run.Remote}
 	if as == state.RunSucceeded {
 		run.Digest = w.consul
 	}
@@ -112,7 +131,12 @@ func (w *ruledWorld) wait(what state.WaitFor) {
 		wait.Content = &state.Content{Definition: "def", Input: w.consul, Plan: "plan"}
 	}
 	w.shown, w.approved = w.consul, false
-	w.state = w.state.BeginWait(state.Run{Wait: wait, Digest: w.consul})
+	run := state.Run{Wait: wait, Digest: w.consul}
+	if w.remotely {
+		w.remote = what.RemotePhase()
+		run.Remote = &state.RemoteRun{ID: "remote", Phase: w.remote}
+	}
+	w.state = w.state.BeginWait(run)
 }
 
 func (w *ruledWorld) resume(a *state.Approval) {
@@ -138,7 +162,7 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		w := &ruledWorld{task: webTask(), now: noon, consul: "c0"}
+		w := &ruledWorld{task: webTask(), now: noon, consul: "c0", remotely: rapid.Bool().Draw(t, "runs go on elsewhere")}
 		if rapid.Bool().Draw(t, "windows") {
 			w.task.Windows = []window.Window{halfHours}
 		}
@@ -161,10 +185,20 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 			},
 			"somebody requests a run": func(t *rapid.T) { w.force = "somebody"; w.tick(t, true) },
 			"somebody holds the task": func(t *rapid.T) { w.state.OnHold = &state.OnHold{By: "ann", At: w.now}; w.tick(t, false) },
+			"somebody pauses":         func(*rapid.T) { w.paused = &state.Paused{By: "ann", Since: w.now} },
+			"somebody resumes":        func(*rapid.T) { w.paused = nil },
 			"somebody releases it":    func(t *rapid.T) { w.state.OnHold = nil },
 			"the run waits": func(t *rapid.T) {
 				skipUnless(t, w.state.Run != nil && w.state.Waits() == nil)
 				w.wait(rapid.SampledFrom([]state.WaitFor{state.WaitApproval, state.WaitWindow}).Draw(t, "for"))
+			},
+			"the remote run is created": func(t *rapid.T) {
+				skipUnless(t, w.remotely && w.state.Run != nil && w.state.Waits() == nil)
+				w.wait(rapid.SampledFrom([]state.WaitFor{state.WaitRemotePlan, state.WaitRemote}).Draw(t, "for"))
+			},
+			"the remote run goes on": func(t *rapid.T) {
+				skipUnless(t, w.remotely && w.state.Waits() != nil)
+				w.remote = rapid.SampledFrom([]state.RemotePhase{state.RemotePlanning, state.RemoteReady, state.RemoteApplying, state.RemoteEnded}).Draw(t, "now")
 			},
 			"the run ends": func(t *rapid.T) {
 				skipUnless(t, w.state.Run != nil && w.state.Waits() == nil)
@@ -194,18 +228,19 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 		})
 
 		// People release and approve everything: within a few steps all is applied.
-		w.state.OnHold, w.force, w.replaced = nil, "somebody", false
+		w.state.OnHold, w.force, w.replaced, w.paused = nil, "somebody", false, nil
 		for range 60 {
 			if w.waitsFor(state.WaitApproval) {
 				w.approve(24 * time.Hour)
 			}
+			w.remote = state.RemoteEnded
 			w.tick(t, true)
 			if w.state.Run != nil && w.state.Waits() == nil {
 				w.end(t, state.RunSucceeded)
 			}
 			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
 		}
-		if w.state.Applied != w.consul || w.state.Run != nil {
+		if w.state.Applied != w.consul || w.state.Run != nil || w.state.Abandoned != nil {
 			t.Fatalf("Consul shows %s, applied is %s: %+v", w.consul, w.state.Applied, w.state.Reason)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
+	"github.com/terrapulse/terrapulse/internal/linger"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -22,8 +23,15 @@ type TickOptions struct {
 	GatesErr error
 	// Ended says that a run has ended: the tick is not idle then.
 	Ended bool
+	// Hint says that another system has sent a notification: the tick is not idle then if
+	// a remote run is waited for.
+	Hint bool
+	// Ends, if set, makes Window tick when it receives: a run of this process has ended.
+	Ends <-chan struct{}
 	// Force requests a run of these tasks and names who requests it.
 	Force map[string]string
+	// Only, if set, are the tasks that are decided about.
+	Only map[string]bool
 	// All says that Force names all tasks, and nobody has asked for one of them: a
 	// task that was perhaps renamed stays held.
 	All bool
@@ -53,6 +61,8 @@ type Report struct {
 	Decisions []Decision
 	Launches  []state.Launch
 	Checks    []state.Launch  // of checks for drift
+	Taken     int             // launches that runners which lingered have taken
+	Withdrawn int             // launches that were offered to such runners and not taken
 	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
 	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
 	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
@@ -137,6 +147,9 @@ type tick struct {
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	report     Report
 
+	offers  *linger.Offers // to runners that linger
+	offered []state.Launch // by this tick, and not yet known to be taken
+
 	everything bool                      // every condition is read
 	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
@@ -145,6 +158,12 @@ type tick struct {
 
 // act decides and carries the decisions out, under the lease.
 func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
+	if t.BeginsPaused {
+		var err error
+		if rec, err = t.beginPaused(ctx, rec); err != nil {
+			return Report{}, err
+		}
+	}
 	t.rec = rec
 	states, corrupt, err := t.readStates(ctx)
 	if err != nil {
@@ -175,7 +194,19 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		return t.again(ctx)
 	}
 	now := t.Now()
+	for i := range inputs {
+		inputs[i].Paused = last.Data.Paused
+	}
+	if err := t.pollRemote(ctx, inputs); err != nil {
+		return Report{}, err
+	}
 	t.report.Decisions = Decide(inputs, now)
+	if stopped, err := t.stopAbandoned(ctx, inputs); err != nil {
+		return Report{}, err
+	} else if stopped {
+		t.report.Decisions = Decide(inputs, now)
+	}
+	t.leaveAlone(states)
 	t.warnCorrupt()
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, t.rec, now)

@@ -37,6 +37,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		return d.waitingDestroy()
 	}
 	s.Run = d.acceptWaiting(s.Run)
+	t, wentOn := d.remoteWentOn()
 	live := s.Run
 	wait := live.Wait
 	moved := !s.Recheck && s.Observed != live.Input
@@ -54,16 +55,22 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDestroy, "everything that the task has made is to be destroyed")
 	case d.Removed:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
-	case !d.Task.Enabled:
+	case !d.Task.Enabled && !d.pastApproval():
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDisabled, "the task is disabled")
 	case s.Attempted.Definition != d.Definition:
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the task's definition has changed while the run waited")
-	case !wait.For.Elsewhere() && moved && !d.ahead(buffered, d.Task.BufferPeriod.Max):
-		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited")
+	case wentOn && live.Remote.Phase.PastApproval():
+		return t, nil
+	case live.Remote != nil && !d.Remotely:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDefinition, "the driver has changed while the run waited")
+	case !d.elsewhere() && moved && !d.ahead(buffered, d.Task.BufferPeriod.Max):
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the task's input has changed while the run waited"+d.changes(live))
 	case wait.Rules != "" && wait.Rules != d.Task.RulesDigest():
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
 	case d.inputReturned(wait):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the entries that were gone are back, or their loss was approved, while the run waited")
+	case wentOn:
+		return t, nil
 	case live.Resume != nil && !(moved && wait.Content != nil): // other input was approved
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):
@@ -73,11 +80,21 @@ func (d *decider) waiting() (trigger, *hold) {
 	if t.run {
 		return t, nil
 	}
-	if moved && !wait.For.Elsewhere() {
+	d.noteRemote()
+	if moved && !d.elsewhere() {
 		due = earlier(due, buffered)
 	}
 	due = earlier(due, scheduled)
-	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, wait)
+	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
+}
+
+// changes says what has changed while a run with a remote run waited: it is part of the
+// comment with which the remote run is discarded.
+func (d *decider) changes(live *state.LiveRun) string {
+	if what := d.pending().Entries.String(); live.Remote != nil && what != "" {
+		return ": " + what
+	}
+	return ""
 }
 
 // windowOpened is the trigger of a waiting run whose window is open now. If the run

@@ -13,8 +13,8 @@ import (
 // within it is seen by one tick.
 const windowRest = time.Second
 
-// Window ticks, and until the time is up ticks again whenever a gate moves or
-// something is due. It holds the lease only while there is something to do, so
+// Window ticks, and until the time is up ticks again whenever a gate moves, a run of
+// this process ends, or something is due. It holds the lease only while there is something to do, so
 // that others may act meanwhile. Every tick's report goes to each, which
 // returns whether to go on. The Reconciler must be Windowed.
 func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, consul.GateSet, consul.Marks) Watch,
@@ -28,7 +28,7 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := watch(ctx, r.watched, nil)
-	wait(ctx, w, firstMarksWait)
+	wait(ctx, w, nil, firstMarksWait)
 	failures := 0
 	for {
 		opts.Marks, opts.GatesErr = w.Marks()
@@ -37,7 +37,7 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 			return
 		}
 		opts.Force = outstanding(opts.Force, report, err)
-		opts.Ended, opts.Replaces = false, ""
+		opts.Ended, opts.Replaces = opts.Ended && err != nil, ""
 
 		rest := until.Sub(r.Now())
 		switch {
@@ -51,20 +51,25 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 		if !r.Now().Before(until) || !pause.For(ctx, windowRest) {
 			return
 		}
-		wait(ctx, w, rest-windowRest)
+		opts.Ended = wait(ctx, w, opts.Ends, rest-windowRest) || opts.Ended
 		if ctx.Err() != nil || !r.Now().Before(until) {
 			return
 		}
 	}
 }
 
-// wait returns when the gates have moved, at the latest after the time.
-func wait(ctx context.Context, w Watch, longest time.Duration) {
+// wait returns when the gates have moved or a run has ended, at the latest after the
+// time. It reports whether a run has ended.
+func wait(ctx context.Context, w Watch, ends <-chan struct{}, longest time.Duration) (ended bool) {
 	timer := time.NewTimer(max(longest, 0))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-w.C():
 	case <-timer.C:
+	case <-ends:
+		ended = true
 	}
+	received(w.C()) // the next tick reads the marks, whatever it is for
+	return ended
 }

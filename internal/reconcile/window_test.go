@@ -101,3 +101,42 @@ func TestWindow_ContinuesAfterATickWithoutLease(t *testing.T) {
 		}
 	})
 }
+
+func TestWindow_TicksWhenARunOfThisProcessHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, gates := newWindow(t)
+		ends := make(chan struct{}, 1)
+		var ended time.Time
+		var reports []Report
+		b.Window(t.Context(), gates.watch, TickOptions{Ends: ends}, time.Now().Add(time.Hour), func(r Report, err error) bool {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reports = append(reports, r); len(reports) == 1 {
+				b.end(state.RunSucceeded, "A")
+				ends <- struct{}{}
+				ended = time.Now()
+			}
+			return len(reports) < 2
+		})
+		if took := time.Since(ended); took > windowRest || len(reports) != 2 || reports[1].Idle {
+			t.Errorf("%d reports after %s", len(reports), took)
+		}
+	})
+}
+
+// Go chooses at random among what is ready.
+func TestWait_TakesASignalOfTheGatesWithWhatEndsIt(t *testing.T) {
+	ends := make(chan struct{}, 1)
+	for range 50 {
+		g := &gates{c: make(chan struct{}, 1)}
+		g.c <- struct{}{}
+		ends <- struct{}{}
+		if !wait(t.Context(), g, ends, 0) {
+			<-ends
+		}
+		if len(g.c) > 0 {
+			t.Fatal("a signal that the next tick answers makes one more")
+		}
+	}
+}

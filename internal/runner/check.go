@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/environ"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
 )
 
 // check runs the task's checks on the plan, and returns why it must not be applied
@@ -32,7 +32,11 @@ func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
 	if err != nil {
 		return nil, fmt.Errorf("show the plan to checks: %w", err)
 	}
-	results, err := policycheck.Judge(ctx, checks, j.dir, terraform.Environ(), policycheck.Input{
+	env := environ.Shared
+	if j.Environ != nil {
+		env = j.Environ
+	}
+	results, err := policycheck.Judge(ctx, checks, j.dir, env(), policycheck.Input{
 		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
 		Entries: policycheck.Entries(consul.AllNames(j.done.differences)), Plan: document,
 	}, plan.Clean)

@@ -19,6 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/policycheck"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/terraform"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -144,6 +145,7 @@ func TestCheck_GetsTheCauseAndNoCredentials(t *testing.T) {
 	}
 	t.Setenv("FROM_THE_MACHINE", "shown")
 	j := checked(t, script("copy", "fail", "cat >"+dir+"/input; env >"+dir+"/environment"))
+	j.Environ = terraform.Environ
 	j.consul.count = 58
 	run := j.apply()
 	if run.State != state.RunSucceeded {

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -21,14 +22,17 @@ type claim struct {
 	turn chan struct{}           // holds an element while run is being written
 	run  state.Stored[state.Run] // as last written
 
-	claimed state.Run                 // as it was when it was claimed
-	planned atomic.Pointer[time.Time] // when it was known what the run would change
-	events  outbox.Events             // of the outcome
+	claimed   state.Run                 // as it was when it was claimed
+	before    state.Kept                // output of the earlier steps of a run with a remote run; zero if there is none
+	continued bool                      // the output begins with before
+	planned   atomic.Pointer[time.Time] // when it was known what the run would change
+	events    outbox.Events             // of the outcome
 }
 
 // claim takes the run unless somebody else has; then it returns nil.
 func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*claim, error) {
 	id := uuid.NewString()
+	var before state.Kept
 	return retry(ctx, func() (*claim, error) {
 		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(planned.Task, planned.ID))
 		if err != nil {
@@ -36,7 +40,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
-			c.claimed = run.Data // by the attempt before, whose answer was lost
+			c.claimed, c.before = run.Data, before // by the attempt before, whose answer was lost
 			return c, nil
 		}
 		if run.Data.State != state.RunIntended {
@@ -48,14 +52,18 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		now := r.Now()
 		next := run.Data
 		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
+		next.Version = buildinfo.Version
 		next.Expires, next.ClaimFor = now.Add(r.Claim), r.Claim
 		if next.Resumed == nil {
 			next.Launched, next.Started = launch.Begun, now
 		} else {
 			next.Waited += max(0, now.Sub(next.Wait.Since))
+			if next.Remote != nil && next.Remote.ID != "" {
+				before = next.PrintedTo()
+			}
 			next.Output = state.Kept{Name: outputName(next)}
 		}
-		c.claimed = next
+		c.claimed, c.before = next, before
 		if err = c.write(ctx, next); errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
 		}

@@ -82,7 +82,7 @@ func driftOf(plan driver.Plan) *state.Drifted {
 	if !plan.Changes.Any() {
 		return nil
 	}
-	found := &state.Drifted{Changes: state.Changes{Add: plan.Changes.Add, Change: plan.Changes.Change, Destroy: plan.Changes.Destroy, Uncounted: plan.Changes.Uncounted}}
+	found := &state.Drifted{Resources: []state.DriftedResource{}, Changes: state.Changes{Add: plan.Changes.Add, Change: plan.Changes.Change, Destroy: plan.Changes.Destroy, Uncounted: plan.Changes.Uncounted}}
 	outside := map[string]driver.ResourceChange{} // what was changed outside of Terrapulse
 	for _, r := range plan.Drift {
 		outside[r.Address] = r
@@ -113,7 +113,8 @@ func driftOf(plan driver.Plan) *state.Drifted {
 			add(r.Address, r.Action, attributes)
 		}
 	}
-	if plan.Resources == nil { // the backend has run the plan
+	if plan.Resources == nil { // the plan was made elsewhere, and perhaps only its numbers are known
+		fmt.Fprintf(all, "%d %d %d\n", plan.Changes.Add, plan.Changes.Change, plan.Changes.Destroy)
 		for _, r := range plan.Changes.Resources {
 			add(r.Address, driver.Action(r.Action), nil)
 		}

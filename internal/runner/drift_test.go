@@ -223,3 +223,16 @@ func TestDriftOf_IsBoundedAndTheSameForOtherValues(t *testing.T) {
 		t.Errorf("an empty plan is drift: %+v", found)
 	}
 }
+
+// A token of HCP Terraform that may not read a plan leaves only its numbers.
+func TestDriftOf_NumbersAlone(t *testing.T) {
+	numbers := func(destroy int) *state.Drifted {
+		return driftOf(driver.Plan{Changes: &state.Changes{Add: 1, Destroy: destroy}})
+	}
+	if found := numbers(2); found.Resources == nil || found.String() != "3 resources differ" {
+		t.Errorf("found %+v: %s", found, found)
+	}
+	if numbers(2).Digest == numbers(3).Digest {
+		t.Error("other numbers are the same drift")
+	}
+}

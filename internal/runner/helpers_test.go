@@ -130,6 +130,18 @@ func (b *fixture) task() state.Task {
 	return task.Data
 }
 
+// set replaces the record of the task.
+func (b *fixture) set(task state.Task) {
+	b.t.Helper()
+	was, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey("web"))
+	if err == nil {
+		_, err = b.store.Apply(b.t.Context(), was.Write(task))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func (b *fixture) stored(id string) state.Run {
 	b.t.Helper()
 	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", id))

@@ -49,26 +49,43 @@ func (c *claim) judge(task *config.Task, done *result, unknown bool, out io.Writ
 // *driver.WaitError if the run has to wait.
 func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
 	if j.claimed.AppliedElsewhere() {
-		return change(ctx, job) // it was judged before it began
+		changes, err := change(ctx, job) // it was judged before it began
+		if err == nil || j.claimed.Wait.For != state.WaitRemotePlan || !j.unplanned(ctx, err) {
+			return changes, err
+		}
+		return nil, j.waitUnplanned(err)
 	}
 	if !j.plansFirst() && len(j.input) == 0 {
 		if times := j.times(); !times.Open {
 			return nil, j.waitFor(times)
 		}
-		return change(ctx, job)
+		moved := (j.claimed.FromRemote || job.BackendChanged) && !job.Config.Terraform.Backend.PlansRemotely()
+		if job.Config.Cloud == nil && !moved { // else the driver may require an approval
+			return change(ctx, job)
+		}
 	}
 	job.Judge, j.dir = j.plan, job.Config.Dir()
 	changes, err := change(ctx, job)
-	if err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil {
-		// Data that is incomplete often makes no valid plan.
-		content := j.content(driver.Plan{})
-		causes := append(slices.Clone(j.input), state.Cause{Rule: state.RuleInputGuard, Text: "there is no plan to show: " + state.Cut(err.Error())})
-		err = j.wait(append(causes, j.unapproved(content)...), content)
+	if j.unplanned(ctx, err) {
+		err = j.waitUnplanned(err)
 	}
 	if errors.As(err, new(*driver.WaitError)) {
 		changes = j.done.plan.Changes // what would be done
 	}
 	return changes, err
+}
+
+// unplanned reports whether no plan could be made of data that a guard holds: data that
+// is incomplete often makes no valid plan.
+func (j *judgement) unplanned(ctx context.Context, err error) bool {
+	return err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil && !errors.As(err, new(*driver.WaitError)) && !endedByPerson(new(state.Run), err)
+}
+
+// waitUnplanned returns the error of a run that waits for an approval of its input alone.
+func (j *judgement) waitUnplanned(err error) error {
+	content := j.content(driver.Plan{})
+	causes := append(slices.Clone(j.input), state.Cause{Rule: state.RuleInputGuard, Text: "there is no plan to show: " + state.Cut(err.Error())})
+	return j.wait(append(causes, j.unapproved(content)...), content)
 }
 
 // plan judges a plan.
@@ -134,6 +151,7 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 	if err != nil {
 		return nil, err
 	}
+	refused = append(refused, plan.Causes...)
 	if j.claimed.Kind == state.KindDestroy {
 		if why := j.task.Removal.Destroy(); why != "" {
 			refused = append([]state.Cause{{Rule: state.RuleDestroy, Text: why}}, refused...)

@@ -16,9 +16,10 @@ import (
 type readOnly struct {
 	driver.Driver
 	plan driver.Plan
+	err  error
 }
 
-func (r readOnly) Plan(context.Context, driver.Job) (driver.Plan, error) { return r.plan, nil }
+func (r readOnly) Plan(context.Context, driver.Job) (driver.Plan, error) { return r.plan, r.err }
 
 // destroyer is a driver that destroys.
 type destroyer struct {
@@ -78,6 +79,21 @@ func TestRun_PlanIsKeptAsTextAndAsData(t *testing.T) {
 	b.intendKind(state.KindPlan)
 	if err := b.run(t.Context()); err != nil || b.stored("r1").Plan == (state.Kept{}) || b.stored("r1").PlanData != (state.Kept{}) {
 		t.Errorf("%+v, %v", b.stored("r1"), err)
+	}
+}
+
+// A plan that was made in another system has a page there, also if it has failed.
+func TestRun_PlanOfAnotherSystemHasItsPage(t *testing.T) {
+	for name, fails := range map[string]error{"planned": nil, "failed": errors.New("no such module")} {
+		b := newFixture(t, nil)
+		b.Driver = readOnly{plan: driver.Plan{Changes: &state.Changes{}, URL: "https://hcp.example.com/runs/1"}, err: fails}
+		b.intendKind(state.KindPlan)
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.stored("r1").Remote; r == nil || r.URL != "https://hcp.example.com/runs/1" {
+			t.Errorf("%s: %+v", name, r)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -39,11 +40,15 @@ func (c *claim) mark(ctx context.Context, opts ...backoff.RetryOption) error {
 		if err != nil {
 			return struct{}{}, err
 		}
-		if run.Exists() && run.Data.State != state.RunLost {
+		lost := run.Data
+		switch {
+		case !run.Exists():
+			lost = c.ended(c.Now())
+		case lost.State != state.RunLost:
 			return struct{}{}, nil // if it is found lost from now on, the next run begins after this one has ended
 		}
 		why := fmt.Sprintf("run %s was given up and went on: it may have applied older values", c.run.Data.ID)
-		return struct{}{}, state.Doubt(ctx, c.Store, c.run.Data.Task, why, c.Now())
+		return struct{}{}, state.Doubt(ctx, c.Store, lost, why, c.Now())
 	}, opts...)
 	return err
 }
@@ -86,7 +91,8 @@ func (c *claim) ended(now time.Time) state.Run {
 }
 
 // waiting returns the run as it is when it begins to wait: without a claim.
-func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
+func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) state.Run {
+	wait := waits.Wait
 	if wait.ID == "" {
 		wait.ID = uuid.NewString()
 	}
@@ -94,7 +100,25 @@ func (c *claim) waiting(now time.Time, wait state.Wait, done result) state.Run {
 	run := c.current()
 	run.State, run.Wait, run.Resumed = state.RunWaiting, &wait, nil
 	run.Claim, run.Owner, run.Runner, run.Who, run.Expires, run.ClaimFor = "", "", "", "", time.Time{}, 0
-	run.Digest, run.Changes, run.Entries = done.snap.Condition.Digest, done.changes, done.entries
+	switch r := run.Remote; {
+	case r == nil:
+	case r.Phase == state.RemoteEnded && wait.For.ForPeople():
+		run.Remote, run.Staged = nil, false // the run begins another one when it goes on
+	default:
+		waits := *r
+		waits.Phase = wait.For.RemotePhase()
+		run.Remote = &waits
+	}
+	run.Changes = done.changes
+	if !run.Staged { // else they are of what the remote run applies
+		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
+	}
+	if a := waits.Approval; a != nil {
+		run.Approval = &state.Approval{By: a.By, At: a.At, Authenticated: true, Comment: a.Comment, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
+		if w := c.claimed.Wait; w != nil && w.Content != nil {
+			run.Approval.Content = *w.Content
+		}
+	}
 	return run
 }
 
@@ -120,6 +144,11 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 		if !kept {
 			if err := r.keepInputs(ctx, run, done); err != nil {
 				return struct{}{}, err
+			}
+			if run.FromRemote && run.State == state.RunSucceeded {
+				if err := state.EraseRemote(ctx, r.Store, run.Task); err != nil {
+					return struct{}{}, err
+				}
 			}
 			kept = true
 		}
@@ -164,7 +193,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
 		next.Counts = done.counts(run, next.Counts)
-		events := append([]outbox.Event{outbox.OfRun(run)}, outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
+		events := append(append(c.ofPeople(run), outbox.OfRun(run)), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)

@@ -3,10 +3,10 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"strings"
 	"time"
 
@@ -62,6 +62,26 @@ func outputName(run state.Run) string {
 		return run.ID
 	}
 	return run.ID + "-" + run.Launch
+}
+
+// carryOver begins the output of a step with what earlier steps of the run have printed, and
+// reports whether it could. The steps have one output then, which people follow while a
+// remote run works between them.
+func (r *Runner) carryOver(ctx context.Context, c *claim, o *output) bool {
+	if c.before == (state.Kept{}) || c.before.URL != "" && r.Printed == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveWrite)
+	defer cancel()
+	text, err := c.before.Load(ctx, r.Store, c.run.Data.Task, r.Printed)
+	if err != nil {
+		if !errors.Is(err, state.ErrNotFound) {
+			r.Log.Warn("what earlier steps of a run have printed cannot be read", "error", err)
+		}
+		return false
+	}
+	_, _ = o.Output.Write(text) // a buffer takes everything
+	return true
 }
 
 // Write implements io.Writer.
@@ -134,29 +154,17 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 // keepInputs keeps what the run has applied: the guard compares with that, so an
 // apply is not recorded without it.
 func (r *Runner) keepInputs(ctx context.Context, run state.Run, done result) error {
-	if run.State != state.RunSucceeded || !run.Kind.Applies() || run.AppliedElsewhere() {
+	switch {
+	case run.State != state.RunSucceeded || !run.Kind.Applies():
 		return nil
-	}
-	if run.Kind == state.KindDestroy {
+	case run.Kind == state.KindApply && run.Staged:
+		return state.ApplyStaged(ctx, r.Store, run.Task)
+	case run.AppliedElsewhere() && run.Remote == nil:
+		return nil
+	case run.Kind == state.KindDestroy:
 		return state.ForgetInputs(ctx, r.Store, run.Task)
 	}
-	applied := state.Inputs{Elements: done.snap.Condition.Elements, Sources: done.snap.Visibility.Sources(), Others: map[string]map[string]string{}}
-	entries := 0
-	for _, in := range done.snap.Inputs {
-		entries += len(in.Elements)
-		if in.Triggers {
-			applied.Kind = in.Kind.Name
-		} else {
-			applied.Others[in.Kind.Name] = in.Elements
-		}
-	}
-	if entries <= state.MaxDetails {
-		applied.Details = make(map[string]string, entries)
-		for _, in := range done.snap.Inputs {
-			maps.Copy(applied.Details, in.Details)
-		}
-	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, applied); err != nil {
+	if err := state.SaveInputs(ctx, r.Store, run.Task, done.inputs()); err != nil {
 		return fmt.Errorf("keep what the task was applied with: %w", err)
 	}
 	return nil

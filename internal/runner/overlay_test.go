@@ -56,6 +56,9 @@ func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 			cfg := b.Config()
 			b.change(state.Override{Task: "web", Deleted: cfg.Tasks[0].Identity(cfg), Definition: json.RawMessage(otherWeb)})
 		}, "decided on another definition"},
+		"everything was paused": {func(b *fixture) {
+			b.pause(&state.Paused{By: "ann", Reason: "maintenance"})
+		}, "everything is paused: paused by ann"},
 		"gone from the files": {func(b *fixture) { b.Runner.Config = func() *config.Config { return &config.Config{} } }, "the task was removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +79,46 @@ func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 				t.Errorf("said:\n%s", said)
 			}
 		})
+	}
+}
+
+// pause writes a pause into the reconcile record.
+func (b *fixture) pause(p *state.Paused) {
+	b.t.Helper()
+	rec, err := state.ReadReconcile(b.t.Context(), b.store)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	rec.Data.Paused = p
+	if _, err := b.store.Apply(b.t.Context(), rec.Write(rec.Data)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRunner_ReplacingRunIsSupersededByAPause(t *testing.T) {
+	b := newFixture(t, unapplied(t))
+	b.pause(&state.Paused{By: "ann"})
+	for _, id := range []string{"r1", "r2"} {
+		if id != "r1" {
+			b.intendNext(id)
+		}
+		run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("web", id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Data.Replaces = true
+		if _, err := b.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.stored(id); got.State != state.RunSuperseded {
+			t.Errorf("the run reads %+v", got)
+		}
+	}
+	if task := b.task(); task.Failures != 0 || task.Forced == "" {
+		t.Errorf("the task reads %+v", task)
 	}
 }
 

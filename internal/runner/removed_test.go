@@ -8,28 +8,15 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
-// unpacked is the configuration of a file in a folder.
-func unpacked(t *testing.T, dir, text string) *config.Config {
-	t.Helper()
-	path := filepath.Join(dir, "f.hcl")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Dir: dir, Paths: []config.Path{{Name: path}}, Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
-}
-
 func TestRemoved_ModuleIsThatOfTheBundleThatWasApplied(t *testing.T) {
 	b := newFixture(t, nil)
-	old := unpacked(t, t.TempDir(), "task {\n name = \"gone\"\n module = \"./module\"\n on_removal = \"destroy\"\n}\n")
-	now := unpacked(t, t.TempDir(), "port = 1\n")
+	old := configtest.Load(t, t.TempDir(), "f.hcl", "task {\n name = \"gone\"\n module = \"./module\"\n on_removal = \"destroy\"\n}\n")
+	now := configtest.Load(t, t.TempDir(), "f.hcl", "port = 1\n")
 	was, _ := old.Task("gone")
 	was.ModuleDigest = "files"
 	d, err := overlay.DefinitionOf(old, was, "b1", nil)

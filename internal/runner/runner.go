@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -48,6 +49,9 @@ var errExpired = errors.New("the store could not be reached for as long as the c
 // decided.
 var errSuperseded = errors.New("the run is superseded")
 
+// errPaused ends a run before it begins: somebody has paused since the run was decided.
+var errPaused = errors.New("the run has not begun, and everything is paused")
+
 // cancelledError ends a run that somebody has cancelled.
 type cancelledError struct{ by string }
 
@@ -77,6 +81,8 @@ type Runner struct {
 	Consul Consul
 	Driver driver.Driver
 	Logs   Logs // the store if nil
+	// Printed loads what Logs has saved; nil if this is not possible.
+	Printed func(ctx context.Context, url string) ([]byte, error)
 	// Bundle returns the configuration in an earlier bundle, with the files of its
 	// modules; no configuration if the bundle is gone. Nil where the configuration is
 	// read from files.
@@ -102,6 +108,8 @@ type Runner struct {
 	// process's clock: where it may be cut off from a store that others reach,
 	// one of them may be given the task then.
 	Yields bool
+	// Environ returns the environment of checks; environ.Shared if nil.
+	Environ func() []string
 	// Verbose logs what Terraform prints, too, a record for each line.
 	Verbose bool
 	// Patience is how long an outcome that the store does not take is offered
@@ -147,6 +155,8 @@ type result struct {
 	entries     *state.EntryChanges // these counted; nil if it is not known what was applied, or if the run is not about that
 	changes     *state.Changes
 	plan        driver.Plan // of a run that plans
+	staged      bool        // a remote run has begun with what was read
+	backend     string      // digest of where the state of Terraform is
 }
 
 // compare notes what differs from what was applied last.
@@ -181,7 +191,18 @@ func (r *result) changedEntries() []state.EntryChange {
 // before if it is not known what was applied, or if the run is not about that.
 func (r *result) counts(run state.Run, before []state.Count) []state.Count {
 	succeeded := run.State == state.RunSucceeded
-	if run.Kind != state.KindApply || run.AppliedElsewhere() || r.differences == nil || r.entries == nil && !succeeded {
+	switch {
+	case run.Kind != state.KindApply || r.differences == nil:
+		return before
+	case run.Staged && !r.staged: // Now is of what the remote run applies
+		counts := slices.Clone(before)
+		for i := range counts {
+			if succeeded {
+				counts[i].Applied = counts[i].Now
+			}
+		}
+		return counts
+	case !run.Staged && (run.AppliedElsewhere() || r.entries == nil && !succeeded):
 		return before
 	}
 	counts := make([]state.Count, len(r.differences))
@@ -212,6 +233,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	log.Info("run started")
 
 	output := r.newOutput(c.run.Data)
+	c.continued = r.carryOver(ctx, c, output)
 	done, err := c.during(ctx, func(ctx context.Context) (result, error) {
 		defer output.keepWriting(ctx)()
 		return do(c, ctx, launch, planned, output)
@@ -223,7 +245,10 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	overtaken := done.applied && c.left(ended) <= 0 // perhaps: another run may have begun before this one ended
 	run := c.ended(ended)
 	run.Changes = done.changes
-	if done.entries != nil && !run.AppliedElsewhere() { // else it has what was read before the wait
+	if url := done.plan.URL; url != "" && run.Remote == nil {
+		run.Remote = &state.RemoteRun{URL: url, Phase: state.RemoteEnded}
+	}
+	if done.entries != nil && !run.AppliedElsewhere() && !run.Staged { // else it has what was read before
 		run.Entries = done.entries
 	}
 	var wait *driver.WaitError
@@ -233,15 +258,16 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		switch {
 		case run.Kind != state.KindApply:
 			run.Digest = "" // after a destroy, nothing is applied
-		case !run.AppliedElsewhere(): // else it is what was read before the wait
+		case !run.AppliedElsewhere() && !run.Staged: // else it is what was read before
 			run.Digest = done.snap.Condition.Digest
 		}
-	case errors.Is(err, errSuperseded) && run.Kind != state.KindPlan && !run.Replaces:
+	case errors.Is(err, errSuperseded) && run.Kind != state.KindPlan && !run.Replaces, errors.Is(err, errPaused):
 		run.State, run.Error = state.RunSuperseded, state.Cut(err.Error())
 	case errors.As(err, new(*cancelledError)):
 		run.State, run.Error = state.RunCancelled, state.Cut(err.Error())
 	case errors.As(err, &wait) && run.Kind.Occupies():
-		run = c.waiting(r.Now(), wait.Wait, done)
+		run = c.waiting(r.Now(), *wait, done)
+	case endedByPerson(&run, err):
 	case ctx.Err() != nil && !errors.Is(err, errExpired):
 		run.State, run.Error = state.RunInterrupted, state.Cut(err.Error())
 	default:
@@ -368,12 +394,19 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 	if r.Verbose {
 		out = io.MultiWriter(out, lineLog{r.Log})
 	}
-	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out, Planned: c.notePlan}
+	job := driver.Job{Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out, Continued: c.continued, Planned: c.notePlan}
 	if kind := c.claimed.Kind; kind == state.KindApply || kind == state.KindPlan {
 		job.Changes = consul.AllNames(done.differences)
 		if !unknown {
 			done.count()
 		}
+	}
+	job.Applied = len(before.Sources) > 0 || len(before.Elements) > 0
+	done.backend = cfg.BackendDigest()
+	job.BackendChanged = before.Backend != "" && done.backend != "" && before.Backend != done.backend
+	job.Remote = c.remote
+	if c.claimed.Kind.Occupies() {
+		job.Record = c.recordRemote(&done)
 	}
 	switch kind := c.claimed.Kind; kind {
 	case state.KindPlan, state.KindDrift:
@@ -412,11 +445,20 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 // since the run was decided.
 func (c *claim) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
 	r := c.Runner
+	var paused *state.Paused
 	effective, err := retry(ctx, func() (*overlay.Effective, error) {
-		return r.Source.Read(ctx, r.Store, r.Config())
+		rec, err := state.ReadReconcile(ctx, r.Store)
+		if err != nil {
+			return nil, err
+		}
+		paused = rec.Data.Paused
+		return r.Source.At(ctx, r.Store, r.Config(), rec.Data.Overrides)
 	}, backoff.WithMaxTries(claimTries))
 	if err != nil {
 		return nil, nil, err
+	}
+	if paused != nil && c.claimed.Kind.Applies() && !c.claimed.AppliedElsewhere() {
+		return nil, nil, fmt.Errorf("%w: %s", errPaused, paused)
 	}
 	cfg := effective.Config
 	if launch.Draft != nil {

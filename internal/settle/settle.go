@@ -14,7 +14,7 @@ import (
 // Stopped is a runner that is known to have stopped.
 type Stopped struct {
 	Launch string // for which it was started
-	Runner string // in its claims; "" if it is the launch's only runner
+	Runner string // in its claims; "" if it is the launch's only runner, and does not linger
 	Why    string // in words
 }
 
@@ -30,8 +30,45 @@ func Runs(ctx context.Context, store state.Store, stopped Stopped, now time.Time
 	if err != nil {
 		return nil, fmt.Errorf("read launch %s: %w", stopped.Launch, err)
 	}
-	var lost []state.Run
-	for _, planned := range launch.Data.Runs {
+	lost, err := settleLaunch(ctx, store, stopped, launch.Data, now)
+	if err != nil || launch.Data.Linger == 0 || stopped.Runner == "" {
+		return lost, err
+	}
+	more, err := settleTaken(ctx, store, stopped, now)
+	return append(lost, more...), err
+}
+
+// settleTaken settles the launch that the runner took while it lingered, if there is one.
+func settleTaken(ctx context.Context, store state.Store, stopped Stopped, now time.Time) (lost []state.Run, err error) {
+	runner, err := state.Read[state.Runner](ctx, store, state.RunnerKey(stopped.Runner))
+	if errors.As(err, new(*state.CorruptError)) {
+		return nil, nil // the next tick asks ECS about the runner
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read which launch runner %s has taken: %w", stopped.Runner, err)
+	}
+	if !runner.Exists() {
+		return nil, nil
+	}
+	if stopped.Launch = runner.Data.Launch; stopped.Launch != "" {
+		launch, err := state.Read[state.Launch](ctx, store, state.LaunchKey(stopped.Launch))
+		if err != nil {
+			return nil, fmt.Errorf("read launch %s: %w", stopped.Launch, err)
+		}
+		if lost, err = settleLaunch(ctx, store, stopped, launch.Data, now); err != nil {
+			return lost, err
+		}
+	}
+	_, err = store.Apply(ctx, state.Delete(runner.Record))
+	if err != nil && !errors.As(err, new(*state.ConflictError)) { // else a launch was just offered: the leader withdraws it
+		return lost, fmt.Errorf("delete the record of runner %s: %w", stopped.Runner, err)
+	}
+	return lost, nil
+}
+
+// settleLaunch settles one launch of the runner.
+func settleLaunch(ctx context.Context, store state.Store, stopped Stopped, launch state.Launch, now time.Time) (lost []state.Run, err error) {
+	for _, planned := range launch.Runs {
 		run, err := settleRun(ctx, store, stopped, planned, now)
 		if errors.As(err, new(*state.CorruptError)) {
 			continue // the next tick reports it, and that task alone waits
@@ -100,7 +137,7 @@ func (s Stopped) overtaken(run state.Run) bool {
 // may have applied something.
 func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], stopped Stopped, now time.Time) error {
 	why := fmt.Sprintf("run %s was given up, and its runner went on until it stopped: %s", run.Data.ID, stopped.Why)
-	if err := state.Doubt(ctx, store, run.Data.Task, why, now); err != nil {
+	if err := state.Doubt(ctx, store, run.Data, why, now); err != nil {
 		return err
 	}
 	dead := run.Data

@@ -112,6 +112,8 @@ func (w *world) person(what, meant string, do func(context.Context, *reconcile.C
 
 // agree has people approve every plan and release every task, if there is anybody.
 func (w *world) agree() {
+	w.agreeOnPause()
+	w.agreeThere()
 	if w.judge.last.Replaced != nil && !w.absent {
 		w.approveAll()
 	}

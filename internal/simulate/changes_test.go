@@ -144,7 +144,7 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
 	read := before.Held != nil
-	switch moved := read && (now.Observed != before.Held.Observed || j.redefined(task, before.Held.Definition)); {
+	switch moved := read && (now.Observed != before.Held.Observed || j.redefined(v.world, task, before.Held.Definition)); {
 	case v.person() || !read && !before.HoldNext:
 	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
 	case !read && now.Held != nil:
@@ -159,8 +159,8 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 }
 
 // redefined reports whether some bundle has another definition of a task.
-func (j *judge) redefined(task, definition string) bool {
-	return slices.ContainsFunc(bundles, func(b bundle) bool {
+func (j *judge) redefined(w *world, task, definition string) bool {
+	return slices.ContainsFunc(w.bundles(), func(b bundle) bool {
 		cfg := j.configuration(b.digest)
 		t, there := cfg.Task(task)
 		return there && t.Digest(cfg) != definition

@@ -30,7 +30,7 @@ var queryOf = func() map[string]string {
 			add(&b.config.Tasks[i])
 		}
 	}
-	for _, definition := range made {
+	for _, definition := range slices.Concat(made, onDocuments(made)) {
 		t, err := new(config.Config).Parse(definition)
 		if err != nil {
 			panic(err)
@@ -56,6 +56,8 @@ type server struct {
 	earlier  *consulCluster            // that answered before; nil if there was none
 	replaced int                       // how often
 	lost     map[string]map[string]int // by service: entries that are gone since that replacement
+
+	docs *documents // nil unless tasks watch documents
 }
 
 func (s *server) init() {
@@ -76,6 +78,7 @@ func (s *server) fill(w *world) {
 		s.digests[service] = w.someData()
 	}
 	s.before = maps.Clone(s.digests)
+	s.learn()
 	if w.rng.IntN(4) > 0 {
 		s.cluster = "cluster 0"
 	}
@@ -88,8 +91,11 @@ func (s *server) change(w *world) {
 	s.before[service] = s.digests[service]
 	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
 		s.digests[service] = w.someData()
+	} else if s.docs != nil && s.count%5 == 4 {
+		s.digests[service] = none
 	}
 	s.found(service)
+	s.learn()
 	if !w.chance(w.weather.still) {
 		s.index++
 		s.forget(w)
@@ -110,6 +116,9 @@ func (s *server) weather(w *world) {
 		w.note("Consul answers: %v", !s.gone)
 	case 2: // restored from a backup, perhaps to the very index of before
 		s.index -= w.rng.IntN(3)
+		if s.docs != nil { // a restored Consul ends its blocking queries
+			s.moved()
+		}
 		w.note("Consul's index is %d", s.index)
 	case 3:
 		s.index++
@@ -131,6 +140,7 @@ func (s *server) comeBack(w *world) {
 		if w.absent && held && record.Applied != "" {
 			s.digests[service] = record.Applied
 			s.found(service)
+			s.learn()
 			s.index++
 			w.note("%s is %s again", service, record.Applied)
 		}
@@ -158,6 +168,9 @@ type eyes struct {
 
 // Poll implements reconcile.Consul.
 func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	if e.consul.docs != nil {
+		return e.client().Poll(context.WithValue(ctx, readKey{}, "poll"), gates)
+	}
 	type polled struct {
 		marks consul.Marks
 		err   error
@@ -181,6 +194,9 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 	unread, seen := map[string]bool{}, map[string]string{} // of this look, however late the answer
 	if e.act.unread, e.act.seen = unread, seen; len(queries) == 0 {
 		return nil
+	}
+	if e.consul.docs != nil {
+		return e.observeDocuments(ctx, queries)
 	}
 	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
 		answers := make([]consul.Answer, len(queries))
@@ -208,12 +224,18 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 
 // Snapshot implements runner.Consul.
 func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
+	if e.consul.docs != nil {
+		return e.snapshotOfDocuments(ctx, t)
+	}
 	return ask(ctx, e.process, consulServer, "snapshot for "+t.Name, func() (*consul.Snapshot, error) {
 		digest, err := e.consul.read(e.world, t.Name)
 		if err != nil {
 			return nil, err
 		}
 		snap := e.snapshot(t, digest)
+		if e.remote {
+			snap.Blocks = rendered(digest)
+		}
 		e.judge.rules.losses.read[snap] = e.consul.replaced
 		return snap, nil
 	})

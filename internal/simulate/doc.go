@@ -21,11 +21,21 @@
 // then loses most entries now and then, or is replaced by another one (replaced_test.go), and
 // people approve, reject, hold and release: late, twice, and plans that were replaced
 // (approvers_test.go). Some tasks are checked for drift (drift_test.go). In every twelfth history,
-// what removed tasks have made is destroyed (removal_test.go).
+// what removed tasks have made is destroyed (removal_test.go). In every eighth history, people pause
+// and resume all tasks (pauses_test.go). In every fifth history, containers in AWS linger
+// (linger_test.go).
 //
-// The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go) checks what must always hold at every
-// write and every step of Terraform. At the end, the faults stop, and soon everything must be
-// applied as Consul says, or wait for a person, and say so.
+// In histories from seed remoteSeeds on, HCP Terraform applies what tasks need: the real driver
+// works with an HCP Terraform in memory, whose requests fail, too, and where people confirm, discard,
+// cancel, lock and queue runs (remote_test.go). Such histories are made beside the others.
+//
+// In histories from seed documentSeeds on, tasks watch config entries and resources, and Consul is
+// read by the real client (documents_test.go).
+//
+// The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go, remote_judge_test.go)
+// checks what must always hold at every write, every step of Terraform and every request to HCP
+// Terraform. At the end, the faults stop, and soon everything must be applied as Consul says, or
+// wait for a person, and say so.
 //
 //	make simulate N=100000            # histories from N seeds, on all cores
 //	make simulate FOR=60s             # as many as fit

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -38,6 +39,7 @@ type container struct {
 	*process // nil until it runs
 	id       string
 	launch   string
+	revision string // of the task definition
 	created  time.Time
 	started  time.Time
 	stopped  time.Time
@@ -60,8 +62,9 @@ func (e *cluster) init() {
 }
 
 // runTask is RunTask with the launch's id as client token.
-func (e *cluster) runTask(w *world, launch string) error {
+func (e *cluster) runTask(w *world, launch, revision string) error {
 	w.judge.launched(w, launch)
+	w.judge.getsContainer(w, launch)
 	if !e.capacity {
 		return errNoCapacity
 	}
@@ -69,7 +72,7 @@ func (e *cluster) runTask(w *world, launch string) error {
 		return nil
 	}
 	e.tokens[launch] = time.Now()
-	c := &container{id: fmt.Sprintf("task%04d", len(e.containers)+1), launch: launch, created: time.Now()}
+	c := &container{id: fmt.Sprintf("task%04d", len(e.containers)+1), launch: launch, revision: revision, created: time.Now()}
 	for i := range c.lag {
 		if w.faults && w.weather.lag > 0 {
 			c.lag[i] = time.Duration(w.rng.Int64N(int64(w.weather.lag)))
@@ -80,21 +83,23 @@ func (e *cluster) runTask(w *world, launch string) error {
 	return nil
 }
 
-// status is what ListTasks and DescribeTasks show, as internal/launch/ecs
-// takes it.
-func (e *cluster) status(launches []string) map[string]reconcile.LaunchStatus {
+// status is what ListTasks and DescribeTasks show of launches and containers, as
+// internal/launch/ecs takes it.
+func (e *cluster) status(ids []string) map[string]reconcile.LaunchStatus {
 	all := map[string]reconcile.LaunchStatus{}
 	for _, c := range e.containers {
-		switch gone := time.Since(c.stopped); {
-		case !slices.Contains(launches, c.launch) || time.Since(c.created) < c.lag[0] || all[c.launch].Running:
-		case !c.stopped.IsZero() && gone >= shownFor:
-		case !c.stopped.IsZero() && gone >= c.lag[1]:
-			all[c.launch] = reconcile.LaunchStatus{Stopped: c.why, Runner: c.id}
-		case c.started.IsZero() && time.Since(c.created) >= startPatience:
-			// It may still start.
-			all[c.launch] = reconcile.LaunchStatus{Stopped: "its container has not started", Runner: "not started: " + c.id}
-		default:
-			all[c.launch] = reconcile.LaunchStatus{Running: true}
+		for _, id := range []string{c.launch, c.id} {
+			switch gone := time.Since(c.stopped); {
+			case !slices.Contains(ids, id) || time.Since(c.created) < c.lag[0] || all[id].Running:
+			case !c.stopped.IsZero() && gone >= shownFor:
+			case !c.stopped.IsZero() && gone >= c.lag[1]:
+				all[id] = reconcile.LaunchStatus{Stopped: c.why, Runner: c.id}
+			case c.started.IsZero() && time.Since(c.created) >= startPatience:
+				// It may still start.
+				all[id] = reconcile.LaunchStatus{Stopped: "its container has not started", Runner: "not started: " + c.id}
+			default:
+				all[id] = reconcile.LaunchStatus{Running: true}
+			}
 		}
 	}
 	return all
@@ -272,15 +277,26 @@ func (c *container) main(ctx context.Context) {
 			break
 		}
 	}
-	b := slices.IndexFunc(bundles, func(b bundle) bool { return b.digest == launch.Data.Bundle })
-	if b < 0 {
-		return
-	}
-	hand := &hand{process: c.process}
 	c.who = "terrapulse-" + c.launch + "@" + c.id
-	r := &runner.Runner{Store: view{process: c.process}, Source: new(overlay.Source), Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing}
+	c.workAndLinger(ctx, launch.Data)
+}
+
+// work carries out the runs of a launch, and reports whether all ended well.
+func (c *container) work(ctx context.Context, launch state.Launch) bool {
+	b := slices.IndexFunc(bundles, func(b bundle) bool { return b.digest == launch.Bundle })
+	if b < 0 {
+		return false
+	}
+	var well atomic.Int32
+	hand := &hand{process: c.process}
+	r := &runner.Runner{Store: view{process: c.process}, Source: new(overlay.Source), Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing,
+		Ended: func(run state.Run) {
+			if run.State == state.RunSucceeded || run.State == state.RunSuperseded || run.State == state.RunWaiting {
+				well.Add(1)
+			}
+		}}
 	carryOut := r.Run
-	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Data.Bundle, func() (any, error) { return nil, nil }); err != nil {
+	if _, err := ask(ctx, c.process, bucket, "read bundle "+launch.Bundle, func() (any, error) { return nil, nil }); err != nil {
 		carryOut = func(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
 			return r.Refuse(ctx, launch, planned, err)
 		}
@@ -289,15 +305,16 @@ func (c *container) main(ctx context.Context) {
 	r.Consul, r.Driver = eyes{process: c.process}, hand
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
-	for _, planned := range launch.Data.Runs {
+	for _, planned := range launch.Runs {
 		room <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
 		work.Go(func() {
 			defer func() { <-room }()
-			c.heard(planned.Task, carryOut(ofRun(ctx, planned), launch.Data, planned))
+			c.heard(planned.Task, carryOut(ofRun(ctx, planned), launch, planned))
 		})
 	}
 	work.Wait()
+	return int(well.Load()) == len(launch.Runs)
 }

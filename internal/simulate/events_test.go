@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/outbox/outboxtest"
@@ -21,10 +22,12 @@ type news struct {
 	known     map[string]string   // by id that was written: its key in written
 	delivered map[string]bool     // ids
 	kept      map[string][]string // ids by the key of their record
+	at        map[string]time.Time
 }
 
 func (n *news) init() {
 	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]string{}, map[string]bool{}, map[string][]string{}
+	n.at = map[string]time.Time{}
 }
 
 // schemas are those of events.
@@ -59,12 +62,15 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 					wrong = fmt.Sprintf("an event is as documented: %s writes one that is not: %v", v.name, err)
 				}
 				key := subject(e)
-				j.news.known[e.ID] = key
+				j.news.known[e.ID], j.news.at[e.ID] = key, time.Now()
 				j.news.written[key] = append(j.news.written[key], e.ID)
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
 			}
 		case state.OpDelete:
 			for _, id := range j.news.kept[c.Key] {
+				if time.Since(j.news.at[id]) > outbox.MaxAge-maxAhead { // it was given up
+					j.news.delivered[id] = true
+				}
 				if !j.news.delivered[id] {
 					wrong = fmt.Sprintf("an event is delivered before it is removed: %s removes %s", v.name, id)
 				}
@@ -121,6 +127,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			before, after := j.last, decoded[state.Reconcile](c.Value)
 			if (before.ConsulError == "") != (after.ConsulError == "") {
 				expect("Consul was lost or found", func(e outbox.Event) bool { return e.Kind.About().Subject == outbox.Consul })
+			}
+			if (before.Paused == nil) != (after.Paused == nil) {
+				expect("everything is paused or resumed", of("", "", outbox.Paused, outbox.Resumed))
 			}
 			if before.Config != after.Config || before.Bundle != after.Bundle {
 				expect("another configuration is in force", of("", "", outbox.ConfigurationInForce))

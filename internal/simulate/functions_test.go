@@ -11,6 +11,7 @@ import (
 	s3 "github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/inforce"
+	"github.com/terrapulse/terrapulse/internal/launch"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
@@ -55,6 +56,7 @@ var bundles = func() []bundle {
 	}
 	all = append(all, withRules(all)...)
 	all = append(all, forRemoval()...)
+	all = append(all, slices.Concat(forRemote(all), forDocuments(all))...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}
@@ -80,6 +82,7 @@ type act struct {
 	inspects bool
 	unread   map[string]bool   // tasks that could not be read in the latest tick
 	seen     map[string]string // what the latest tick was shown, by task
+	paused   int               // the pause that it read last; 0 if nothing was paused
 	report   reconcile.Report
 	err      error
 }
@@ -93,9 +96,13 @@ type function struct {
 	max      int  // launches
 	windowed bool // stays and waits on the gates
 	bundles  *inforce.Follower
+	deployed deployment      // that it is of
 	loaded   *inforce.Loaded // what engine works on
 	engine   *reconcile.Reconciler
 	lifetime context.Context
+
+	far   *far          // in histories with HCP Terraform
+	local *launch.Local // the same: runs of this invocation
 }
 
 // invoke has a function tick: one that is idle or, where there is none or by
@@ -117,7 +124,7 @@ func (w *world) manual() {
 		if a.err = f.prepare(ctx); a.err != nil {
 			return
 		}
-		f.engine.Store = view{f.process, a}
+		f.engine.Store = view{process: f.process, act: a}
 		if a.inspects && draft {
 			_, a.err = f.engine.Planner().Start(ctx, nil, definition, "a person")
 			return
@@ -146,14 +153,14 @@ func (w *world) manual() {
 func (w *world) on(a *act, do func(context.Context, *function)) {
 	var f *function
 	for _, other := range w.functions {
-		if !other.busy && !w.chance(200) {
+		if !other.busy && other.deployed == w.deployed && !w.chance(200) {
 			f = other
 			break
 		}
 	}
 	if f == nil {
 		p, ctx := w.process("function")
-		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0}
+		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0, deployed: w.deployed}
 		f.bundles = &inforce.Follower{Source: source{p}, Store: view{process: p}, Now: p.now}
 		w.functions = append(w.functions, f)
 	}
@@ -162,7 +169,13 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 	go func() {
 		ctx, stop := context.WithTimeout(f.lifetime, invocationLimit-reserve)
 		defer stop()
+		if f.remote {
+			f.carriesOut(ctx)
+		}
 		do(ctx, f)
+		if f.remote {
+			f.rest(ctx, a)
+		}
 		_, _ = ask(f.lifetime, f.process, terraform, "answers", func() (any, error) {
 			w.note("    idle %v, %d launched, %v", a.report.Idle, len(a.report.Launches), a.err)
 			f.busy = false
@@ -180,7 +193,7 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 		opts.Replaces = f.bundles.Replaces
 		a.unread = map[string]bool{}
 		f.engine.Windowed = f.windowed && len(opts.Force) == 0
-		f.engine.Store, f.engine.Consul = view{f.process, a}, eyes{f.process, a}
+		f.engine.Store, f.engine.Consul = view{process: f.process, act: a}, eyes{f.process, a}
 		opts.Until = f.began.Add(f.skew + invocationLimit - launchReserve)
 		if f.engine.Windowed {
 			f.engine.Window(ctx, f.watch, opts, f.now().Add(windowFor), func(report reconcile.Report, err error) bool {
@@ -212,9 +225,14 @@ func (f *function) prepare(ctx context.Context) error {
 	}
 	if b := f.bundles.Loaded; b != f.loaded {
 		engine := *engines[indexOf(b.Digest)]
-		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process}, f.name, f.max, f.now
+		engine.Linger, engine.Definition = f.deployed.linger, f.deployed.revision
+		engine.BeginsPaused = f.judge.pauses.begins
+		engine.Launcher, engine.Owner, engine.MaxLaunches, engine.Now = launcher{f.process, f.deployed.revision}, f.name, f.max, f.now
 		engine.Refused, engine.Sinks = b.Refused, func() []outbox.Sink { return []outbox.Sink{sink{f.process}} }
 		f.loaded, f.engine = b, &engine
+	}
+	if f.remote {
+		f.engine.Launcher, f.engine.Remote = f.local, f.far.Driver
 	}
 	return nil
 }
@@ -261,6 +279,9 @@ func (w *world) unsettled() string {
 	if why := w.judge.undestroyed(w, cfg); why != "" {
 		return why
 	}
+	if why := w.judge.unendedThere(w); why != "" {
+		return why
+	}
 	if id := w.judge.undelivered(); id != "" {
 		return "event " + id + " is not delivered"
 	}
@@ -270,12 +291,15 @@ func (w *world) unsettled() string {
 var _ reconcile.Launcher = launcher{}
 
 // launcher is ECS as a function sees it.
-type launcher struct{ *process }
+type launcher struct {
+	*process
+	revision string // of the task definition
+}
 
 // Start implements reconcile.Launcher.
 func (l launcher) Start(ctx context.Context, launch state.Launch) error {
 	_, err := ask(ctx, l.process, ecsService, "start "+launch.ID, func() (any, error) {
-		return nil, l.ecs.runTask(l.world, launch.ID)
+		return nil, l.ecs.runTask(l.world, launch.ID, l.revision)
 	})
 	return err
 }

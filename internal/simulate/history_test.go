@@ -30,22 +30,41 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		} else if w.home != inAWS {
 			w.weather.freezes = []int{0, 300, 1000}[w.rng.IntN(3)]
 		}
+		w.drawLingering(seed)
 		w.memory.init()
 		w.consul.init()
 		w.ecs.init()
 		w.judge.init()
+		if documents := seed >= documentSeeds && seed < remoteSeeds; documents {
+			w.pointer = withDocuments
+			w.judge.pushes[0] = bundles[w.pointer].digest
+			w.consul.drawDocuments(w)
+		}
+		if w.remote = seed >= remoteSeeds; w.remote {
+			w.lingers, w.deployed = false, deployment{} // there are no containers
+			w.pointer = withRemote
+			w.judge.pushes[0] = bundles[w.pointer].digest
+			w.drawRemote()
+		}
 		if w.ruled = seed%3 == 0; w.ruled {
-			w.pointer = withoutRules
+			w.pointer += withoutRules
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
 			w.weather.replaces = []int{0, 3, 10, 30}[w.rng.IntN(4)]
 		}
 		if w.removes = seed%removalEvery == removalFirst; w.removes {
-			w.ruled, w.pointer = true, withRemoval
+			w.ruled, w.pointer = true, w.pointer/withRemote*withRemote+withRemoval
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
 		}
+		w.drawPauses(seed)
 		steps := 50 + w.rng.IntN(350)
+		if w.lingers { // a launch has ended before another one is offered
+			steps *= 2
+		}
+		if w.remote { // a run has several steps
+			steps *= 3
+		}
 		if w.weather.long { // what takes many things to come together
 			steps *= 4
 		}

@@ -18,7 +18,7 @@ type judge struct {
 	tasks  map[string]state.Task
 	runs   map[string]map[string]state.Run // by task and id
 	gone   map[string]bool                 // runs that were removed before they ended
-	known  map[string]bool                 // launches whose intents were written
+	known  map[string]state.Launch         // launches whose intents were written, also those that are gone by now
 
 	overrides map[string]state.Override  // by task
 	counts    map[string]*config.Config  // by bundle: what counts, with the overrides as they are
@@ -38,16 +38,21 @@ type judge struct {
 	byHand   map[string]bool     // tasks that an error asks a person to run once
 	meant    map[int]string      // by process of a person: the wait that is to end
 
-	news    news
-	rules   rules
-	removal removals
+	news     news
+	rules    rules
+	removal  removals
+	pauses   pauses
+	remote   remotes
+	launches map[string]state.Launch
 }
 
 func (j *judge) init() {
 	j.news.init()
 	j.rules.init()
 	j.removal.init()
-	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]bool{}
+	j.remote.init()
+	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
+	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
@@ -104,15 +109,25 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			next := decoded[state.Reconcile](c.Value)
 			j.replaced(v, next.Bundle)
 			j.replacement(v, next)
+			j.pausing(v, next)
 			j.last = next
 		case "launch":
 			if c.Op == state.OpDelete {
 				continue
 			}
-			if launch.Kind.Applies() && launch.Fence != j.leader.Fence {
+			if launch.Kind.Applies() && j.known[launch.ID].ID == "" && launch.Fence != j.leader.Fence {
 				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, launch.Fence, j.leader.Fence)
 			}
-			j.known[launch.ID] = true
+			j.offered(v, launch)
+			j.known[launch.ID] = launch
+		case "runner":
+			if c.Op != state.OpDelete {
+				j.lingering(v, decoded[state.Runner](c.Value))
+			}
+		case "remote":
+			if c.Op != state.OpDelete {
+				j.remembers(v, rest, decoded[state.Remote](c.Value))
+			}
 		case "run":
 			task, id, _ := strings.Cut(rest, "/")
 			if c.Op == state.OpDelete {
@@ -161,6 +176,9 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 	j.runs[task][run.ID] = run
 	j.ruled(v, before, run)
 	j.removing(v, launch, before, run)
+	j.paused(v, launch, before, run)
+	j.takes(v, before, run)
+	j.follows(v, before, run)
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
 	case run.State == state.RunWaiting && (run.Claim != "" || !run.Expires.IsZero()):
@@ -193,7 +211,7 @@ func (j *judge) task(v view, name string, now state.Task) {
 		j.asked[v.id] = j.there(name)
 	}
 	anew := v.person() && now.Applied == "" && now.Definition == "" // a task that is made knows nothing of an earlier one
-	if before.Applied != now.Applied && !anew && (now.Last == nil || j.rendered[now.Last.Run] != now.Applied) {
+	if before.Applied != now.Applied && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied) {
 		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
 	}
 	if len(now.History) > state.History {
@@ -221,7 +239,7 @@ func (j *judge) oneLiveRun(w *world, task string) {
 
 // launched looks at a launch that ECS is asked for.
 func (j *judge) launched(w *world, launch string) {
-	if !j.known[launch] {
+	if j.known[launch].ID == "" {
 		w.violated("the intent comes first: launch %s was asked for before it was written", launch)
 	}
 }
@@ -243,6 +261,8 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 		p.violated("what was decided is applied: %s applies %s for run %s of %s, which was decided on %s", p.name, module, run, task, j.modules[run])
 	case j.disabled(task) && record.Kind != state.KindDestroy:
 		p.violated("a disabled task rests: %s begins with run %s of %s", p.name, run, task)
+	case j.appliesPaused(record):
+		p.violated("nothing is applied while everything is paused: %s begins with run %s of %s, which was claimed after the pause", p.name, run, task)
 	case !record.Kind.Applies():
 		p.violated("a plan run applies nothing: %s applies run %s of %s", p.name, run, task)
 	}
@@ -312,7 +332,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
-	case w.unseen(t):
+	case w.unseen(t) && j.last.Paused == nil: // checks for drift wait
 		return fmt.Sprintf("somebody has changed what %s has made, and nobody is told: %s", t.Name, state.Encode(record))
 	}
 	return ""

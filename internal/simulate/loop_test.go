@@ -35,6 +35,9 @@ const (
 	clusterSkew  = 5 * time.Second
 
 	mostInstances = 3
+
+	// maxAhead is how far a wrong clock is ahead at most.
+	maxAhead = 7 * time.Hour
 )
 
 // instance is a process of `terrapulse start`.
@@ -59,6 +62,10 @@ func (w *world) startInstance() {
 	hand := &hand{process: p}
 	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: view{process: p}, Logs: hand,
 		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+	far := p.newFar()
+	if w.remote {
+		r.Driver = far
+	}
 	var background sync.WaitGroup
 	r.Background = func(run state.Run, work func(context.Context) error) {
 		background.Go(func() { p.heard(run.Task, work(context.WithValue(working, taskKey{}, run.Task))) })
@@ -66,6 +73,9 @@ func (w *world) startInstance() {
 	engine := *engines[w.pointer]
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
 	engine.Witness, engine.OneClock, engine.Source = new(lease.Witness), true, r.Source
+	if w.remote {
+		engine.Remote = far.Driver
+	}
 	if w.home == inCluster {
 		r.Claim, r.Yields = sessionTTL, true
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
@@ -75,9 +85,12 @@ func (w *world) startInstance() {
 		p.heard(run.Task, err)
 		return err
 	})
-	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{p, a}, eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
+	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{process: p, act: a}, eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
-		Watch: func(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
+		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
+			if w.consul.docs != nil {
+				return eyes{process: p}.watchDocuments(ctx, gates, since)
+			}
 			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1)}
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -172,7 +185,7 @@ func (w *world) jump(p *process) {
 	case clock.Load() != 0:
 		clock.Store(0)
 	case w.chance(w.weather.jumps):
-		clock.Store(int64(time.Hour) + w.rng.Int64N(int64(6*time.Hour)))
+		clock.Store(int64(time.Hour) + w.rng.Int64N(int64(maxAhead-time.Hour)))
 		w.jumped = true
 	default:
 		return

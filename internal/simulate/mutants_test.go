@@ -23,7 +23,7 @@ type mutant struct {
 	forgets  bool   // needs a launch with several containers
 }
 
-var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants)
+var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, remoteMutants, documentMutants)
 
 // engineMutants break what holds for every task.
 var engineMutants = []mutant{
@@ -55,7 +55,7 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the record of a task says that its run waits",
 		file: "state/wait.go",
-		old:  "live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil",
+		old:  "live.Wait, live.Input, live.Resume, live.Remote = run.Wait, run.Digest, nil, run.Remote",
 		new:  "live.Input = run.Digest",
 		says: "",
 	}, {
@@ -107,7 +107,7 @@ var engineMutants = []mutant{
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
-		seed: 17982,
+		seed: 24513,
 		file: "reconcile/idle.go",
 		old:  "|| passed(rec.Refreshed, refreshEvery, now, t.Skew) {\n\t\treturn false",
 		new:  "{\n\t\treturn false",
@@ -134,7 +134,7 @@ var engineMutants = []mutant{
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
-		seed: 3170,
+		seed: 3453,
 		file: "reconcile/control_change.go",
 		old:  "if !enabled {\n\t\t\te.cancelPending()",
 		new:  "if !enabled {\n\t\t\te.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
@@ -147,11 +147,11 @@ var engineMutants = []mutant{
 		new:  "e.record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.now.UnixNano())}}",
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {
-		rule: "a task that came back after it was deleted can be disabled",
-		seed: 23063,
-		file: "reconcile/control_change.go",
-		old:  "if !t.FromAPI {\n\t\t\tnext.Deleted = \"\"",
-		new:  "if !t.FromAPI {\n\t\t\tnext.By += \"\"",
+		rule: "a task that was disabled rests when that of its file comes back",
+		seed: 6001795392000007577,
+		file: "config/overlay.go",
+		old:  "case ch.Enabled != nil:",
+		new:  "case ch.Deleted == \"\" && ch.Enabled != nil:",
 		says: "a disabled task rests",
 	}, {
 		rule: "a provisional change whose run failed is undone",
@@ -194,7 +194,7 @@ var engineMutants = []mutant{
 		says: "a bundle never goes back",
 	}, {
 		rule: "a run whose launcher does not answer is not lost before its runner has yielded",
-		seed: 26350,
+		seed: 33182,
 		file: "reconcile/live.go",
 		old:  "grace += yieldPatience",
 		new:  "grace += 0",
@@ -229,8 +229,8 @@ var engineMutants = []mutant{
 		says: "an older state never replaces a newer one",
 	}, {
 		rule: "the lock of a run that is not known to be dead is not released",
-		seed: 730,
-		file: "runner/locks.go",
+		seed: 2143,
+		file: "driver/terraform/locks.go",
 		old:  " || run.State == state.RunLost && !run.Dead",
 		new:  "",
 		says: "the lock of a run that lives is not released",
@@ -342,7 +342,9 @@ func broken(t *testing.T, file, from, to string) (binary string) {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "test", "-c", "-vet=off", "-trimpath", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	return binary

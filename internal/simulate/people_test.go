@@ -30,13 +30,19 @@ var made = func() []json.RawMessage {
 // makes returns the definitions of a history: where tasks have rules, those of half of
 // the definitions have some, too.
 func (w *world) makes() []json.RawMessage {
+	all := made
 	if w.removes {
-		return madeForRemoval
+		all = madeForRemoval
+	} else if w.ruled {
+		all = madeWithRules
 	}
-	if w.ruled {
-		return madeWithRules
+	if w.remote {
+		return remotely(all)
 	}
-	return made
+	if w.consul.docs != nil {
+		return onDocuments(all)
+	}
+	return all
 }
 
 var madeWithRules = func() []json.RawMessage {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
 )
 
 // process is one function or container, with a clock of its own.
@@ -21,6 +22,8 @@ type process struct {
 	freezes int            // how often it was frozen
 	who     string         // names it in locks
 	base    *config.Config // that a person's request goes by
+
+	consulClient *consul.Client // in histories with documents
 
 	frozen chan struct{} // closed when it goes on; nil if it is not frozen
 	until  time.Time     // when it goes on

@@ -77,11 +77,11 @@ func (h *hand) Destroy(ctx context.Context, job driver.Job) (*state.Changes, err
 }
 
 // destroying is a plan that leaves nothing. Consul has no part in it.
-func (h *hand) destroying(it planned) planned {
-	s := h.tfstate(it.task.Name)
+func (w *world) destroying(task string, it planned) planned {
+	s := w.tfstate(task)
 	it.holds, it.input, it.destroys = holding{outside: s.outside}, "", len(s.holds.entries)
 	it.plan = fmt.Sprintf("destroy %d entries of %s, %d changed outside", it.destroys, s.holds.module, s.outside-s.holds.outside)
-	it.changes = h.judge.infra[it.task.Name] != ""
+	it.changes = w.judge.infra[task] != ""
 	return it
 }
 
@@ -149,7 +149,7 @@ func (j *judge) removing(v view, launch state.Launch, before, run state.Run) {
 		r.claimed[run.ID] = claimedAt{r.moves, configured}
 	case run.State == state.RunCancelled && run.Rejected:
 		r.rejected[run.Task] = true
-	case run.State == state.RunSucceeded && !r.did[run.ID]:
+	case run.State == state.RunSucceeded && !r.did[run.ID] && !(v.remote && j.infra[run.Task] == ""):
 		v.violated("what counts as destroyed is destroyed: %s says so of %s, and run %s has not done it", v.name, run.Task, run.ID)
 	case run.State == state.RunSucceeded && j.infra[run.Task] == "":
 		r.gone[run.Task] = true
@@ -163,7 +163,7 @@ func (j *judge) configuredFor(v view, run state.Run) *config.Config {
 			return bundles[i.config.Load()].config
 		}
 	}
-	return j.decidedOn(decoded[state.Launch](v.memory.records[state.LaunchKey(run.Launch)].Value))
+	return j.decidedOn(j.known[run.Launch])
 }
 
 // requested looks at who requests to destroy what a task has made.

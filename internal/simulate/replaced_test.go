@@ -64,6 +64,7 @@ func (s *server) replace(w *world) {
 		}
 		s.found(service)
 	}
+	s.learn()
 	s.forget(w)
 	if w.rng.IntN(3) == 0 { // its rights are not there yet
 		s.closed[services[w.rng.IntN(len(services))]] = true

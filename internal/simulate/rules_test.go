@@ -79,6 +79,17 @@ func withRules(plain []bundle) []bundle {
 	}
 }
 
+// bundles are those that may be pushed in the history.
+func (w *world) bundles() []bundle {
+	if w.remote {
+		return bundles[withRemote:withDocuments]
+	}
+	if w.consul.docs != nil {
+		return bundles[withDocuments:]
+	}
+	return bundles[:withRemote]
+}
+
 // someBundle chooses a bundle of the history.
 func (w *world) someBundle() int {
 	i := w.rng.IntN(withoutRules)
@@ -86,6 +97,12 @@ func (w *world) someBundle() int {
 		if i += withoutRules; w.removes {
 			i += withRemoval - withoutRules
 		}
+	}
+	if w.remote {
+		i += withRemote
+	}
+	if w.consul.docs != nil {
+		i += withDocuments
 	}
 	return i
 }
@@ -156,14 +173,20 @@ func (h *hand) plan(job driver.Job) planned {
 		it.state = fmt.Sprintf("%s/%d", t.Name, s.mark.Serial)
 	}
 	it.definition, it.input = t.Digest(job.Config), now.Digest
-	it.plan = fmt.Sprintf("%s: %d entries instead of %d of %s, %d changed outside", t.Module, len(now.Elements), len(s.holds.entries), s.holds.module, s.outside-s.holds.outside)
-	if it.destroys = max(0, len(s.holds.entries)-len(now.Elements)); s.holds.module != t.Module {
+	return h.compared(t.Name, it, job.Run.Kind == state.KindDestroy)
+}
+
+// compared completes a plan by what a task has made until now.
+func (w *world) compared(task string, it planned, destroys bool) planned {
+	s, next := w.tfstate(task), it.holds
+	if destroys {
+		return w.destroying(task, it)
+	}
+	it.plan = fmt.Sprintf("%s: %d entries instead of %d of %s, %d changed outside", next.module, len(next.entries), len(s.holds.entries), s.holds.module, s.outside-s.holds.outside)
+	if it.destroys = max(0, len(s.holds.entries)-len(next.entries)); s.holds.module != next.module {
 		it.destroys = len(s.holds.entries)
 	}
-	it.changes = h.judge.infra[t.Name] != now.Digest || s.holds.module != t.Module || s.holds.outside != s.outside
-	if job.Run.Kind == state.KindDestroy {
-		return h.destroying(it)
-	}
+	it.changes = w.judge.infra[task] != next.digest || s.holds.module != next.module || s.holds.outside != s.outside
 	return it
 }
 
@@ -214,8 +237,9 @@ type rules struct {
 
 // attempt is an apply that succeeded, and what it was for.
 type attempt struct {
-	run     string
+	run     string // there, if HCP Terraform did it
 	module  string
+	digest  string
 	entries map[string]string
 }
 
@@ -306,7 +330,7 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 
 // did notes that a run has applied something.
 func (j *judge) did(task, run string, it planned) {
-	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.module, it.holds.entries})
+	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.module, it.holds.digest, it.holds.entries})
 }
 
 // forgot notes that the engine knows nothing more of what a task was applied with.
@@ -319,7 +343,7 @@ func (j *judge) forgot(task string) {
 func (j *judge) ruled(v view, before, run state.Run) {
 	switch run.State {
 	case state.RunIntended:
-		if h := j.tasks[run.Task].OnHold; h != nil && before.State != state.RunIntended && run.Kind.Occupies() && (before.Wait == nil || !before.Wait.For.Elsewhere()) {
+		if h := j.tasks[run.Task].OnHold; h != nil && before.State != state.RunIntended && run.Kind.Occupies() && (before.Wait == nil || !before.Wait.For.Elsewhere() && !j.pastApprovalThere(v.world, run.ID)) {
 			v.violated("a task on hold is not run: %s starts run %s of %s, on hold since %s", v.name, run.ID, run.Task, h.At)
 		}
 	case state.RunRunning:
@@ -332,7 +356,7 @@ func (j *judge) ruled(v view, before, run state.Run) {
 			v.plans = append(v.plans, plan{run.Task, run.Wait.ID})
 		}
 	case state.RunSucceeded:
-		i := slices.IndexFunc(j.rules.did[run.Task], func(a attempt) bool { return a.run == run.ID })
+		i := slices.IndexFunc(j.rules.did[run.Task], func(a attempt) bool { return a.run == run.ID || a.run != "" && a.run == j.remote.of[run.ID] })
 		if run.Kind.Applies() && i >= 0 && !before.State.Ended() {
 			j.rules.last[run.Task] = i
 		}
@@ -358,6 +382,9 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 		return
 	}
 	content := j.rules.waits[now.Run.Wait.ID]
+	if !v.person() && j.approvedThere(v.world, now.Run.ID, *a) {
+		return
+	}
 	if !v.person() {
 		if _, ok := j.rules.losses.granted[task][state.Attempt{Definition: content.definition, Observed: content.input}]; !ok {
 			v.violated("a person approves: %s writes an approval of %s", v.name, task)
@@ -382,6 +409,8 @@ func (j *judge) explained(w *world, task string, want string) bool {
 	record := j.tasks[task]
 	wait := record.Waits()
 	switch {
+	case j.explainedByPause(record, want):
+		return j.phaseShows(w, task)
 	case !w.ruled || !j.phaseShows(w, task):
 		return false
 	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):

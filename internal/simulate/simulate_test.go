@@ -68,20 +68,43 @@ func work(t *testing.T, first, step, n uint64, until time.Time) tally {
 	return all
 }
 
-func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) {
-	n, until := *histories, time.Time{}
+func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) { simulates(t, *firstSeed) }
+
+func TestNoHistoryWithHCPTerraformBreaksWhatMustAlwaysHold(t *testing.T) {
+	if *firstSeed >= documentSeeds || *traced || *stride > 0 {
+		t.Skip("this seed alone is meant")
+	}
+	simulates(t, remoteSeeds+*firstSeed)
+}
+
+func TestNoHistoryWithDocumentsBreaksWhatMustAlwaysHold(t *testing.T) {
+	if *firstSeed >= documentSeeds || *traced || *stride > 0 {
+		t.Skip("this seed alone is meant")
+	}
+	simulates(t, documentSeeds+*firstSeed)
+}
+
+// simulates creates histories from a seed on.
+func simulates(t *testing.T, first uint64) {
+	n, until, limit := *histories, time.Time{}, *atMost
+	if first != *firstSeed || *stride == 0 && first < documentSeeds { // the other kinds of histories have their part of the time
+		limit /= 3
+	}
 	switch {
 	case *traced:
 		n = 1
 	case *atMost > 0:
-		n, until = 1<<62, time.Now().Add(*atMost)
+		n, until = 1<<62, time.Now().Add(limit)
 	case n == 0 && testing.Short():
 		n = 100
 	case n == 0:
 		n = 500
 	}
+	if *histories == 0 && *atMost == 0 && !*traced && first >= documentSeeds {
+		n /= 2 // they take longer
+	}
 	if *stride > 0 { // for another process, which reads the tally
-		all := work(t, *firstSeed, *stride, n, until)
+		all := work(t, first, *stride, n, until)
 		line, err := json.Marshal(all)
 		if err != nil {
 			t.Fatal(err)
@@ -92,16 +115,16 @@ func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) {
 	began := time.Now()
 	var all tally
 	if cores := runtime.NumCPU(); *traced || testing.Short() || cores == 1 {
-		all = work(t, *firstSeed, 1, n, until)
+		all = work(t, first, 1, n, until)
 	} else {
 		var err error
-		if all, err = workers(uint64(cores), n); err != nil {
+		if all, err = workers(uint64(cores), first, n, limit); err != nil {
 			t.Fatal(err)
 		}
 	}
 	took := time.Since(began)
 	t.Logf("%d histories from seed %d on in %s, %.0f a second; %d runs were applied; after the last fault it took %s at most until all was",
-		all.Histories, *firstSeed, took.Round(time.Millisecond), float64(all.Histories)/took.Seconds(), all.Applies, all.Longest)
+		all.Histories, first, took.Round(time.Millisecond), float64(all.Histories)/took.Seconds(), all.Applies, all.Longest)
 	if all.Broken != "" {
 		t.Errorf("seed %d: %s\nstep by step: make simulate SEED=%[1]d TRACE=1", all.Seed, all.Broken)
 	}
@@ -110,7 +133,7 @@ func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) {
 const tallyMark = "tally "
 
 // workers makes histories in as many processes, each with one core.
-func workers(count, n uint64) (tally, error) {
+func workers(count, first, n uint64, limit time.Duration) (tally, error) {
 	var (
 		all  tally
 		errs error
@@ -119,8 +142,8 @@ func workers(count, n uint64) (tally, error) {
 	)
 	for i := range count {
 		wg.Go(func() {
-			one, err := run(os.Args[0], "-histories", fmt.Sprint((n+count-1-i)/count), "-for", atMost.String(),
-				"-seed", fmt.Sprint(*firstSeed+i), fmt.Sprintf("-forgetful=%v", *forgetful), "-stride", fmt.Sprint(count))
+			one, err := run(os.Args[0], "-histories", fmt.Sprint((n+count-1-i)/count), "-for", limit.String(),
+				"-seed", fmt.Sprint(first+i), fmt.Sprintf("-forgetful=%v", *forgetful), "-stride", fmt.Sprint(count))
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(one)
@@ -157,7 +180,16 @@ func TestASeedMakesTheSameHistoryEachTime(t *testing.T) {
 		n = 20
 	}
 	different := map[uint64]bool{}
-	for seed := range n {
+	seeds := make([]uint64, n)
+	for i := range seeds {
+		switch seeds[i] = uint64(i); i % 4 {
+		case 1:
+			seeds[i] += documentSeeds
+		case 3:
+			seeds[i] += remoteSeeds
+		}
+	}
+	for _, seed := range seeds {
 		first, second := history(t, seed, nil), history(t, seed, nil)
 		if first.home == inAWS && first.events != second.events {
 			t.Errorf("seed %d makes two histories", seed)

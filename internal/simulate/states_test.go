@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/runner"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	tf "github.com/terrapulse/terrapulse/internal/terraform"
 )
 
@@ -53,7 +53,7 @@ func (h *hand) begin(ctx context.Context, task string, effect func() error) erro
 	if !errors.As(err, &locked) {
 		return err
 	}
-	if why := (runner.Locks{Store: view{process: h.process}, Log: nothing}).Orphaned(ctx, task, locked); why == "" {
+	if why := (tfdriver.Locks{Store: view{process: h.process}, Log: nothing}).Orphaned(ctx, task, locked); why == "" {
 		return err
 	}
 	if err := h.step(ctx, "terraform releases the lock of "+task, func() error { h.unlock(task, locked.ID); return nil }); err != nil {

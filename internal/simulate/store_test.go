@@ -79,7 +79,8 @@ func (m *memory) expire(w *world) {
 // view is the table as a process sees it.
 type view struct {
 	*process
-	act *act // on whose behalf
+	act  *act // on whose behalf
+	knew int  // act.paused as of a write, which may be late
 }
 
 var _ state.Store = view{}
@@ -91,6 +92,9 @@ func (v view) Get(ctx context.Context, key string) (state.Record, error) {
 	}
 	return ask(ctx, v.process, store, "get "+key, func() (state.Record, error) {
 		rec, ok := v.memory.records[key]
+		if key == state.ReconcileKey && v.act != nil { // a run of the same process reads for itself
+			v.act.paused = v.judge.pause()
+		}
 		if !ok {
 			return rec, state.ErrNotFound
 		}
@@ -106,6 +110,7 @@ func (v view) List(ctx context.Context, prefix string) ([]state.Record, error) {
 	}
 	var half string
 	first, err := ask(ctx, v.process, store, "list "+prefix, func() ([]state.Record, error) {
+		v.readsRunners(prefix)
 		list := v.memory.list(prefix)
 		if len(list) > 1 && v.chance(v.weather.torn) {
 			half = list[len(list)/2].Key
@@ -146,7 +151,7 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 	}
 	var unread map[string]bool    // as of now: the write may be late
 	if v.act != nil && !renewal { // which goes on beside the tick
-		unread = v.act.unread
+		unread, v.knew = v.act.unread, v.act.paused
 	}
 	return ask(ctx, v.process, store, label, func() ([]state.Record, error) {
 		written, err := v.memory.apply(changes)

@@ -80,6 +80,7 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			h.judge.leavesNothing(h.process, t.Name, run, it)
 			return nil
 		}
+		h.judge.showed(h.process, t.Name, run, snap)
 		h.judge.permitted(h.process, t.Name, run, it)
 		return nil
 	})

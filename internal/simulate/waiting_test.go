@@ -87,6 +87,9 @@ func (j *judge) resumed(v view, before, now state.Task) {
 	if a := now.Run.Resume.Approval; a != nil && !v.person() {
 		opened = true // because somebody has approved what a replaced Consul has lost: see judge.approved
 	}
+	if !v.person() && j.movedThere(v.world, now.Run) {
+		opened = true
+	}
 	if meant := j.meant[v.id]; meant != now.Run.Wait.ID && meant != anyWait && !opened {
 		v.violated("a request concerns the wait that it was made for: %s resumes run %s from %s, and meant %s", v.name, now.Run.ID, now.Run.Wait.ID, meant)
 	}

@@ -9,13 +9,13 @@ import (
 // history has its own, for what never happens gives room to what else may.
 type weather struct {
 	dies       [2]int // before a request has reached its place, and after
-	refused    [places]int
-	lost       [places]int    // the answer, after the effect
-	late       [places]int    // the effect, after the one who asked has given up
-	ops        map[string]int // refused, by operation: one may fail while all others work
-	unread     int            // a view
-	stale      int            // a read of Consul
-	still      int            // a change that no gate tells of
+	refused    [places + 1]int
+	lost       [places + 1]int // the answer, after the effect
+	late       [places + 1]int // the effect, after the one who asked has given up
+	ops        map[string]int  // refused, by operation: one may fail while all others work
+	unread     int             // a view
+	stale      int             // a read of Consul
+	still      int             // a change that no gate tells of
 	skew       time.Duration
 	lag        time.Duration // of what ECS shows
 	memory     time.Duration // of ECS for client tokens
@@ -33,6 +33,7 @@ type weather struct {
 	long       bool          // the history is longer than usual
 	people     int           // how often somebody asks for something
 	replaces   int           // how often Consul is replaced, in a history with rules
+	there      int           // how often somebody does something in HCP Terraform
 }
 
 // operations are those that may fail by themselves.

@@ -18,19 +18,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 )
 
-const (
-	// clocksApart is how far two clocks are apart at most.
-	clocksApart = 30 * time.Second
-
-	// settleWithin is how long after the end of all faults everything must be
-	// applied. The longest waits are the backoff of a task that kept failing
-	// and that of a launch that nobody knows any more, 15 minutes each.
-	settleWithin = 40 * time.Minute
-
-	// atOnce is how many requests may be made in a row without a pause, once the
-	// faults have ended.
-	atOnce = 5000
-)
+// clocksApart is how far two clocks are apart at most.
+const clocksApart = 30 * time.Second
 
 // nothing logs nothing.
 var nothing = slog.New(slog.DiscardHandler)
@@ -45,7 +34,9 @@ const (
 	bucket
 	terraform
 	people // who hear of events
-	places
+	places // in every history
+
+	hcpServer = places // in some
 )
 
 // world is everything that functions and containers share.
@@ -56,6 +47,8 @@ type world struct {
 	plans   []plan   // all that waited for an approval
 	ruled   bool     // tasks have rules
 	removes bool     // removed tasks are destroyed
+	lingers bool     // containers wait for more, in AWS
+	remote  bool     // HCP Terraform applies what tasks need
 	absent  bool     // nobody approves or releases anything, once the faults have ended
 	weather weather
 
@@ -63,11 +56,14 @@ type world struct {
 	arrived []*request // since the last step
 	pending []*request
 	adrift  []*request // those that have an effect after all
+	belated bool       // such a request has its effect now
 
-	memory  memory
-	consul  server
-	ecs     cluster
-	pointer int // the bundle that is to be in force
+	memory   memory
+	consul   server
+	deployed deployment
+	ecs      cluster
+	cloud    cloud
+	pointer  int // the bundle that is to be in force
 
 	pointerGone bool // somebody has removed the pointer from the bucket
 
@@ -240,12 +236,27 @@ func (w *world) step() {
 		w.judges()
 		return
 	}
+	if w.judge.pauses.some && w.chance(20) {
+		w.pauseOrResume()
+		return
+	}
+	if w.remote && w.stepThere() {
+		return
+	}
+	if w.lingers && w.chance(4) {
+		w.deploy()
+		return
+	}
 	if w.removes && w.chance(25) { // tasks come and go
 		w.reconfigure()
 		return
 	}
 	if w.ruled && w.chance(w.weather.replaces*w.consul.asked(w)) {
 		w.consul.replace(w)
+		return
+	}
+	if w.consul.docs != nil && w.chance(w.consul.docs.hides*w.consul.asked(w)) {
+		w.consul.hide(w)
 		return
 	}
 	if w.rng.IntN(100) < 80 {
@@ -290,7 +301,9 @@ func (w *world) step() {
 		r := w.adrift[i]
 		w.adrift = slices.Delete(w.adrift, i, i+1)
 		w.note("%s: %s, at last", r.of.name, r.label)
+		w.belated = true
 		r.effect()
+		w.belated = false
 	case n < 79:
 		w.ecs.cutOff(w)
 		w.freeze()
@@ -407,74 +420,5 @@ func (w *world) renew() {
 		if op := operation(r.label); (op == "claim" || op == "lead" && w.home != inAWS) && !time.Now().Before(r.of.cut) && !r.left && r.of.frozen == nil {
 			w.serve(r)
 		}
-	}
-}
-
-// settle lets the faults end: before long, all is applied.
-func (w *world) settle() (took time.Duration) {
-	w.note("the faults end")
-	w.faults = false
-	w.absent = w.ruled && w.rng.IntN(2) == 0
-	w.consul.clear(w)
-	w.consul.comeBack(w)
-	w.thawAll(true)
-	w.ahead.Store(0)
-	for _, p := range w.freezable() {
-		p.ahead.Store(0)
-	}
-	for _, f := range w.functions {
-		f.ahead.Store(0)
-	}
-	w.ecs.capacity, w.pointerGone = true, false
-	w.adrift = nil
-	began, before := time.Now(), w.applies
-	if w.home != inAWS {
-		w.settleLoop()
-	}
-	for w.home == inAWS && time.Since(began) < settleWithin && w.broken == "" {
-		w.resumeAll()
-		w.agree()
-		idle := w.invoke(reconcile.TickOptions{})
-		w.unhindered(time.Minute)
-		if idle.report.Idle && idle.err == nil && w.unsettled() == "" {
-			break
-		}
-	}
-	took = time.Since(began)
-	if why := w.unsettled(); why != "" {
-		w.violated("no change is lost: %s after the last fault %s", took, why)
-	} else if took >= settleWithin {
-		w.violated("an idle tick only reads: with all applied there is still something to do")
-	}
-	if n, tasks := w.applies-before, len(w.judge.configuration(bundles[w.pointer].digest).Tasks); n > 4*tasks+len(services) { // some may have been deleted since they were decided
-		w.violated("without faults %d runs were needed for %d tasks", n, tasks)
-	}
-	return took
-}
-
-// unhindered lets everybody work for a while.
-func (w *world) unhindered(d time.Duration) {
-	w.freeLocks(nil) // a person does, where nobody can know that the holder is dead
-	busy := 0        // requests since time has passed
-	for until := time.Now().Add(d); time.Now().Before(until) && w.broken == ""; {
-		w.quiet()
-		if r := w.next(); r != nil {
-			if busy++; busy > atOnce {
-				w.violated("nobody spins: %d requests without a pause, the latest is %q of %s", busy, r.label, r.of.name)
-			}
-			w.serve(r)
-			continue
-		}
-		if w.ecs.progress(w) || w.ecs.tell(w) {
-			continue
-		}
-		step := time.Until(until)
-		if w.ecs.busy() {
-			step = min(step, 5*time.Second)
-		} else if w.home != inAWS {
-			step = min(step, 3*time.Second)
-		}
-		busy = 0
-		w.sleep(step)
 	}
 }

@@ -21,12 +21,28 @@ import (
 
 // Stack is a deployment in AWS, as its outputs describe it.
 type Stack struct {
-	Name     string
-	Region   string
-	Disabled bool // the schedule is disabled: nothing runs by itself
+	Name   string
+	Region string
 
-	outputs map[string]string
-	aws     aws.Config
+	status     string
+	created    time.Time
+	parameters map[string]string
+	outputs    map[string]string
+	aws        aws.Config
+}
+
+// Description is what CloudFormation knows of a stack.
+type Description struct {
+	Name       string            `json:"name"`
+	Region     string            `json:"region"`
+	Status     string            `json:"status"`
+	Parameters map[string]string `json:"parameters"`
+	Outputs    map[string]string `json:"outputs"`
+}
+
+// Describe returns what CloudFormation knows of the stack.
+func (s *Stack) Describe() Description {
+	return Description{s.Name, s.Region, s.status, s.parameters, s.outputs}
 }
 
 // Find reads the stack from CloudFormation, with the credentials and the region
@@ -43,15 +59,14 @@ func Find(ctx context.Context, name string) (*Stack, error) {
 		}
 		return nil, fmt.Errorf("find stack %s in %s: %w", name, cfg.Region, err)
 	}
-	s := &Stack{Name: name, Region: cfg.Region, aws: cfg, outputs: map[string]string{}}
+	s := &Stack{Name: name, Region: cfg.Region, aws: cfg, parameters: map[string]string{}, outputs: map[string]string{}}
 	for _, st := range answer.Stacks {
 		for _, o := range st.Outputs {
 			s.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 		}
+		s.status, s.created = string(st.StackStatus), aws.ToTime(st.CreationTime)
 		for _, p := range st.Parameters {
-			if aws.ToString(p.ParameterKey) == "ScheduleState" {
-				s.Disabled = aws.ToString(p.ParameterValue) == "DISABLED"
-			}
+			s.parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
 		}
 	}
 	return s, nil
@@ -68,15 +83,19 @@ func (s *Stack) Output(name string) (string, error) {
 
 // Store opens the stack's store for reading.
 func (s *Stack) Store(ctx context.Context) (*stores.Store, error) {
-	url, err := s.Output("StoreUrl")
-	if err != nil {
-		return nil, err
-	}
-	place, err := stores.At(ctx, url)
+	place, err := s.place(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return place.Read(ctx)
+}
+
+func (s *Stack) place(ctx context.Context) (stores.Place, error) {
+	url, err := s.Output("StoreUrl")
+	if err != nil {
+		return stores.Place{}, err
+	}
+	return stores.At(ctx, url)
 }
 
 // Invoke invokes the function that reconciles, and waits for its answer.

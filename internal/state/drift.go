@@ -54,12 +54,15 @@ func (d *Drifted) String() string {
 	for _, r := range d.Resources[:min(len(d.Resources), shownDrift)] {
 		texts = append(texts, r.String())
 	}
-	if more := d.Count - len(texts); more > 0 {
+	if more := d.Count - len(texts); more > 0 && len(texts) > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	resources := "1 resource differs"
 	if d.Count > 1 {
 		resources = fmt.Sprintf("%d resources differ", d.Count)
+	}
+	if len(texts) == 0 { // only the numbers of the plan are known
+		return resources
 	}
 	return resources + ": " + strings.Join(texts, ", ")
 }

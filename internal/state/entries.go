@@ -19,7 +19,7 @@ const (
 )
 
 // EntryChanges are the entries of the condition and the module inputs that came, went
-// and changed since the last apply: service instances, services or keys.
+// and changed since the last apply: service instances, services, keys and the like.
 type EntryChanges struct {
 	Added   int           `json:"added"`
 	Removed int           `json:"removed"`
@@ -44,7 +44,7 @@ var marks = map[EntryAction]string{EntryRemoved: "-", EntryChanged: "~", EntryAd
 type EntryChange struct {
 	Action EntryAction `json:"action"`
 	Name   string      `json:"name"`  // its key in the module's variable
-	Group  string      `json:"group"` // the service of an instance; of others, what they are in the plural
+	Group  string      `json:"group"` // the service of an instance, the kind of a config entry or resource; of others, what they are in the plural
 
 	// Of a service instance, where it is known:
 	ID      string `json:"id,omitempty"`

@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,12 +92,29 @@ func (r *Run) check() error {
 	if r.State == RunWaiting && r.Wait == nil {
 		return errors.New("the run waits, but the record does not say for what")
 	}
-	return r.Wait.check()
+	return cmp.Or(r.Wait.check(), r.Remote.check())
 }
 
 func (l *Launch) check() error { return l.Kind.check() }
 
-func (t *Task) check() error { return t.Waits().check() }
+func (t *Task) check() error {
+	err := t.Waits().check()
+	if t.Run != nil {
+		err = cmp.Or(err, t.Run.Remote.check())
+	}
+	if t.Abandoned != nil {
+		err = cmp.Or(err, t.Abandoned.Run.check())
+	}
+	return err
+}
+
+func (r *RemoteRun) check() error {
+	switch {
+	case r == nil, r.Phase == RemotePlanning, r.Phase == RemoteReady, r.Phase == RemoteApplying, r.Phase == RemoteEnded:
+		return nil
+	}
+	return fmt.Errorf("%q is not a phase of a remote run", string(r.Phase))
+}
 
 func (w *Wait) check() error {
 	if w == nil || waits[w.For].text != "" {

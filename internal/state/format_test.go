@@ -63,6 +63,8 @@ func TestDecode_RefusesKindsAndStatesThatItDoesNotKnow(t *testing.T) {
 		"another wait":    {state.Run{Kind: state.KindApply, State: state.RunWaiting, Wait: &state.Wait{For: "luck"}}, false},
 		"an ended run":    {state.Run{Kind: state.KindApply, State: state.RunSuperseded, Wait: wait}, true},
 		"a drift check":   {state.Run{Kind: state.KindDrift, State: state.RunRunning}, true},
+		"a remote run":    {state.Run{Kind: state.KindApply, State: state.RunRunning, Remote: &state.RemoteRun{Phase: state.RemoteReady}}, true},
+		"another phase":   {state.Run{Kind: state.KindApply, State: state.RunRunning, Remote: &state.RemoteRun{Phase: "done"}}, false},
 		"a requested one": {state.Run{Kind: state.KindPlan, State: state.RunFailed}, true},
 	} {
 		_, err := state.Decode[state.Run](state.Record{Key: "run/web/r1", Value: state.Encode(tt.run)})

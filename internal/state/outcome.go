@@ -34,6 +34,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Run, next.Leaving = nil, nil
 		next.Recheck = true
 	}
+	next = next.leaveRemote(run)
 	switch {
 	case run.State == RunSuperseded:
 		switch {
@@ -51,6 +52,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next = next.destroyed(run)
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
 		held := next.Attempted
+		if run.Staged { // there may be other input since
+			held.Observed = run.Digest
+		}
 		next.Held, next.Accepted = &held, nil
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
@@ -75,6 +79,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
 		next.MovedFrom = run.Moves.From
+	}
+	if run.FromRemote && run.State == RunSucceeded {
+		next.Remote = false // the state is where the run worked with it
 	}
 	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
 	if run.State != RunSucceeded {
@@ -140,12 +147,13 @@ func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.
 // Interrupted reports whether the task's latest run was interrupted.
 func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
 
-// Doubt records why what a task has made may not be what was applied last, so
-// that the task is run again, and asks for a tick at once. A task without a
-// record is left alone.
-func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error {
+// Doubt records why what a task has made may not be what was applied last, because run
+// went on after it was given up. So the task is run again, and a remote run that run may
+// have created is stopped if no other run deals with it. Doubt asks for a tick at once. A
+// task without a record is left alone.
+func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) error {
 	for {
-		record, err := Read[Task](ctx, s, TaskKey(task))
+		record, err := Read[Task](ctx, s, TaskKey(run.Task))
 		if err != nil || !record.Exists() {
 			return err
 		}
@@ -155,6 +163,9 @@ func Doubt(ctx context.Context, s Store, task, why string, now time.Time) error 
 		}
 		next := record.Data
 		next.Doubt = Cut(why)
+		if next.Run == nil && next.Abandoned == nil {
+			next = next.leaveRemote(run)
+		}
 		changes := []Change{record.Write(next)}
 		if last.Exists() {
 			wake := last.Data

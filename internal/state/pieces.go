@@ -37,6 +37,8 @@ type Inputs struct {
 	// Sources are what condition and module inputs showed, sorted: what of it
 	// is missing later counts as gone only if it is known not to be hidden.
 	Sources []string
+	// Backend is a digest of where the Terraform state was; "" where another system keeps it.
+	Backend string
 }
 
 // Of returns the elements of the condition, or module input, of a kind.
@@ -58,13 +60,14 @@ type inputsHead struct {
 	Kind    string   `json:"kind,omitempty"`
 	Sources []string `json:"sources,omitempty"`
 	Details bool     `json:"details,omitempty"`
+	Backend string   `json:"backend,omitempty"`
 }
 
 func (i Inputs) encode() []byte {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	lines := json.NewEncoder(zip)
-	_ = lines.Encode(inputsHead{i.Kind, i.Sources, i.Details != nil}) // texts, into a buffer
+	_ = lines.Encode(inputsHead{i.Kind, i.Sources, i.Details != nil, i.Backend}) // texts, into a buffer
 	for _, kind := range slices.Sorted(maps.Keys(i.Others)) {
 		for _, name := range slices.Sorted(maps.Keys(i.Others[kind])) {
 			_ = lines.Encode([]string{kind, name, i.Others[kind][name], i.Details[name]})
@@ -91,7 +94,7 @@ func decodeInputs(packed []byte) (Inputs, error) {
 	if err := lines.Decode(&head); err != nil {
 		return Inputs{}, err
 	}
-	inputs := Inputs{Kind: head.Kind, Sources: head.Sources}
+	inputs := Inputs{Kind: head.Kind, Sources: head.Sources, Backend: head.Backend}
 	if head.Details {
 		inputs.Details = map[string]string{}
 	}
@@ -251,6 +254,16 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 // output, its inputs and its definition. Plan runs stay until they expire: one may plan a new task
 // of this name.
 func Erase(ctx context.Context, s Store, task string) error {
+	// What is kept of runs is listed first. Whose run is not listed below is of no plan run: that has
+	// its record before anything else.
+	var listed []Record
+	for _, prefix := range []string{"log/" + element(task) + "/", inputsPrefix(task)} {
+		recs, err := s.List(ctx, prefix)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		listed = append(listed, recs...)
+	}
 	runs, corrupt, err := ReadEach[Run](ctx, s, RunPrefix(task))
 	if err != nil {
 		return fmt.Errorf("list the runs of task %s: %w", task, err)
@@ -267,15 +280,9 @@ func Erase(ctx context.Context, s Store, task string) error {
 			erased = append(erased, run.Record)
 		}
 	}
-	for _, prefix := range []string{"log/" + element(task) + "/", inputsPrefix(task)} {
-		recs, err := s.List(ctx, prefix)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", prefix, err)
-		}
-		for _, rec := range recs {
-			if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
-				erased = append(erased, rec)
-			}
+	for _, rec := range listed {
+		if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
+			erased = append(erased, rec)
 		}
 	}
 	definition, err := s.Get(ctx, DefinitionKey(task))

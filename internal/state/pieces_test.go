@@ -177,3 +177,38 @@ func TestErase_KeepsPlanRuns(t *testing.T) {
 		}
 	}
 }
+
+// lister is a store in which something happens after each List.
+type lister struct {
+	state.Store
+	after func()
+}
+
+func (l lister) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	recs, err := l.Store.List(ctx, prefix)
+	l.after()
+	return recs, err
+}
+
+func TestErase_KeepsPlanRunsThatEndMeanwhile(t *testing.T) {
+	s, plans := newStore(t), 0
+	l := lister{Store: s, after: func() {
+		plans++
+		id := fmt.Sprint("plan", plans)
+		run := state.Run{ID: id, Kind: state.KindPlan, State: state.RunSucceeded}
+		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", id), state.Encode(run))); err != nil {
+			t.Fatal(err)
+		}
+		if err := state.SaveLog(t.Context(), s, "web", id, []byte("Plan: 1 to add"), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	if err := state.Erase(t.Context(), l, "web"); err != nil || plans == 0 {
+		t.Fatal(plans, err)
+	}
+	for n := range plans {
+		if _, err := state.LoadLog(t.Context(), s, "web", fmt.Sprint("plan", n+1)); err != nil {
+			t.Errorf("the output of a plan that was made after list %d: %v", n+1, err)
+		}
+	}
+}

@@ -38,6 +38,7 @@ const (
 	ReasonCancelled  ReasonCode = "cancelled"
 	ReasonRejected   ReasonCode = "rejected"
 	ReasonOnHold     ReasonCode = "on_hold"
+	ReasonPaused     ReasonCode = "paused"
 	ReasonOutside    ReasonCode = "outside_window"
 	ReasonReplaced   ReasonCode = "consul_replaced"
 	ReasonRenamed    ReasonCode = "renamed"

@@ -30,7 +30,11 @@ type Reconcile struct {
 	Consuls  map[string]Identity `json:"consuls,omitempty"`
 	Replaced *Replaced           `json:"replaced,omitempty"` // tasks are held because Consul is another one now
 
+	Paused  *Paused   `json:"paused,omitempty"`
+	Resumed time.Time `json:"resumed,omitzero"` // when somebody last ended a pause
+
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
+	Remote     int         `json:"remote,omitempty"`     // how many remote runs are waited for, or have to be stopped
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten

@@ -80,6 +80,10 @@ type Task struct {
 
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
 
+	// Remote says that the task may have a record at RemoteKey.
+	Remote    bool       `json:"remote,omitempty"`
+	Abandoned *Abandoned `json:"abandoned,omitempty"` // a remote run to stop
+
 	Run *LiveRun `json:"run,omitempty"` // that has not ended
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
@@ -137,14 +141,16 @@ type LiveRun struct {
 	ID      string    `json:"id"`
 	Launch  string    `json:"launch"`
 	Created time.Time `json:"created"`
-	Kind    Kind      `json:"kind,omitempty"` // empty for an apply
+	Kind    Kind      `json:"kind,omitempty"`  // empty for an apply
+	Offer   string    `json:"offer,omitempty"` // the runner to which the launch was offered
 	// Entries are what the run was decided on; nil once its own record has them.
 	Entries *EntryChanges `json:"entries,omitempty"`
 
 	// Of a waiting run:
-	Wait   *Wait   `json:"wait,omitempty"`
-	Input  string  `json:"input,omitempty"`  // digest of what it has read
-	Resume *Resume `json:"resume,omitempty"` // the request to go on, until it is launched again
+	Wait   *Wait      `json:"wait,omitempty"`
+	Input  string     `json:"input,omitempty"`  // digest of what it has read
+	Resume *Resume    `json:"resume,omitempty"` // the request to go on, until it is launched again
+	Remote *RemoteRun `json:"remote,omitempty"` // nil if there is none
 }
 
 // Launch is one start of a runner for the runs of several tasks.
@@ -161,6 +167,14 @@ type Launch struct {
 	Runs    []PlannedRun    `json:"runs"`
 	// Begun is when this process began to work on the launch.
 	Begun time.Time `json:"-"`
+
+	// Linger is how long its runner waits for another launch afterwards; 0 if it ends
+	// at once. Offer is the runner to which the launch was offered when it was
+	// written, and Taker who has it then: that runner or TakenByContainer. Taker is
+	// set once. A launch without an offer gets a container at once.
+	Linger time.Duration `json:"linger,omitempty"`
+	Offer  string        `json:"offer,omitempty"`
+	Taker  string        `json:"taker,omitempty"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`
@@ -238,13 +252,17 @@ type Run struct {
 
 	// Moves, if set, is the Terraform state that the run takes along first.
 	Moves *Move `json:"moves,omitempty"`
+	// FromRemote says that another system ran the task until its driver changed: the
+	// state of what it has made may still be there.
+	FromRemote bool `json:"from_remote,omitempty"`
 
 	State   RunState  `json:"state"`
-	Claim   string    `json:"claim,omitempty"`  // tells this claim from any other
-	Owner   string    `json:"owner,omitempty"`  // of the claim: the process
-	Runner  string    `json:"runner,omitempty"` // of the claim: id of the container, if the launcher knows it by one
-	Who     string    `json:"who,omitempty"`    // of the claim: whom the state locks of its Terraform name, where that tells it from others
-	Expires time.Time `json:"expires,omitzero"` // of the claim, unless renewed
+	Claim   string    `json:"claim,omitempty"`   // tells this claim from any other
+	Owner   string    `json:"owner,omitempty"`   // of the claim: the process
+	Runner  string    `json:"runner,omitempty"`  // of the claim: id of the container, if the launcher knows it by one
+	Who     string    `json:"who,omitempty"`     // of the claim: whom the state locks of its Terraform name, where that tells it from others
+	Version string    `json:"version,omitempty"` // of the claim: the version of the program
+	Expires time.Time `json:"expires,omitzero"`  // of the claim, unless renewed
 	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
 	// later than that was written by a clock that was ahead.
 	ClaimFor time.Duration `json:"claim_for,omitempty"`
@@ -259,7 +277,11 @@ type Run struct {
 	Waited   time.Duration `json:"waited,omitempty"`  // in all
 	Approval *Approval     `json:"approval,omitempty"`
 	Rejected bool          `json:"rejected,omitempty"` // a person rejected the plan that the run waited with
-	Digest   string        `json:"digest,omitempty"`   // of what was rendered
+	Remote   *RemoteRun    `json:"remote,omitempty"`   // that does its work; nil if there is none
+	// Staged says that what the run had read when Remote began is kept: it counts as
+	// applied when Remote has succeeded. Digest and Entries are of that, too.
+	Staged   bool          `json:"staged,omitempty"`
+	Digest   string        `json:"digest,omitempty"` // of what was rendered
 	Error    string        `json:"error,omitempty"`
 	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
 	Entries  *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
@@ -281,7 +303,8 @@ type Result struct {
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"`
 	// Rejected is set if a person rejected the plan that the run waited with.
-	Rejected bool `json:"rejected,omitempty"`
+	Rejected bool   `json:"rejected,omitempty"`
+	Runner   string `json:"runner,omitempty"` // as in Run
 
 	// Of a run that has not succeeded, what it should have applied:
 	Seen    time.Time     `json:"seen,omitzero"` // when the change behind it was first seen
@@ -293,7 +316,7 @@ func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
 
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
-	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected}
+	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected, Runner: r.Runner}
 	if r.Changes != nil {
 		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
 	}

@@ -13,21 +13,43 @@ const (
 	WaitApproval WaitFor = "approval" // of its plan, by a person
 	WaitWindow   WaitFor = "window"   // that opens
 	WaitRemote   WaitFor = "remote"   // run of another system, which does the work
+
+	// WaitRemotePlan is the plan of a run of another system. Nothing is applied before
+	// it is confirmed, so new input replaces a run that waits for it.
+	WaitRemotePlan WaitFor = "remote_plan"
 )
 
 // waits describes what a run can wait for. Decode refuses records with other waits.
 var waits = map[WaitFor]struct {
 	text      string
 	elsewhere bool
+	remote    RemotePhase // in which a remote run stays meanwhile, if there is one
 }{
-	WaitApproval: {text: "approval"},
-	WaitWindow:   {text: "its window"},
-	WaitRemote:   {text: "the remote run", elsewhere: true},
+	WaitApproval:   {text: "approval", remote: RemoteReady},
+	WaitWindow:     {text: "its window", remote: RemoteReady},
+	WaitRemote:     {text: "the remote run", elsewhere: true, remote: RemoteApplying},
+	WaitRemotePlan: {text: "the plan of the remote run", remote: RemotePlanning},
 }
 
 // Elsewhere reports whether the work of a run that waits continues in another
 // system. New input does not replace such a run: it runs after it.
 func (f WaitFor) Elsewhere() bool { return waits[f].elsewhere }
+
+// Text is what a run waits for, in words.
+func (f WaitFor) Text() string { return waits[f].text }
+
+// ForPeople reports whether a run that waits for this goes on only when a person or a
+// window lets it.
+func (f WaitFor) ForPeople() bool { return f == WaitApproval || f == WaitWindow }
+
+// RemotePhase is the phase in which a remote run stays while a run waits for f.
+func (f WaitFor) RemotePhase() RemotePhase { return waits[f].remote }
+
+// EndedBy reports whether a remote run in this phase ends a wait for f. One that plans
+// ends no wait: another system may show an earlier phase for a moment.
+func (f WaitFor) EndedBy(phase RemotePhase) bool {
+	return phase != "" && phase != RemotePlanning && phase != waits[f].remote
+}
 
 // Wait is what a run waits for, and for how long.
 type Wait struct {
@@ -156,16 +178,37 @@ func (t Task) Waits() *Wait {
 // read again, so that later changes are compared with what the run has read.
 func (t Task) BeginWait(run Run) Task {
 	live := *t.Run
-	live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil
+	live.Wait, live.Input, live.Resume, live.Remote = run.Wait, run.Digest, nil, run.Remote
+	if run.Remote != nil {
+		t.Abandoned = nil // the run has dealt with what was left before it began its own
+	}
 	live.Entries = nil // the record of the run has them
 	t.Run, t.Recheck = &live, true
 	return t
 }
 
+// Elsewhere reports whether another system does the work of a waiting run, whatever is
+// decided here.
+func (r LiveRun) Elsewhere() bool {
+	switch {
+	case r.Wait == nil:
+		return false
+	case r.Remote != nil:
+		return r.Remote.Phase.PastApproval()
+	}
+	return r.Wait.For.Elsewhere()
+}
+
 // AppliedElsewhere reports whether another system applied what the run had read
-// before its last wait.
+// before its last wait, or applies it now.
 func (r Run) AppliedElsewhere() bool {
-	return r.Resumed != nil && r.Wait != nil && r.Wait.For.Elsewhere()
+	switch {
+	case r.Resumed == nil || r.Wait == nil:
+		return false
+	case r.Remote != nil:
+		return r.Remote.Phase.PastApproval()
+	}
+	return r.Wait.For.Elsewhere()
 }
 
 // Approved is the approval of what the run applies; nil if the run has none. One from

@@ -2,7 +2,6 @@ package terraform
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -39,16 +38,6 @@ func stateToken(t *testing.T, server *consultest.Server) string {
 	return token.SecretID
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // applyWith applies the fixture's task with the Consul and the backend that the
 // configuration says, as the task file of a person does.
 func (f *fixture) applyWith(hcl string) error {
@@ -80,7 +69,7 @@ func TestConsulBackend_WithTLSAndPrivateCA(t *testing.T) {
 	both, folder := filepath.Join(t.TempDir(), "both.pem"), t.TempDir()
 	write(t, both, read(t, cert)+read(t, key))
 	write(t, filepath.Join(folder, "ca.pem"), read(t, ca.CA))
-	port := freePort(t)
+	port := testtools.FreePort(t)
 	server := consultest.Start(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
 		`ports { https = %d } tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }`,
 		port, ca.CA, serverCert, serverKey)))

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // Options say how Terraform is run in a directory.
@@ -26,9 +27,12 @@ type Options struct {
 	Backend   config.Backend
 	Consul    config.Consul     // how a Consul backend connects; not used by others
 	Env       map[string]string // task_env of the task's providers: secret
-	Providers []string          // names of the providers that the task lists, without aliases
-	VarJSON   []byte            // a variable file with the values of provider blocks: secret; nil for none
-	Secrets   []string          // parts of those values that may occur by themselves
+	// Credentials are variables that replace those of this process; one with an empty
+	// value is not passed on.
+	Credentials map[string]string
+	Providers   []string // names of the providers that the task lists, without aliases
+	VarJSON     []byte   // a variable file with the values of provider blocks: secret; nil for none
+	Secrets     []string // parts of those values that may occur by themselves
 
 	// Log receives what Terraform prints, a whole line at a time, without the secrets
 	// of Env, VarJSON, Secrets, Backend and Consul. Nil for none.
@@ -39,6 +43,8 @@ type Options struct {
 	// WithoutModule says that the root module does not call the task's module: then
 	// only the state says which providers are needed.
 	WithoutModule bool
+	// Shared has providers that several directories share. Nil to share none.
+	Shared *Shared
 	// Parallel is how many runs at a time share the memory; 1 if zero.
 	Parallel int
 	// PersistLog writes Terraform's trace to terraform.log in the directory, as
@@ -75,7 +81,7 @@ type Dir struct {
 	bin   *Binary
 	opts  Options
 	tf    *tfexec.Terraform
-	scrub *scrubber
+	scrub *redact.Scrubber
 }
 
 // markVariable is the environment variable that names the directory for which a
@@ -105,6 +111,9 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	env, err := opts.environment()
 	if err != nil {
 		return nil, err
+	}
+	if !opts.Shared.usable(env) {
+		opts.Shared = nil
 	}
 	env[markVariable] = path
 	tf, err := tfexec.NewTerraform(path, b.Path)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/terrapulse/terrapulse/internal/environ"
+	"github.com/terrapulse/terrapulse/internal/rootmodule"
 )
 
 // surroundings returns the environment of this process without credentials that
@@ -61,23 +62,15 @@ func managed(env map[string]string) []string {
 	return names
 }
 
-// CheckEnv reports what in a task's task_env cannot be given to Terraform.
+// CheckEnv returns an error if a Terraform that Terrapulse starts cannot get a part of a task's
+// task_env.
 func CheckEnv(task string, env map[string]string) error {
-	names := managed(env)
-	for _, name := range names {
-		if strings.HasPrefix(name, "TF_VAR_") {
-			return fmt.Errorf("task_env of a provider of task %s sets %s: a variable of the module cannot be set in this way, "+
-				"use the task's variables or variable_files", task, name)
-		}
+	if err := rootmodule.CheckEnv(task, env); err != nil {
+		return err
 	}
-	if len(names) > 0 {
+	if names := managed(env); len(names) > 0 {
 		return fmt.Errorf("task_env of a provider of task %s sets %s, which Terrapulse manages itself: remove it",
 			task, strings.Join(names, ", "))
-	}
-	for name, value := range env {
-		if strings.ContainsRune(name+value, 0) {
-			return fmt.Errorf("task_env of a provider of task %s: %q holds a NUL character, which no environment can carry", task, name)
-		}
 	}
 	return nil
 }
@@ -91,7 +84,15 @@ func (o Options) environment() (map[string]string, error) {
 	if o.Backend.Type == "consul" {
 		o.connectToConsul(env)
 	}
+	for name, value := range o.Credentials {
+		if env[name] = value; value == "" {
+			delete(env, name)
+		}
+	}
 	maps.Copy(env, o.Env)
+	if o.Shared.usable(env) {
+		env["TF_CLI_CONFIG_FILE"] = o.Shared.config
+	}
 	collectLess(env, memory(), o.Parallel)
 	return env, nil
 }

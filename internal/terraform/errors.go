@@ -113,11 +113,11 @@ func (d *Dir) explain(command, stderr string, err error) error {
 		e.read(plain)
 		return e
 	}
-	e := &Error{Command: d.command(command), Message: messages(d.scrub.clean(plain)), Hint: hint(d.opts.Task, plain), causes: causes}
+	e := &Error{Command: d.command(command), Message: messages(d.scrub.Clean(plain)), Hint: hint(d.opts.Task, plain), causes: causes}
 	if e.Message == "" {
 		// Nothing on standard error: it was killed, or could not be started.
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		e.Message = d.scrub.clean(first)
+		e.Message = d.scrub.Clean(first)
 	}
 	return e
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 // Terraform's errors have no codes, neither in text nor in JSON: only their words
@@ -121,7 +123,7 @@ var (
 // hint explains Terraform's errors to the author of task files.
 func hint(task, plain string) string {
 	if m := unexpected.FindStringSubmatch(plain); m != nil {
-		return missingVariable(m[1], "of task "+m[1], m[2])
+		return module.MissingVariable(m[1], "of task "+m[1], m[2])
 	}
 	if m := required.FindStringSubmatch(plain); m != nil {
 		return fmt.Sprintf("the module needs a value for its variable %q: set it in variables or variable_files of task %s", m[2], task)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -20,6 +19,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 const (
@@ -88,8 +88,20 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	if err := d.forgetCopies(); err != nil {
 		return fmt.Errorf("prepare the init of task %s: %w", d.opts.Task, err)
 	}
+	var providers []string
+	if d.opts.Shared != nil {
+		providers = d.requiredProviders()
+	}
+	end, err := d.opts.Shared.begin(ctx, providers)
+	if err != nil {
+		return &InterruptedError{Command: d.command("init"), Cause: err}
+	}
 	d.askVersion(ctx)
-	err := d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })
+	err = d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })
+	if err == nil {
+		d.opts.Shared.collect(d.data("providers"))
+	}
+	end(err == nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +132,7 @@ func (d *Dir) initialised(sum string) bool {
 	if d.opts.Backend.Type != "" && !exists(d.data(backendFile)) {
 		return false
 	}
-	modules := modulesIn(d.path)
+	modules := module.Installed(d.path)
 	for _, m := range modules {
 		dir := m.Dir
 		if !filepath.IsAbs(dir) {
@@ -136,22 +148,6 @@ func (d *Dir) initialised(sum string) bool {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// installedModule is a module in Terraform's list.
-type installedModule struct {
-	Key, Source, Dir string
-}
-
-// modulesIn reads Terraform's list of the modules that are installed in a task's
-// directory, the root module among them; nil if there is none.
-func modulesIn(dir string) []installedModule {
-	raw, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "modules.json"))
-	var list struct{ Modules []installedModule }
-	if err != nil || json.Unmarshal(raw, &list) != nil {
-		return nil
-	}
-	return list.Modules
 }
 
 // forgetCopies removes installed modules that are copies of local directories:

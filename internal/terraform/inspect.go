@@ -16,7 +16,6 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -106,13 +105,13 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 	var plan Plan
 	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
 		opts := append(options[tfexec.PlanOption](!d.opts.Unlocked, lock, varFile), more...)
-		if !plansRemotely(d.opts.Backend) {
+		if !d.opts.Backend.PlansRemotely() {
 			opts = append(opts, tfexec.Out(file))
 		}
 		var r reader
 		var text strings.Builder
 		seen := func(line string) { r.line(line); text.WriteString(line + "\n") }
-		plan = Plan{Clean: d.scrub.clean}
+		plan = Plan{Clean: d.scrub.Clean}
 		err := d.run(ctx, "plan", seen, func(ctx context.Context) (err error) {
 			plan.Changes, err = d.tf.Plan(ctx, opts...)
 			return err
@@ -120,7 +119,7 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 		plan.Summary, plan.Text = r.Changes, strings.TrimSpace(text.String())
 		return err
 	})
-	if err != nil || plansRemotely(d.opts.Backend) {
+	if err != nil || d.opts.Backend.PlansRemotely() {
 		return plan, err
 	}
 	plan.JSON, err = d.show(ctx, file)
@@ -146,10 +145,6 @@ func (d *Dir) print(ctx context.Context, file string) (string, error) {
 	})
 	return strings.TrimSpace(text.String()), err
 }
-
-// plansRemotely reports whether plans may run in HCP Terraform. Terraform does not
-// write such a plan to a file, or only if it stays there as a run to be applied.
-func plansRemotely(b config.Backend) bool { return b.Type == "remote" || b.Type == "cloud" }
 
 // mirror links the visible files of a task's directory into tmp, except states and
 // files that tmp already has, and copies the lock file.

@@ -61,9 +61,8 @@ func TestApply_KillsTerraformAfterItsGrace(t *testing.T) {
 		t.Skip("needs a shell")
 	}
 	f := newFixture(t, fileModule)
-	started := filepath.Join(t.TempDir(), "started")
-	f.bin = recorder(t, `trap '' INT; echo > `+started+`; exec sleep 300`)
-	ctx := untilThere(t, started)
+	f.bin = recorder(t, `trap '' INT; echo Begun; exec sleep 300`)
+	ctx := f.untilPrinted("Begun")
 	_, err := f.open(func(o *Options) { o.Grace = 100 * time.Millisecond }).Apply(ctx)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -75,10 +74,9 @@ func TestApply_SucceedsIfTerraformDidInSpiteOfAnInterrupt(t *testing.T) {
 		t.Skip("needs a shell")
 	}
 	f := newFixture(t, fileModule)
-	started := filepath.Join(t.TempDir(), "started")
 	f.bin = recorder(t, `trap 'echo "Apply complete! Resources: 1 added, 0 changed, 0 destroyed."; exit 0' INT
-echo > `+started+`; while :; do sleep 0.01; done`)
-	ctx := untilThere(t, started)
+echo Begun; while :; do sleep 0.01; done`)
+	ctx := f.untilPrinted("Begun")
 	s, err := f.open().Apply(ctx)
 	if err != nil || s.Add != 1 {
 		t.Errorf("got %+v, %v", s, err)
@@ -90,24 +88,24 @@ func TestApply_IsInterruptedIfOnlyItsInitSucceeded(t *testing.T) {
 		t.Skip("needs a shell")
 	}
 	f := newFixture(t, fileModule)
-	started := filepath.Join(t.TempDir(), "started")
 	f.bin = recorder(t, `case "$1" in
 apply) echo "Error: Required plugins are not installed" >&2; exit 1;;
-init) trap 'exit 0' INT; echo Initializing; echo > `+started+`; while :; do sleep 0.01; done;;
+init) trap 'exit 0' INT; echo Initializing; while :; do sleep 0.01; done;;
 esac`)
-	_, err := f.open().Apply(untilThere(t, started))
+	_, err := f.open().Apply(f.untilPrinted("Initializing"))
 	if interrupted := (*InterruptedError)(nil); !errors.As(err, &interrupted) || interrupted.Name != "init" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// untilThere returns a context that ends when the file exists.
-func untilThere(t *testing.T, path string) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
+// untilPrinted returns a context that ends when Terraform has printed the text. Before that, it may
+// still be about to start, and its output is not read.
+func (f *fixture) untilPrinted(text string) context.Context {
+	ctx, cancel := context.WithCancel(f.t.Context())
 	go func() {
 		defer cancel()
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if exists(path) {
+			if strings.Contains(f.log.String(), text) {
 				return
 			}
 		}

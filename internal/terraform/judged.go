@@ -29,7 +29,7 @@ func (d *Dir) DestroyJudged(ctx context.Context, judge Judge) (*state.Changes, e
 }
 
 func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.PlanOption) (*state.Changes, error) {
-	if plansRemotely(d.opts.Backend) {
+	if d.opts.Backend.PlansRemotely() {
 		return nil, fmt.Errorf("task %s: the backend %s runs plans elsewhere, so that they cannot be judged: use another backend, or remove the task's approval, plan limits and checks",
 			d.opts.Task, d.opts.Backend.Type)
 	}
@@ -84,7 +84,7 @@ func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOp
 	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
 		// PlanJSON would start Terraform once more, to read its version.
 		opts := append(options[tfexec.PlanOption](true, lock, varFile), tfexec.Out(file), tfexec.Dir("-json"))
-		events = &eventReader{clean: d.scrub.clean}
+		events = &eventReader{clean: d.scrub.Clean}
 		return d.runTo(ctx, "plan", &output{decode: events.line}, func(ctx context.Context) (err error) {
 			plan.Changes, err = d.tf.Plan(ctx, append(opts, more...)...)
 			return err
@@ -93,7 +93,7 @@ func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOp
 	if err != nil {
 		return plan, err
 	}
-	plan.Clean, plan.Summary = d.scrub.clean, events.changes()
+	plan.Clean, plan.Summary = d.scrub.Clean, events.changes()
 	plan.Print = func(ctx context.Context) (string, error) { return d.print(ctx, file) }
 	plan.Show = func(ctx context.Context) (*tfjson.Plan, error) { return d.show(ctx, file) }
 	if !events.complete() {

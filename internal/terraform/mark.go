@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -62,6 +63,16 @@ func markOf(state []byte) (StateMark, error) {
 	}
 	slices.Sort(mark.Objects)
 	return mark, nil
+}
+
+// Managed returns how many objects the task's state in the backend has.
+func (d *Dir) Managed(ctx context.Context) (int, error) {
+	raw, err := d.current(ctx)
+	if err != nil {
+		return 0, err
+	}
+	mark, err := markOf(raw)
+	return len(mark.Objects), err
 }
 
 // Replaceable reports whether the state left by an apply can replace the backend's

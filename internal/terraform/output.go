@@ -5,12 +5,14 @@ import (
 	"io"
 	"strings"
 	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // output takes what one command prints.
 type output struct {
 	log   io.Writer
-	scrub *scrubber
+	scrub *redact.Scrubber
 	seen  func(line string) // of standard output, without secrets; may be nil
 	// decode returns what a line of standard output says, and whether that is an
 	// error; nil if the lines are text.
@@ -85,7 +87,7 @@ func (o *output) showErrors() {
 
 // show writes whole lines to the log, without secrets, and returns them.
 func (o *output) show(lines string) string {
-	lines = o.scrub.clean(lines)
+	lines = o.scrub.Clean(lines)
 	io.WriteString(o.log, lines+"\n") // a log that cannot be written stops no run
 	return lines
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/redact"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
@@ -107,7 +108,7 @@ func TestOutput_SecretOfSeveralLinesIsNeverStored(t *testing.T) {
 	indented := "    " + strings.Join(lines, "\n    ")
 	framed := "│ Error: bad key\n│ " + strings.Join(lines, "\n│ ")
 	all := func(before string) string {
-		return before + strings.Join([]string{redacted, redacted, redacted, redacted, redacted}, "\n"+before)
+		return before + strings.Join([]string{redact.Redacted, redact.Redacted, redact.Redacted, redact.Redacted, redact.Redacted}, "\n"+before)
 	}
 	store := newOutputStore(t)
 	for _, c := range []struct {
@@ -116,8 +117,8 @@ func TestOutput_SecretOfSeveralLinesIsNeverStored(t *testing.T) {
 		want       string
 	}{
 		{"on lines of its own", "key = <<EOT\n" + indented + "\nEOT\n", false, "key = <<EOT\n" + all("    ") + "\nEOT\n"},
-		{"between quotes", `key = "` + quoted + "\"\n", false, `key = "` + strings.Repeat(redacted+`\n`, 5) + "\"\n"},
-		{"in base64", "data = " + base64.StdEncoding.EncodeToString([]byte(severalLines)) + "\n", false, "data = " + redacted + "\n"},
+		{"between quotes", `key = "` + quoted + "\"\n", false, `key = "` + strings.Repeat(redact.Redacted+`\n`, 5) + "\"\n"},
+		{"in base64", "data = " + base64.StdEncoding.EncodeToString([]byte(severalLines)) + "\n", false, "data = " + redact.Redacted + "\n"},
 		{"in an error", framed + "\n", true, "│ Error: bad key\n" + all("│ ") + "\n"},
 	} {
 		for _, size := range []int{1, 7, 64, len(c.text)} { // of a write

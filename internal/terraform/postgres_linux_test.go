@@ -66,7 +66,7 @@ func postgres(t *testing.T) (url string, query func(string) string) {
 	if out, err := program("initdb", "-D", data, "-A", "trust", "-U", "terraform", "-N").CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(testtools.FreePort(t))
 	server := program("postgres", "-D", data, "-p", port, "-k", dir, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off")
 	if err := testtools.StartWithTest(server); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // secretModule shows what a person should not see: it is not marked sensitive.
@@ -115,7 +116,7 @@ func TestSecrets_AreRedactedIfTerraformWrapsThem(t *testing.T) {
 				t.Errorf("%s shows %q:\n%s", where, word, text)
 			}
 		}
-		if !strings.Contains(text, "/proc/"+redacted) {
+		if !strings.Contains(text, "/proc/"+redact.Redacted) {
 			t.Errorf("%s lacks what was made unreadable:\n%s", where, text)
 		}
 	}
@@ -138,7 +139,7 @@ func TestSecrets_OfABackendAreRedacted(t *testing.T) {
 	const said = "in eu-central-1 of arn:role the state is at "
 	f.bin = recorder(t, `echo "Error: `+said+`postgres://u:pg-pass@host:1x/db s3-key http-pass consul-token in-an-object in-a-block" >&2; exit 1`)
 	_, err := f.open().Apply(t.Context())
-	want := said + strings.TrimSpace(strings.Repeat(redacted+" ", 6))
+	want := said + strings.TrimSpace(strings.Repeat(redact.Redacted+" ", 6))
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

@@ -8,9 +8,9 @@
 // plans without a trace. States and workspaces have the places of
 // Consul-Terraform-Sync: each task has the workspace of its name.
 //
-// Several tasks may run at once, each in its own directory. There is no shared
-// plugin cache, as it is not safe for several inits at once; a cache that the
-// environment or the CLI configuration names is used.
+// Several tasks may run at once, each in its own directory. Terraform's plugin cache
+// is not safe for several inits at once; one that the environment or the CLI
+// configuration names is used. Shared is a cache that is safe.
 package terraform
 
 import (

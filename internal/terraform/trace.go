@@ -26,7 +26,7 @@ func (d *Dir) trace() (end func(), err error) {
 	}
 	path := filepath.Join(dir, traceFile)
 	to := &rotating{path: filepath.Join(d.path, traceFile), limit: traceLimit}
-	lines := &lineWriter{line: func(line string) { io.WriteString(to, d.scrub.clean(line)+"\n") }} // what cannot be written stops no run
+	lines := &lineWriter{line: func(line string) { io.WriteString(to, d.scrub.Clean(line)+"\n") }} // what cannot be written stops no run
 	await, err := collect(path, lines)
 	if err == nil {
 		err = d.tf.SetLogPath(path)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 func TestPersistLog_TraceHasNoSecrets(t *testing.T) {
@@ -23,7 +25,7 @@ func TestPersistLog_TraceHasNoSecrets(t *testing.T) {
 	f.init(d, true)
 	f.apply(d)
 	got := read(t, filepath.Join(f.dir, traceFile))
-	for _, want := range []string{"[TRACE]", "CLI command args: []string{\"init\"", "CLI command args: []string{\"apply\"", redacted} {
+	for _, want := range []string{"[TRACE]", "CLI command args: []string{\"init\"", "CLI command args: []string{\"apply\"", redact.Redacted} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the trace of %d bytes lacks %q", len(got), want)
 		}

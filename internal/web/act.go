@@ -14,7 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
-var errMayNotAct = errors.New("you may only read these pages: sign in with a token that may act")
+var errMayNotAct = errors.New("you may only read these pages: use credentials that may act")
 
 var errNoPlan = errors.New("the request names no plan: open the page of the task, and decide there")
 
@@ -55,7 +55,7 @@ func onThisMachine(r *http.Request) bool {
 
 // notices are what a page says after the viewer has acted, by the query's done.
 var notices = map[string]string{
-	"approve": "You have approved the plan. The task plans again, and applies the plan if it is still the same.",
+	"approve": "You have approved the plan. The task applies it if nothing has changed meanwhile.",
 	"reject":  "You have rejected the plan. The task is planned again when its input or definition changes.",
 	"hold":    "You have put the task on hold.",
 	"release": "You have released the task.",
@@ -64,6 +64,8 @@ var notices = map[string]string{
 	"cancel":  "You have cancelled the run.",
 	"enable":  "You have enabled the task.",
 	"disable": "You have disabled the task.",
+	"pause":   "You have paused all tasks.",
+	"resume":  "You have resumed all tasks.",
 }
 
 // act does what a button says, and shows the page of the task again.
@@ -115,6 +117,32 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	}
 	p.news.stir()
 	http.Redirect(w, r, fmt.Sprintf("%s?done=%s&at=%d", taskURL(name), action, p.Now().Unix()), http.StatusSeeOther)
+}
+
+// actOnAll pauses or resumes all tasks, and shows them again.
+func (p *pages) actOnAll(action string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !p.MayAct(r) {
+			p.fail(w, r, errMayNotAct)
+			return
+		}
+		by := p.Who(r)
+		ctx := access.WithSender(r.Context(), by)
+		asked := apispec.PauseRequest{By: text(by.Name), Reason: text(r.PostFormValue("comment"))}
+		var err error
+		if action == "pause" {
+			_, err = p.source.Pause(ctx, asked)
+		} else {
+			_, err = p.source.Resume(ctx, asked)
+		}
+		p.source.forget()
+		if err != nil {
+			p.refuse(w, r, "", err)
+			return
+		}
+		p.news.stir()
+		http.Redirect(w, r, fmt.Sprintf("%stasks?done=%s&at=%d", Root, action, p.Now().Unix()), http.StatusSeeOther)
+	}
 }
 
 // unchanged returns an error if a run is no longer as the page showed it. To cancel a run

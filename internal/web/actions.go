@@ -71,6 +71,16 @@ func actionsOf(p taskPage) []action {
 	return all
 }
 
+// forAll returns what people can do about all tasks now.
+func forAll(o apispec.Overview) action {
+	if o.Paused != nil {
+		return action{Name: "resume", Label: "Resume", Confirm: "Resume all tasks", Tone: "primary", Comment: true, URL: Root + "resume",
+			Consequence: "Tasks with changes run at once, with what Consul shows then. Guards, windows and approvals still apply."}
+	}
+	return action{Name: "pause", Label: "Pause", Confirm: "Pause all tasks", Comment: true, URL: Root + "pause",
+		Consequence: "No run of any task begins until somebody resumes, whatever changes in Consul. Runs that have begun go on, and plans are still made."}
+}
+
 // decisions are what people can do with the plan that waits.
 func decisions(p taskPage) []action {
 	approve := action{Name: "approve", Label: "Approve", Confirm: "Approve this plan", Tone: "primary", Comment: true, Plan: p.Plan.ID}
@@ -82,7 +92,7 @@ func decisions(p taskPage) []action {
 		approve.Tone, approve.Confirm = "danger", "Approve, and "+lost
 	}
 	if p.Plan.Content.Plan != nil {
-		approve.Consequence += " The task plans once more, and applies the plan only if it is still the same."
+		approve.Consequence += " The task applies exactly this plan. If something has changed meanwhile, it waits again."
 	}
 	return []action{approve, {Name: "reject", Label: "Reject", Confirm: "Reject this plan", Comment: true, Plan: p.Plan.ID,
 		Consequence: "The run ends and applies nothing. The task is planned again when its input or definition changes, or when somebody requests a run."}}

@@ -16,7 +16,8 @@ import (
 // attention is how much needs a person. The title and the icon of every page show it.
 type attention struct {
 	Alerts, Tasks int
-	Known         bool // the overview was read lately
+	Known         bool   // the overview was read lately
+	Paused        string // who has paused everything, and why; "" if nobody has
 }
 
 // Count is how many things need a person.
@@ -59,7 +60,7 @@ func number(n int) string {
 }
 
 func attentionOf(o apispec.Overview) attention {
-	a := attention{Alerts: len(alerts(o)), Known: true}
+	a := attention{Alerts: len(alerts(o)), Known: true, Paused: pausedText(o.Paused)}
 	for i := range o.Tasks {
 		if urgency(&o.Tasks[i]) > 0 {
 			a.Tasks++
@@ -88,6 +89,8 @@ func urgency(t *apispec.TaskOverview) int {
 		return 1
 	case t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval:
 		return 2
+	case t.Phase == apispec.PhaseHeld && t.Reason.Code == "paused":
+		return 0 // an alert says so of all tasks
 	case t.Phase == apispec.PhaseHeld && t.Reason.Code != "on_hold":
 		return 3
 	case t.Phase == apispec.PhaseHeld, t.Phase == apispec.PhaseDrifted:
@@ -118,13 +121,28 @@ func alerts(o apispec.Overview) []alert {
 	if problem != "" && !strings.Contains(unhealthy, problem) {
 		all = append(all, alert{problem, o.Since})
 	}
-	if o.Leader == nil && o.Bundle == nil {
+	if o.Leader == nil && o.Bundle == nil && o.Links == nil { // a deployment in AWS needs no leader between its ticks
 		all = append(all, alert{Text: "Nobody leads: nothing watches Consul."})
+	}
+	if o.Paused != nil {
+		all = append(all, alert{pausedText(o.Paused), &o.Paused.Since})
 	}
 	if o.Refused != nil {
 		all = append(all, alert{"A newer configuration is not in force: " + o.Refused.Error, &o.Refused.Since})
 	}
 	return all
+}
+
+// pausedText says who has paused everything, and why; "" if nobody has.
+func pausedText(p *apispec.Paused) string {
+	if p == nil {
+		return ""
+	}
+	text := "Paused by " + p.By
+	if p.Reason != nil {
+		text += ": " + *p.Reason
+	}
+	return text + ". Nothing is applied until somebody resumes."
 }
 
 // since is since when a task needs a person, as far as that is known.

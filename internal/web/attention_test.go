@@ -107,6 +107,13 @@ func TestAlerts_SayEachThingOnce(t *testing.T) {
 	}
 }
 
+func TestAlerts_NewDeploymentInAWSNeedsABundleAndNoLeader(t *testing.T) {
+	got := alerts(apispec.Overview{Unhealthy: text("no bundle was pushed yet"), Links: &apispec.ConsoleLinks{}})
+	if len(got) != 1 || got[0].Text != "no bundle was pushed yet" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestStrip_SaysHowTheLatestRunsEnded(t *testing.T) {
 	if stripOf(nil) != nil {
 		t.Error("a task that never ran has a strip")

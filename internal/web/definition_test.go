@@ -1,28 +1,19 @@
 package web
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 )
 
 // load returns the only task of a file as the API shows it.
 func load(t *testing.T, dir, text string) apispec.Task {
 	t.Helper()
-	file := filepath.Join(dir, "tasks.hcl")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, text)
-	}
+	cfg := configtest.Load(t, dir, "tasks.hcl", text)
 	return apiview.Task(&cfg.Tasks[0])
 }
 
@@ -45,6 +36,16 @@ func TestDefinition_IsATaskFileWithTheSameMeaning(t *testing.T) {
   module_input "consul-kv" {
     path    = "lb/"
     recurse = true
+  }
+  module_input "config-entries" {
+    kind   = "service-intentions"
+    regexp = "^web"
+  }
+  module_input "resources" {
+    group    = "multicluster"
+    version  = "v2"
+    kind     = "exportedservices"
+    interval = "1m"
   }
   buffer_period { min = "3s" }
   guard {

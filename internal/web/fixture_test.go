@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -61,15 +61,7 @@ func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
 // pagesOn are the pages over the HTTP API on a store.
 func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "tasks.hcl")
-	if err := os.WriteFile(file, []byte(hcl), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Dir: dir, Hostname: "host", Getenv: func(string) string { return "" }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := configtest.Load(t, t.TempDir(), "tasks.hcl", hcl)
 	for i := range cfg.Tasks {
 		cfg.Tasks[i].Source.File = "/etc/terrapulse/tasks.hcl" // wherever the test has it
 	}

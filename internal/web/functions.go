@@ -28,6 +28,7 @@ var functions = template.FuncMap{
 	"task":    taskURL,
 	"escape":  url.PathEscape,
 	"run":     func(r apispec.Run) string { return runURL(r.Task, r.ID) },
+	"remote":  func(r apispec.Run) string { return remoteURL(&r) },
 	"what":    what,
 	"unlisted": func(e *apispec.EntryChanges) int {
 		return max(0, e.Added+e.Removed+e.Changed-len(apispec.Deref(e.Entries)))

@@ -14,6 +14,8 @@ type healthPage struct {
 	Overview  apispec.Overview        `json:"-"`
 	Healthy   bool                    `json:"healthy"`
 	Alerts    []alert                 `json:"alerts"`
+	Paused    *apispec.Paused         `json:"paused,omitempty"`
+	ForAll    action                  `json:"for_all"` // what a viewer who may act can do about all tasks
 	Leader    *apispec.Leader         `json:"leader,omitempty"`
 	Store     *apispec.Store          `json:"store,omitempty"`
 	Instances []apispec.ClusterMember `json:"instances,omitempty"`
@@ -29,6 +31,7 @@ func (p *pages) health(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	page := healthPage{Overview: o.Overview, Healthy: o.Healthy, Alerts: alerts(o.Overview), Leader: o.Leader, Store: o.Store,
+		Paused: o.Paused, ForAll: forAll(o.Overview),
 		Gates: apispec.Deref(o.Gates), Overrides: o.Overrides}
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err

@@ -16,7 +16,7 @@ func TestActions_SayWhatAnApprovalDoes(t *testing.T) {
 		confirm  string
 		contains string
 	}{
-		"it changes":  {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Change: 1}}, "Approve this plan", "Terraform will change 1 resource. The task plans once more"},
+		"it changes":  {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Change: 1}}, "Approve this plan", "Terraform will change 1 resource. The task applies exactly this plan"},
 		"it replaces": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 2}}, "Approve, and destroy 2 resources", "Terraform will destroy 2 resources and create 2."},
 		"it has a plan": {apispec.RunKindApply, apispec.WaitingPlan{Content: planned, Changes: &apispec.Changes{Add: 2, Destroy: 3}, Plan: &apispec.Plan{Resources: []apispec.ResourceChange{
 			{Action: "create"}, {Action: "replace"}, {Action: "delete"}, {Action: "delete"}, {Action: "read"}}}}, "Approve, and destroy 2 resources and replace 1", "Terraform will destroy 2 resources, replace 1 and create 1. The task"},

@@ -55,6 +55,7 @@ func TestPages_AreAccessibleInTrouble(t *testing.T) {
 	began := time.Now().UTC()
 	for key, value := range map[string]any{
 		state.ReconcileKey: state.Reconcile{LastSuccess: began.Add(-20 * time.Minute), ConsulUnreachable: true, Since: began.Add(-15 * time.Minute),
+			Paused:      &state.Paused{By: "mia@example.com", Since: began.Add(-time.Hour), Reason: "new firewalls"},
 			ConsulError: "consul.example:8500: connection refused", Refused: &state.Refused{Error: "tasks.hcl:7: no module is given", Since: began.Add(-time.Hour)}},
 		state.TaskKey("dns"):     state.Task{Reason: state.Reason{Code: state.ReasonUnreadable, Text: "Consul does not show the condition: permission denied"}},
 		state.TaskKey("blocked"): state.Task{Reason: state.Reason{Code: state.ReasonBlocked, Text: "another process holds the state lock"}},
@@ -66,9 +67,9 @@ func TestPages_AreAccessibleInTrouble(t *testing.T) {
 	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), []byte("{"))); err != nil { // corrupt
 		t.Fatal(err)
 	}
-	reaches(t, b, s.url+"/ui/tasks", "connection refused", "no module is given", "leads", "blocked", "unreadable", "corrupt")
+	reaches(t, b, s.url+"/ui/tasks", "connection refused", "no module is given", "Paused by mia@example.com: new firewalls", "Resume", "leads", "blocked", "unreadable", "corrupt")
 	reaches(t, b, s.url+"/ui/health", "unhealthy", "connection refused")
-	reaches(t, b, s.url+"/ui/tasks/dns", "permission denied")
+	reaches(t, b, s.url+"/ui/tasks/dns", "permission denied", "Paused by mia@example.com")
 	reaches(t, b, s.url+"/ui/tasks/web", "corrupt")
 }
 

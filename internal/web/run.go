@@ -48,11 +48,10 @@ func (p *pages) run(r *http.Request) (view, error) {
 	}
 	at := placeOf(r.URL.Query())
 	page := runPage{Run: run, Timeline: timelineOf(run), OutputAt: runURL(name, id) + "/output" + jsonSuffix, Output: runOutput{
-		// A run that was resumed prints anew.
-		ID: "output-" + run.ID + "-" + apispec.Deref(run.Launch), Live: run.State == apispec.RunStateRunning, Earlier: at.offset > 0,
+		ID: outputID(run), Live: live(run), Earlier: at.offset > 0,
 		Where: runURL(name, id) + "/output" + at.query(),
 	}}
-	if run.State == apispec.RunStateIntended {
+	if run.State == apispec.RunStateIntended && !remotely(run) {
 		page.Output.ID = "output-" + run.ID // Terraform has not begun
 	} else if !asJSON(r) && r.Header.Get("HX-Request") != "true" {
 		first, err := p.partOf(r.Context(), name, id, at)
@@ -62,6 +61,26 @@ func (p *pages) run(r *http.Request) (view, error) {
 		page.Output.First = &first
 	}
 	return view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil}, nil
+}
+
+// remotely reports whether a run in HCP Terraform does the work of the run.
+func remotely(run apispec.Run) bool { return run.Remote != nil && run.Remote.ID != nil }
+
+// outputID is the id of the element that shows the output of a run. A run that was resumed
+// prints anew, unless it waited for HCP Terraform.
+func outputID(run apispec.Run) string {
+	if remotely(run) {
+		return "output-" + run.ID + "-remote"
+	}
+	return "output-" + run.ID + "-" + apispec.Deref(run.Launch)
+}
+
+// live reports whether the output of a run grows.
+func live(run apispec.Run) bool {
+	if run.State == apispec.RunStateWaiting && remotely(run) && run.Wait != nil {
+		return run.Wait.For == apispec.WaitForRemote || run.Wait.For == apispec.WaitForRemotePlan
+	}
+	return run.State == apispec.RunStateRunning
 }
 
 // timelineOf are the steps that a run has made, and the one at which it is.
@@ -120,6 +139,8 @@ func waitsFor(what apispec.WaitFor) string {
 		return "Waits for its window"
 	case apispec.WaitForRemote:
 		return "Waits for another system"
+	case apispec.WaitForRemotePlan:
+		return "Waits for the plan of another system"
 	}
 	return fmt.Sprintf("Waits for %s", what)
 }
@@ -142,13 +163,27 @@ func consoleLink(link string) string {
 // InAWS are the pages of the AWS console about the run.
 func (p runPage) InAWS() (all []link) {
 	if l := p.Run.Links; l != nil {
-		for _, to := range []link{{"Log in CloudWatch", consoleLink(l.Logs)}, {"Task in ECS", consoleLink(l.Container)}} {
+		for _, to := range []link{{"Log in CloudWatch", consoleLink(l.Logs)}, {"Task in ECS", consoleLink(l.Container)}, {"Output in S3", consoleLink(apispec.Deref(l.Output))}} {
 			if to.URL != "" {
 				all = append(all, to)
 			}
 		}
 	}
 	return all
+}
+
+// RemoteURL is the page of the run in HCP Terraform; "" if there is none.
+func (p runPage) RemoteURL() string { return remoteURL(&p.Run) }
+
+// remoteURL is the page of a run in HCP Terraform; "" if there is none.
+func remoteURL(r *apispec.Run) string {
+	if r == nil || r.Remote == nil {
+		return ""
+	}
+	if at, err := url.Parse(r.Remote.URL); err != nil || at.Scheme != "https" && at.Scheme != "http" {
+		return ""
+	}
+	return r.Remote.URL
 }
 
 // link is a link to another page.

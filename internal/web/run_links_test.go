@@ -8,6 +8,18 @@ import (
 	"github.com/terrapulse/terrapulse/internal/apispec"
 )
 
+func TestRun_LinksToHCPTerraform(t *testing.T) {
+	for link, want := range map[string]string{"https://app.terraform.io/app/o/w/runs/run-1": "https://app.terraform.io/app/o/w/runs/run-1", "javascript:alert(1)": "", "//evil": ""} {
+		page := runPage{Run: apispec.Run{Remote: &apispec.RemoteRun{URL: link}}}
+		if got := page.RemoteURL(); got != want {
+			t.Errorf("%s: %q", link, got)
+		}
+	}
+	if got := (runPage{}).RemoteURL(); got != "" {
+		t.Errorf("a run that is carried out here: %q", got)
+	}
+}
+
 func TestRun_LinksLeadToTheConsoleOfAWSOnly(t *testing.T) {
 	for _, c := range []struct {
 		logs, container string

@@ -268,6 +268,28 @@ func TestTaskPage_ActsInTwoStepsWithoutScripts(t *testing.T) {
 	b.Quiet()
 }
 
+func TestPages_PauseAndResumeInTwoStepsWithoutScripts(t *testing.T) {
+	s := newSite(t, "web")
+	s.write("web", s.ran("web", state.RunSucceeded, "api came"))
+	b := browsertest.New(t)
+	b.WithoutScripts()
+	b.Open(s.url + "/ui/health")
+	b.Click("Pause")
+	b.Fill("Comment", "maintenance of the switches")
+	b.Click("Pause all tasks")
+	b.Until("You have paused all tasks", "maintenance of the switches", "Nothing is applied until somebody resumes")
+	b.Open(s.url + "/ui/tasks/web")
+	b.Until("maintenance of the switches")
+	b.Open(s.url + "/ui/tasks")
+	b.Click("Resume")
+	b.Click("Resume all tasks")
+	b.Until("You have resumed all tasks")
+	if text := b.Text("main"); strings.Contains(text, "maintenance") {
+		t.Errorf("resumed, the page still shows the pause:\n%s", text)
+	}
+	b.Quiet()
+}
+
 func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 	s := newSiteOf(t, `task {
   name     = "web"

@@ -21,6 +21,7 @@ type tasksPage struct {
 	Tabs   []tab                   `json:"phases"`
 	Tasks  []*apispec.TaskOverview `json:"tasks"`
 	Total  int                     `json:"total"` // all tasks
+	ForAll *action                 `json:"for_all,omitempty"`
 	paging
 	Filter filter `json:"filter"`
 }
@@ -60,6 +61,10 @@ func (p *pages) tasks(r *http.Request) (view, error) {
 // tasksOf selects what the page of tasks shows.
 func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 	page := tasksPage{Alerts: alerts(o), Urgent: []*apispec.TaskOverview{}, Tasks: []*apispec.TaskOverview{}, Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
+	if o.Paused != nil {
+		resume := forAll(o)
+		page.ForAll = &resume
+	}
 	f := &page.Filter
 	counts := map[apispec.Phase]int{}
 	for i := range o.Tasks {

@@ -80,6 +80,8 @@ func New(ctx context.Context, o Options) http.Handler {
 	mux.HandleFunc("GET "+Root+"tasks/{name}/runs/{id}/output.txt", p.download)
 	mux.HandleFunc("GET "+Root+"tasks/{name}/plan.txt", p.planAsText)
 	mux.HandleFunc("POST "+Root+"tasks/{name}/{action}", p.act)
+	mux.HandleFunc("POST "+Root+"pause", p.actOnAll("pause"))
+	mux.HandleFunc("POST "+Root+"resume", p.actOnAll("resume"))
 	mux.HandleFunc("GET "+Root+"events", p.events)
 	mux.HandleFunc("GET "+Root+"static/{file}", p.static)
 	mux.HandleFunc("GET "+Root+"icon.svg", p.icon)

@@ -167,6 +167,7 @@ task {
   }
 
   run_timeout = "0s"
+  aws_role    = "arn:aws:iam::123456789012:role/report"
 
   guard {
     max_removed = 5

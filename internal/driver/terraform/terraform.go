@@ -16,11 +16,14 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/driver/tfplan"
 	"github.com/terrapulse/terrapulse/internal/dynamic"
 	"github.com/terrapulse/terrapulse/internal/panos"
+	"github.com/terrapulse/terrapulse/internal/redact"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
 // Options say how Terraform is run. A driver that only checks tasks needs none.
@@ -36,9 +39,15 @@ type Options struct {
 	Unlocked bool
 	// Keep stores a state that the backend did not accept, and returns where. It
 	// is for machines whose disk is lost when the run ends. May be nil.
-	Keep     func(ctx context.Context, task, name string, state []byte) (place string, err error)
+	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
+	// Assume assumes the AWS role of a task. It returns environment variables with which
+	// Terraform works with the role, until end is called; one with an empty value must not
+	// be set.
+	Assume   func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
 	Log      *slog.Logger // nil for none
 	Parallel int          // the most runs at a time; 1 if zero
+	// Shared has providers that tasks share. Nil to share none.
+	Shared *terraform.Shared
 }
 
 // Driver runs Terraform in the directories of tasks.
@@ -58,7 +67,7 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	}
 	_, err := rootmodule.Backend(cfg, t)
 	add(err)
-	all = append(all, terraform.ModuleFindings(t, rootmodule.InputTypes(t, terraform.VariableTypes(t, t.WorkingDir)))...)
+	all = append(all, module.Findings(t, rootmodule.InputTypes(t, module.VariableTypes(t, t.WorkingDir)))...)
 	add(dynamic.Check(cfg, t))
 	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
 	return all
@@ -87,10 +96,11 @@ func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, e
 func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraform.Dir, context.Context) (*state.Changes, error),
 	judged func(*terraform.Dir, context.Context, terraform.Judge) (*state.Changes, error)) (*state.Changes, error) {
 	t := job.Task
-	values, opts, err := d.prepare(ctx, job)
+	values, opts, end, err := d.prepare(ctx, job)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	commits, err := committers(values, t)
 	if err != nil {
 		return nil, err
@@ -115,6 +125,14 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 			return nil, err
 		}
 	}
+	former, err := formerWorkspace(ctx, job, dir)
+	if err != nil {
+		return nil, err
+	}
+	left, err := leftBehind(ctx, job, dir)
+	if err != nil {
+		return nil, err
+	}
 	if ran { // init may have installed a module that declares other types
 		if err := d.write(t.WorkingDir, job); err != nil {
 			return nil, err
@@ -130,6 +148,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 				return err
 			}
 			plan.Commits = len(commits) > 0
+			plan.Causes = doubtful(plan.Changes, former, left)
 			return job.Judge(ctx, plan)
 		})
 	}
@@ -145,6 +164,64 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	return changes, nil
 }
 
+// formerWorkspace returns why the state may be an older one: the task was applied in HCP Terraform
+// before its driver changed; "" if it was not. A task without a state is refused: an apply would
+// create everything again, and a destroy would destroy nothing.
+func formerWorkspace(ctx context.Context, job driver.Job, dir *terraform.Dir) (string, error) {
+	if !job.Run.FromRemote {
+		return "", nil
+	}
+	before, err := job.Remote(ctx)
+	if err != nil || !before.Applied {
+		return "", err
+	}
+	n, err := dir.Managed(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the state of task %s, which was applied in HCP Terraform: %w", job.Task.Name, err)
+	}
+	if n > 0 {
+		return fmt.Sprintf("the task comes from the workspace %s in HCP Terraform: "+
+			"if the state here is older than the one there, the plan creates again what already exists", before.Name), nil
+	}
+	return "", fmt.Errorf("task %s was applied in HCP Terraform, in the workspace %s, and the backend does not have its state: Terraform would create everything again. "+
+		"Move the state here, as docs/hcp.md shows, or destroy the task's infrastructure with the driver terraform-cloud", job.Task.Name, before.Name)
+}
+
+// leftBehind returns why there may be no state: it was left in another backend; "" if it was not.
+// Where the task's directory is still there, it was moved before. A container, or another instance,
+// has no such directory. Without a judge, and to destroy, such a task is refused.
+func leftBehind(ctx context.Context, job driver.Job, dir *terraform.Dir) (string, error) {
+	if !job.BackendChanged {
+		return "", nil
+	}
+	n, err := dir.Managed(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the state of task %s, which was in another backend before: %w", job.Task.Name, err)
+	}
+	if n > 0 {
+		return "", nil
+	}
+	if job.Judge == nil || job.Run.Kind == state.KindDestroy {
+		return "", fmt.Errorf("the backend has changed since task %s was applied, and the new one has no state of it: nothing that exists would be updated or destroyed. "+
+			"Copy the state to the new backend, as docs/operate.md shows, or configure the former backend again", job.Task.Name)
+	}
+	return "the backend has changed, and the new one has no state of the task: " +
+		"the plan creates again what already exists. Copy the state there, as docs/operate.md shows", nil
+}
+
+// doubtful returns why a person must approve what a plan creates: for each reason that is not "".
+func doubtful(changes *state.Changes, reasons ...string) (causes []state.Cause) {
+	if changes.Add == 0 && !changes.Uncounted {
+		return nil
+	}
+	for _, why := range reasons {
+		if why != "" {
+			causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
+		}
+	}
+	return causes
+}
+
 // formerOf returns where the state of a task was under its name before.
 func formerOf(job driver.Job, m *state.Move) (terraform.Former, error) {
 	before := *job.Task
@@ -158,10 +235,11 @@ func formerOf(job driver.Job, m *state.Move) (terraform.Former, error) {
 // removes.
 func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
 	t := job.Task
-	_, opts, err := d.prepare(ctx, job)
+	_, opts, end, err := d.prepare(ctx, job)
 	if err != nil {
 		return driver.Plan{}, err
 	}
+	defer end()
 	opts.Unlocked = d.Unlocked || job.Run.Kind == state.KindDrift // a check delays no run
 	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error { return d.write(dir, job) }, opts)
 	if err != nil {
@@ -197,10 +275,10 @@ func planned(task string, found terraform.Plan) (driver.Plan, error) {
 	plan := driver.Plan{Changes: &found.Summary}
 	if found.JSON != nil {
 		var err error
-		if plan, err = planOf(found.JSON, found.Clean); err != nil {
+		if plan, err = tfplan.Of(found.JSON, found.Clean); err != nil {
 			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", task, err)
 		}
-		plan.JSON = func(context.Context) (json.RawMessage, error) { return documentOf(found.JSON, found.Clean) }
+		plan.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(found.JSON, found.Clean) }
 	}
 	plan.Clean = found.Clean
 	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()
@@ -211,7 +289,7 @@ func planned(task string, found terraform.Plan) (driver.Plan, error) {
 // write writes the root module.
 func (d *Driver) write(dir string, job driver.Job) error {
 	_, err := rootmodule.Module{Config: job.Config, Task: job.Task, Blocks: job.Snapshot.Blocks, Terraform: d.Terraform.Version,
-		Types: terraform.VariableTypes(job.Task, dir), Changes: job.Changes}.Write(dir)
+		Types: module.VariableTypes(job.Task, dir), Changes: job.Changes}.Write(dir)
 	return err
 }
 
@@ -226,44 +304,50 @@ func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, erro
 			return nil, err
 		}
 		if c != nil {
-			c.Redact = func(text string) string { return terraform.Redact(text, values.Secrets) }
+			c.Redact = func(text string) string { return redact.Text(text, values.Secrets) }
 			commits = append(commits, c)
 		}
 	}
 	return commits, nil
 }
 
-// prepare checks the task, evaluates the templates of its providers, and returns the
-// options of Terraform.
-func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Values, opts terraform.Options, err error) {
+// prepare checks the task, evaluates the templates of its providers, assumes its role, and
+// returns the options of Terraform. They are valid until end is called.
+func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Values, opts terraform.Options, end func(), err error) {
+	end = func() {}
 	cfg, t := job.Config, job.Task
 	backend, err := rootmodule.Backend(cfg, t)
 	if err != nil {
-		return values, opts, err
+		return values, opts, end, err
 	}
-	if err := terraform.CheckModule(t, rootmodule.Inputs(t)); err != nil {
-		return values, opts, err
+	if err := module.Check(t, rootmodule.Inputs(t)); err != nil {
+		return values, opts, end, err
 	}
 	if err := terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)); err != nil {
-		return values, opts, err
+		return values, opts, end, err
 	}
 	values, err = cmp.Or(d.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
 	if err != nil {
-		return values, opts, err
+		return values, opts, end, err
 	}
 	variables, err := rootmodule.SecretValues(t, values.Config, values.Variables)
 	if err != nil {
-		return values, opts, fmt.Errorf("values of task %s: %w", t.Name, err)
+		return values, opts, end, fmt.Errorf("values of task %s: %w", t.Name, err)
 	}
 	opts = terraform.Options{
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
-		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, terraform.SensitiveValues(t)),
-		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel,
+		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
+		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
 		Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")
 		opts.Providers = append(opts.Providers, name)
 	}
-	return values, opts, nil
+	if t.AWSRole != "" {
+		if opts.Credentials, end, err = d.Assume(ctx, t.AWSRole, t.Name); err != nil {
+			return values, opts, func() {}, err
+		}
+	}
+	return values, opts, end, nil
 }

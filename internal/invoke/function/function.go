@@ -48,6 +48,18 @@ func (f Function) Tick(ctx context.Context) error {
 	return err
 }
 
+// Hint is Tick because HCP Terraform has sent a notification.
+func (f Function) Hint(ctx context.Context) error {
+	_, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile, Hint: true}, types.InvocationTypeEvent)
+	return err
+}
+
+// Start starts a launch of plans, and does not wait for it.
+func (f Function) Start(ctx context.Context, launch string) error {
+	_, err := f.invoke(ctx, invoke.Request{Mode: invoke.Inspect, Launch: launch}, types.InvocationTypeEvent)
+	return err
+}
+
 func (f Function) invoke(ctx context.Context, req invoke.Request, how types.InvocationType) (*lambda.InvokeOutput, error) {
 	payload, err := json.Marshal(req)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/awsjson"
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/fault"
 	"github.com/terrapulse/terrapulse/internal/launch/ecs"
@@ -46,15 +47,19 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-func newLauncher(s *ecstest.Server, now func() time.Time) *ecs.Launcher {
-	cfg := aws.Config{
+// access is the configuration of a client of the server.
+func access(s *ecstest.Server) aws.Config {
+	return aws.Config{
 		Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
 		Retryer: func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 3, time.Millisecond })
 		},
 	}
+}
+
+func newLauncher(s *ecstest.Server, now func() time.Time) *ecs.Launcher {
 	return &ecs.Launcher{
-		Client: awsecs.NewFromConfig(cfg), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(),
+		Client: awsjson.New(access(s)), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(),
 		Capacity: deployment.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, Now: now,
 	}
@@ -107,7 +112,7 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	if c := <-ran; c.Getenv("TERRAPULSE_LAUNCH") != launch.ID || c.Getenv("TERRAPULSE_TABLE") != "prod-table" {
 		t.Errorf("its environment is %q", c.Env)
 	}
-	out, err := l.Client.DescribeTasks(t.Context(), &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: []string{arn}, Include: []types.TaskField{"TAGS"}})
+	out, err := awsecs.NewFromConfig(access(s)).DescribeTasks(t.Context(), &awsecs.DescribeTasksInput{Cluster: &l.Cluster, Tasks: []string{arn}, Include: []types.TaskField{"TAGS"}})
 	if err != nil || len(out.Tasks) != 1 {
 		t.Fatal(err)
 	}
@@ -443,7 +448,7 @@ func TestStatus_ErrorsSayWhy(t *testing.T) {
 	}
 }
 
-func TestLauncher_WorksWithTheSDKClient(t *testing.T) {
+func TestLauncher_WorksWithTheEnvironmentOfAFunction(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	t.Setenv("AWS_ENDPOINT_URL_ECS", s.URL)
 	t.Setenv("AWS_REGION", ecstest.Region)
@@ -454,7 +459,7 @@ func TestLauncher_WorksWithTheSDKClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, launch := newLauncher(s, time.Now), newLaunch()
-	l.Client = awsecs.NewFromConfig(cfg)
+	l.Client = awsjson.New(cfg)
 	s.Inject(ecstest.Fault{Operation: "RunTask", Code: "ThrottlingException", Message: "Rate exceeded", Times: 2})
 	start(t, l, launch)
 	if n := len(s.Tasks(launch.ID)); n != 1 {

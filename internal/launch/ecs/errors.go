@@ -9,9 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -90,8 +88,8 @@ func classify(act string, err error) error {
 }
 
 // refused classifies a failure that RunTask returns in a successful answer.
-func refused(act string, f types.Failure) error {
-	text := strings.TrimSuffix(aws.ToString(f.Reason)+": "+aws.ToString(f.Detail), ": ")
+func refused(act string, f failure) error {
+	text := strings.TrimSuffix(f.Reason+": "+f.Detail, ": ")
 	if text == "" {
 		text = "ECS started none, and does not say why"
 	}

@@ -16,6 +16,17 @@ const (
 
 	// LaunchVariable is its environment variable with the id of the launch.
 	LaunchVariable = "TERRAPULSE_LAUNCH"
+
+	// FunctionVariable is its environment variable with the name of functions/reconcile, if it
+	// lingers. The task definition cannot name that function, which names the task definition.
+	FunctionVariable = "TERRAPULSE_RECONCILE_FUNCTION"
+
+	// InstallContainer is the name of the container that loads the program of the other one, if the
+	// image does not contain it, and ends before the other one starts.
+	InstallContainer = "install"
+
+	// ProgramVariable is its environment variable with the address of the program.
+	ProgramVariable = "TERRAPULSE_PROGRAM_URL"
 )
 
 // Stopped is the last status of a task. Everything in it has ended.
@@ -67,9 +78,13 @@ func (t Task) ID() string { return t.ARN[strings.LastIndex(t.ARN, "/")+1:] }
 // Family returns the family of a task definition, given by its ARN, by family:revision or by its
 // family.
 func Family(taskDefinition string) string {
-	family := taskDefinition[strings.LastIndex(taskDefinition, "/")+1:]
-	family, _, _ = strings.Cut(family, ":")
+	family, _, _ := strings.Cut(Revision(taskDefinition), ":")
 	return family
+}
+
+// Revision returns family:revision of a task definition, given by its ARN or so.
+func Revision(taskDefinition string) string {
+	return taskDefinition[strings.LastIndex(taskDefinition, "/")+1:]
 }
 
 // Why says why a stopped task stopped, and what to do about it. It includes ECS's own text, which
@@ -91,6 +106,11 @@ func (t Task) Why() string {
 
 // why returns the meaning of ECS's own text, in lower case, and of the codes.
 func (t Task) why(says string) string {
+	for _, c := range t.Containers {
+		if c.Name == InstallContainer && c.ExitCode != nil && *c.ExitCode != 0 && t.StopCode != "UserInitiated" && t.StopCode != "SpotInterruption" {
+			return "its container could not load the program from the bucket: the log of the container " + InstallContainer + " says why; check that the subnets reach S3, and deploy the stack again"
+		}
+	}
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(says, word) })
 	}
@@ -100,9 +120,9 @@ func (t Task) why(says string) string {
 	case t.StopCode == "SpotInterruption", has("spot task was interrupted", "spot interruption"):
 		return "Fargate Spot took its capacity back: if that is too often, give FARGATE a share in the parameter Capacity"
 	case has("exec format error", "matching platform"):
-		return "its image is not for this processor: check the parameters RunnerImage and Architecture"
+		return "its image or program is not for this processor: check the parameters RunnerImage, TerraformImage and Architecture"
 	case has("cannotpull", "pull image", "pull container", " ecr "):
-		return "its image cannot be pulled: check the parameter RunnerImage, the rights of the execution role, and that the subnets reach the registry"
+		return "its image cannot be pulled: check the parameter RunnerImage or TerraformImage, the rights of the execution role, and that the subnets reach the registry"
 	case has("secret", "ssm parameter", "getparameter"):
 		return "its secrets, or the registry's credentials, cannot be read: check the ARNs of the parameters for Consul, the rights of the execution role, and that the subnets reach Secrets Manager, SSM and the registry"
 	case has("logging driver", "logger", "log group", "logs:"):

@@ -15,7 +15,7 @@ func TestWhy_SaysWhyATaskStopped(t *testing.T) {
 			"ran out of memory"},
 		{"out of memory, said of the task", `{"stoppedReason":"OutOfMemoryError: container killed"}`, "ran out of memory"},
 		{"no such image", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotPullContainerError: pull image manifest has been retried 5 time(s): failed to resolve ref registry/runner:1: not found",
-			"containers":[{"name":"runner"}]}`, "its image cannot be pulled: check the parameter RunnerImage"},
+			"containers":[{"name":"runner"}]}`, "its image cannot be pulled: check the parameter RunnerImage or TerraformImage"},
 		{"a registry out of reach", `{"stopCode":"TaskFailedToStart","stoppedReason":"ResourceInitializationError: unable to pull secrets or registry auth: execution resource retrieval failed"}`,
 			"its secrets, or the registry's credentials, cannot be read"},
 		{"a secret that is gone", `{"stopCode":"TaskFailedToStart","stoppedReason":"ResourceInitializationError: unable to pull secrets or registry auth: unable to retrieve secret from asm: access denied"}`,
@@ -41,6 +41,11 @@ func TestWhy_SaysWhyATaskStopped(t *testing.T) {
 		{"a failed start", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotStartContainerError: no such file"}`, "could not be started; ECS says: CannotStart"},
 		{"an error of the runner", `{"stopCode":"EssentialContainerExited","stoppedReason":"Essential container in task exited","containers":[{"name":"runner","exitCode":3}]}`,
 			"exited with code 3: the runner's log says why"},
+		{"a program that cannot be loaded", `{"stopCode":"EssentialContainerExited","stoppedReason":"Essential container in task exited","containers":[{"name":"runner"},{"name":"install","exitCode":1}]}`,
+			"could not load the program from the bucket"},
+		{"a program that cannot be loaded, so that nothing started", `{"stopCode":"TaskFailedToStart","stoppedReason":"","containers":[{"name":"runner"},{"name":"install","exitCode":1}]}`,
+			"could not load the program from the bucket"},
+		{"an error of the runner, after its program was loaded", `{"containers":[{"name":"runner","exitCode":3},{"name":"install","exitCode":0}]}`, "exited with code 3"},
 		{"killed", `{"stopCode":"EssentialContainerExited","containers":[{"name":"runner","exitCode":137}]}`, "was killed (exit code 137)"},
 		{"stopped", `{"containers":[{"name":"runner","exitCode":143}]}`, "was stopped"},
 		{"ended in peace", `{"stopCode":"EssentialContainerExited","containers":[{"name":"runner","exitCode":0}]}`, "exited before the run was finished"},
@@ -80,6 +85,9 @@ func TestTask_PartsOfARNs(t *testing.T) {
 	for _, definition := range []string{"arn:aws:ecs:eu-west-1:111122223333:task-definition/prod-runner:7", "prod-runner:7", "prod-runner"} {
 		if family := ecstask.Family(definition); family != "prod-runner" {
 			t.Errorf("%s: %s", definition, family)
+		}
+		if revision := ecstask.Revision(definition); !strings.HasSuffix(definition, revision) || strings.Contains(revision, "/") {
+			t.Errorf("%s: %s", definition, revision)
 		}
 	}
 }

@@ -18,8 +18,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/schemas"
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/smithy-go"
+
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/aws/smithy-go/transport/http/protocol/awsjson"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
 // refuse returns an error of ECS.
@@ -69,6 +71,8 @@ func (s *Server) answer(operation string, body []byte, first bool) (answer []byt
 		answer, err = handle(body, s.listTasks)
 	case "DescribeTasks":
 		answer, err = handle(body, s.describeTasks)
+	case "StopTask":
+		answer, err = handle(body, s.stopTask)
 	case "DescribeTaskDefinition":
 		answer, err = handle(body, s.describeTaskDefinition)
 	case "DescribeClusters":
@@ -256,6 +260,21 @@ func (s *Server) describeTasks(in *awsecs.DescribeTasksInput) (smithy.Serializab
 	return out, nil
 }
 
+func (s *Server) stopTask(in *awsecs.StopTaskInput) (smithy.Serializable, error) {
+	if err := s.cluster(in.Cluster); err != nil {
+		return nil, err
+	}
+	for _, t := range s.tasks {
+		if id := *t.now.TaskArn; id == *in.Task || strings.HasSuffix(id, "/"+*in.Task) {
+			if t.stopped == nil && *t.now.LastStatus != "STOPPED" {
+				s.terminate(t, &stop{code: types.TaskStopCodeUserInitiated, reason: cmp.Or(aws.ToString(in.Reason), "Task stopped by user")})
+			}
+			return &awsecs.StopTaskOutput{Task: &t.now}, nil
+		}
+	}
+	return nil, refuse("InvalidParameterException", "The referenced task was not found.")
+}
+
 func missing(arn string) types.Failure {
 	return types.Failure{Arn: &arn, Reason: aws.String("MISSING")}
 }
@@ -291,5 +310,6 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	json.NewEncoder(w).Encode(map[string]any{"TaskARN": *t.now.TaskArn})
+	family, revision, _ := strings.Cut(ecstask.Revision(*t.now.TaskDefinitionArn), ":")
+	json.NewEncoder(w).Encode(map[string]any{"TaskARN": *t.now.TaskArn, "Family": family, "Revision": revision})
 }

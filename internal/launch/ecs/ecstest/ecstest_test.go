@@ -142,22 +142,22 @@ func TestServer_EventsLateTwiceAndInAnyOrder(t *testing.T) {
 }
 
 func TestServer_ContainerMetadata(t *testing.T) {
-	asked := make(chan string, 1)
+	asked := make(chan ecstask.Task, 1)
 	s := ecstest.Start(t, ecstest.Options{Run: func(ctx context.Context, c ecstest.Container) int {
-		id, err := ecstask.Current(ctx, c.Getenv("ECS_CONTAINER_METADATA_URI_V4"))
+		task, err := ecstask.Current(ctx, c.Getenv("ECS_CONTAINER_METADATA_URI_V4"))
 		if err != nil {
-			id = err.Error()
+			t.Error(err)
 		}
-		asked <- id
+		asked <- task
 		return 0
 	}})
 	arn := run(t, s, "l-1")
-	if id := <-asked; id == "" || !strings.HasSuffix(arn, "/"+id) {
-		t.Errorf("task %s is told that it is %s", arn, id)
+	if task := <-asked; task.ARN != arn || task.TaskDefinition != ecstask.Revision(s.TaskDefinition()) {
+		t.Errorf("task %s of %s reads that it is %+v", arn, s.TaskDefinition(), task)
 	}
 	for _, endpoint := range []string{"", s.URL, s.URL + "/v4/unknown"} {
-		if id, err := ecstask.Current(t.Context(), endpoint); err == nil {
-			t.Errorf("%q says %q", endpoint, id)
+		if task, err := ecstask.Current(t.Context(), endpoint); err == nil {
+			t.Errorf("%q says %+v", endpoint, task)
 		}
 	}
 }

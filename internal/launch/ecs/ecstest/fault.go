@@ -91,8 +91,12 @@ func (s *Server) Kill(arn, reason string) {
 func (s *Server) Interrupt(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.find(arn)
-	t.stopped = &stop{code: types.TaskStopCodeSpotInterruption, reason: "Your Spot Task was interrupted."}
+	s.terminate(s.find(arn), &stop{code: types.TaskStopCodeSpotInterruption, reason: "Your Spot Task was interrupted."})
+}
+
+// terminate sends a container SIGTERM, and kills it after its stopTimeout.
+func (s *Server) terminate(t *task, why *stop) {
+	t.stopped = why
 	t.now.DesiredStatus, t.now.StoppingAt = aws.String("STOPPED"), aws.Time(s.opts.Now())
 	s.move(t, *t.now.LastStatus)
 	wait := cmp.Or(aws.ToInt32(t.definition.ContainerDefinitions[0].StopTimeout), stopTimeout)

@@ -44,7 +44,8 @@ var capacityProviders = []string{"FARGATE", "FARGATE_SPOT"}
 
 // Options configure a Server.
 type Options struct {
-	// TaskDefinition is the first task definition. Of its containers, only the first one runs.
+	// TaskDefinition is the first task definition. Of its containers, the first one runs, after
+	// those on whose success it depends.
 	TaskDefinition types.TaskDefinition
 	// Run executes a container and returns its exit code. It must return at once when ctx ends,
 	// which is SIGKILL. Without Run, containers run until they are stopped.
@@ -59,7 +60,9 @@ type Options struct {
 
 // Container is a running container.
 type Container struct {
-	Env []string // NAME=value: from the definition, its secrets and the override
+	Name string
+	Task string   // id
+	Env  []string // NAME=value: from the definition, its secrets and the override
 	// Terminated ends when the container must end, as by SIGTERM.
 	Terminated context.Context
 }
@@ -289,7 +292,18 @@ func (s *Server) begin(in *awsecs.RunTaskInput, d *types.TaskDefinition, failToS
 
 // live runs a task from the start of its container to its end.
 func (s *Server) live(ctx context.Context, t *task, terminated context.Context, failToStart string) {
-	env, err := s.environment(t)
+	first := t.definition.ContainerDefinitions[0]
+	var before []Container
+	container, err := s.container(t, first, terminated)
+	for _, d := range first.DependsOn {
+		if err != nil {
+			break
+		}
+		i := slices.IndexFunc(t.definition.ContainerDefinitions, func(c types.ContainerDefinition) bool { return *c.Name == *d.ContainerName })
+		var c Container
+		c, err = s.container(t, t.definition.ContainerDefinitions[i], terminated)
+		before = append(before, c)
+	}
 	switch {
 	case terminated.Err() != nil:
 		s.end(t, nil, stop{code: types.TaskStopCodeUserInitiated, reason: "Task stopped by user"})
@@ -303,36 +317,60 @@ func (s *Server) live(ctx context.Context, t *task, terminated context.Context, 
 	}
 	s.mu.Lock()
 	s.move(t, "PENDING")
+	s.mu.Unlock()
+	for _, c := range before {
+		code := int32(s.opts.Run(ctx, c))
+		s.exited(t, c.Name, code)
+		if code != 0 {
+			s.end(t, nil, stop{code: types.TaskStopCodeTaskFailedToStart, reason: "dependency failed to start"})
+			return
+		}
+	}
+	s.mu.Lock()
 	t.now.StartedAt = aws.Time(s.opts.Now())
 	s.move(t, "RUNNING")
 	s.mu.Unlock()
-	code := int32(s.opts.Run(ctx, Container{Env: env, Terminated: terminated}))
+	code := int32(s.opts.Run(ctx, container))
 	s.end(t, &code, stop{code: types.TaskStopCodeEssentialContainerExited, reason: "Essential container in task exited"})
 }
 
-// environment returns the environment of the container.
-func (s *Server) environment(t *task) ([]string, error) {
-	d := t.definition.ContainerDefinitions[0]
+// exited notes the exit code of a container.
+func (s *Server) exited(t *task, name string, code int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.now.Containers = slices.Clone(t.now.Containers)
+	for i, c := range t.now.Containers {
+		if *c.Name == name {
+			t.now.Containers[i].ExitCode = &code
+		}
+	}
+}
+
+// container returns a container of a task, with its environment.
+func (s *Server) container(t *task, d types.ContainerDefinition, terminated context.Context) (Container, error) {
 	id := (*t.now.TaskArn)[strings.LastIndex(*t.now.TaskArn, "/")+1:]
-	env := []string{"AWS_REGION=" + Region, "AWS_EXECUTION_ENV=AWS_ECS_FARGATE", "ECS_CONTAINER_METADATA_URI_V4=" + s.URL + "/v4/" + id}
+	c := Container{Name: *d.Name, Task: id, Terminated: terminated}
+	c.Env = []string{"AWS_REGION=" + Region, "AWS_EXECUTION_ENV=AWS_ECS_FARGATE", "ECS_CONTAINER_METADATA_URI_V4=" + s.URL + "/v4/" + id}
 	variables := slices.Clone(d.Environment)
 	for _, secret := range d.Secrets {
 		if s.opts.Secret == nil {
-			return nil, fmt.Errorf("unable to retrieve secret %s", *secret.ValueFrom)
+			return c, fmt.Errorf("unable to retrieve secret %s", *secret.ValueFrom)
 		}
 		value, err := s.opts.Secret(*secret.ValueFrom)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
 		variables = append(variables, types.KeyValuePair{Name: secret.Name, Value: &value})
 	}
 	for _, o := range t.now.Overrides.ContainerOverrides {
-		variables = append(variables, o.Environment...)
+		if *o.Name == *d.Name {
+			variables = append(variables, o.Environment...)
+		}
 	}
 	for _, v := range variables {
-		env = append(env, *v.Name+"="+*v.Value)
+		c.Env = append(c.Env, *v.Name+"="+*v.Value)
 	}
-	return env, nil
+	return c, nil
 }
 
 // end stops a task whose container has ended or never began.

@@ -1,0 +1,274 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+const ciFolder = "examples/ci/github"
+
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// The steps of the workflow plan and push, and the roles that the page creates allow exactly the
+// requests that these steps send.
+func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
+	c := deploy(t, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(c.s3Backend(), "lb", "dns")
+	roles := c.ciRoles()
+
+	plan := c.recorder()
+	c.sh(plan.step("plan", "Plan"), "### Task lb", "1 to add", "### Task dns", "Of 2 tasks, 2 will run")
+	if c.out("lb") != "" || c.exists("terrapulse/current") {
+		t.Error("a plan has put something into force")
+	}
+	push := c.recorder()
+	c.sh(push.step("push", "Push"), "lb: run ")
+	c.until("applied", func() bool { return c.out("lb") == "web-1:8080" && c.out("dns") == "web-1:8080" })
+	c.file("module/main.tf", c.read("module/main.tf")+"# changed\n")
+	c.sh(plan.step("plan", "Plan"), "lb    changed  yes   files of the module", "No changes")
+
+	for role, r := range map[string]*recorder{"PlanRole": plan, "PushRole": push} {
+		requested := r.requests()
+		for request := range requested {
+			action, resource, _ := strings.Cut(request, " ")
+			if !roles[role].Allows(action, resource) {
+				t.Errorf("%s does not allow %s on %s", role, action, resource)
+			}
+		}
+		for _, s := range roles[role] {
+			for _, action := range s.Actions {
+				used := slices.ContainsFunc(slices.Collect(maps.Keys(requested)), func(request string) bool { return strings.HasPrefix(request, action+" ") })
+				if action != "s3:ListBucket" && !used { // S3 needs it to report a missing pointer
+					t.Errorf("%s allows %s, which the workflow does not request", role, action)
+				}
+			}
+		}
+	}
+	pointer := "arn:aws:s3:::" + c.bucket + "/terrapulse/current"
+	if roles["PlanRole"].Allows("s3:PutObject", pointer) || !roles["PushRole"].Allows("s3:PutObject", pointer) {
+		t.Error("not the push alone may put a bundle into force")
+	}
+	for _, s := range roles["PlanRole"] {
+		if slices.Contains(s.Actions, "s3:PutObject") && fmt.Sprint(s.Condition) != "map[Null:map[s3:if-none-match:false]]" {
+			t.Errorf("a pull request may replace the bundle in force: %v", s.Condition)
+		}
+	}
+	for _, role := range roles {
+		if role.Allows("s3:GetObject", "arn:aws:s3:::"+c.bucket+"/terrapulse/state/lb") {
+			t.Error("a role reads Terraform's state")
+		}
+	}
+}
+
+// ciRoles runs the commands of the page with the AWS command line, and returns the roles that
+// CloudFormation has created.
+func (c *cloud) ciRoles() map[string]rehearsal.Policy {
+	c.t.Helper()
+	moto := testtools.StartMoto(c.t)
+	here := testtools.Root(c.t)
+	page, err := os.ReadFile(filepath.Join(here, ciFolder, "README.md"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	block := shellBlock.FindSubmatch(page)
+	if block == nil {
+		c.t.Fatal("the page has no commands")
+	}
+	commands := strings.NewReplacer("OWNER/NAME", "example/network", "Stack=terrapulse", "Stack=e2e", "--stack-name terrapulse ", "--stack-name e2e ",
+		// Moto cannot create identity providers.
+		"--parameter-overrides", "--parameter-overrides OidcProviderArn=arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com").Replace(string(block[1]))
+	env := map[string]string{"AWS_ENDPOINT_URL": moto, "AWS_ENDPOINT_URL_CLOUDFORMATION": c.cloudFormation(moto)}
+	aws := func(command string) []byte {
+		c.t.Helper()
+		cmd := c.shell(command, env)
+		cmd.Dir = filepath.Join(here, ciFolder)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			c.t.Fatalf("%s: %v\n%s%s", command, err, out, errs.Bytes())
+		}
+		return out
+	}
+	if out := aws(commands); !strings.Contains(string(out), "Successfully created/updated stack - terrapulse-ci") {
+		c.t.Fatalf("%s", out)
+	}
+	roles := map[string]rehearsal.Policy{}
+	for role, want := range map[string]string{"PlanRole": "repo:example/network:pull_request", "PushRole": "repo:example/network:ref:refs/heads/main"} {
+		var trust struct {
+			Statement []struct{ Condition map[string]map[string]string }
+		}
+		text := aws("aws iam list-roles --query \"Roles[?starts_with(RoleName, 'terrapulse-ci-" + role + "')].AssumeRolePolicyDocument | [0]\"")
+		if err := json.Unmarshal(text, &trust); err != nil || len(trust.Statement) != 1 {
+			c.t.Fatalf("the trust policy of %s: %v\n%s", role, err, text)
+		}
+		if got := trust.Statement[0].Condition["StringEquals"]; got["token.actions.githubusercontent.com:sub"] != want || got["token.actions.githubusercontent.com:aud"] != "sts.amazonaws.com" {
+			c.t.Errorf("%s trusts %v", role, got)
+		}
+		policy := strings.ToLower(strings.TrimSuffix(role, "Role"))
+		text = aws("aws iam get-role-policy --output text --query PolicyDocument --policy-name " + policy + " --role-name " +
+			"$(aws iam list-roles --output text --query \"Roles[?starts_with(RoleName, 'terrapulse-ci-" + role + "')].RoleName\")")
+		roles[role] = motoPolicy(c.t, text)
+	}
+	return roles
+}
+
+// motoPolicy parses a policy, which moto keeps as Python prints it.
+func motoPolicy(t testing.TB, text []byte) (policy rehearsal.Policy) {
+	t.Helper()
+	var document struct {
+		Statement []*struct {
+			Sid, Effect      string
+			Action, Resource any
+			Condition        map[string]any
+		}
+	}
+	text = []byte(strings.NewReplacer("'", `"`, "None", "null").Replace(string(text)))
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	list := func(v any) (all []string) {
+		if one, ok := v.(string); ok {
+			return []string{one}
+		}
+		for _, one := range v.([]any) {
+			all = append(all, one.(string))
+		}
+		return all
+	}
+	for _, s := range document.Statement {
+		if s != nil { // AWS drops what is no value
+			policy = append(policy, rehearsal.Statement{SID: s.Sid, Effect: s.Effect, Actions: list(s.Action), Resources: list(s.Resource), Condition: s.Condition})
+		}
+	}
+	return policy
+}
+
+// cloudFormation returns the address of a CloudFormation that has this deployment's stack, and all
+// others in another CloudFormation.
+func (c *cloud) cloudFormation(others string) string {
+	here, there := proxyTo(c.t, c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"]), proxyTo(c.t, others)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if formOf(r).Get("StackName") == c.name {
+			here.ServeHTTP(w, r)
+			return
+		}
+		there.ServeHTTP(w, r)
+	}))
+	c.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// recorder counts what a program requests from AWS.
+type recorder struct {
+	c        *cloud
+	services map[string]*counter
+}
+
+func (c *cloud) recorder() *recorder {
+	r := &recorder{c: c, services: map[string]*counter{}}
+	for _, service := range []string{"S3", "DYNAMODB", "LAMBDA", "CLOUDFORMATION"} {
+		r.services[service] = count(c.t, c.env["AWS_ENDPOINT_URL_"+service])
+	}
+	return r
+}
+
+// step is a step of the workflow, as GitHub runs it.
+func (r *recorder) step(job, name string) *exec.Cmd {
+	r.c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(testtools.Root(r.c.t), ciFolder, "terrapulse.yml"))
+	if err != nil {
+		r.c.t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		r.c.t.Fatal(err)
+	}
+	env := map[string]string{"STACK": "e2e", "TASKS": "."}
+	for service, counted := range r.services {
+		env["AWS_ENDPOINT_URL_"+service] = counted.URL
+	}
+	for _, s := range workflow.Jobs[job].Steps {
+		if s.Name == name {
+			return r.c.shell(s.Run, env)
+		}
+	}
+	r.c.t.Fatalf("job %s has no step %s", job, name)
+	return nil
+}
+
+// shell is a script, as GitHub's workflows run it, in the folder of the task files.
+func (c *cloud) shell(script string, env map[string]string) *exec.Cmd {
+	cmd := exec.CommandContext(c.t.Context(), "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
+	cmd.Dir = filepath.Join(c.dir, "files")
+	path := strings.Join([]string{filepath.Dir(built(c.t, "terrapulse")), filepath.Dir(testtools.AWS(c.t)), os.Getenv("PATH")}, ":")
+	cmd.Env = []string{"HOME=" + c.dir, "PATH=" + path, "AWS_DEFAULT_REGION=" + ecstest.Region, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t)}
+	for _, variables := range []map[string]string{c.env, env} {
+		for name, value := range variables {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	return cmd
+}
+
+// sh runs a script, which must print all of this.
+func (c *cloud) sh(cmd *exec.Cmd, wants ...string) string {
+	c.t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range wants {
+		if !strings.Contains(string(out), want) {
+			c.t.Errorf("it prints no %q:\n%s", want, out)
+		}
+	}
+	return string(out)
+}
+
+// requests returns what was requested: actions of IAM with their resources.
+func (r *recorder) requests() map[string]bool {
+	const account = ":eu-west-1:123456789012:"
+	all := map[string]bool{}
+	for request := range r.services["S3"].passed() {
+		method, path, _ := strings.Cut(request, " ")
+		action := map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject"}[method]
+		all[action+" arn:aws:s3:::"+strings.TrimPrefix(path, "/")] = true
+	}
+	for operation := range r.services["DYNAMODB"].passed() {
+		all["dynamodb:"+operation+" arn:aws:dynamodb"+account+"table/"+r.c.table] = true
+	}
+	for request := range r.services["LAMBDA"].passed() {
+		name := strings.TrimSuffix(strings.TrimPrefix(request, "POST /2015-03-31/functions/"), "/invocations")
+		all["lambda:InvokeFunction arn:aws:lambda"+account+"function:"+name] = true
+	}
+	if len(r.services["CLOUDFORMATION"].passed()) > 0 {
+		all["cloudformation:DescribeStacks arn:aws:cloudformation"+account+"stack/e2e/1"] = true
+	}
+	return all
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver/hcp"
+	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/runner"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// rendered is a stack whose snapshots can be rendered.
+type rendered struct{ *stack }
+
+func (s rendered) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, error) {
+	snap, err := s.stack.Snapshot(ctx, t)
+	snap.Blocks = []consul.Block{{Variable: "services"}}
+	return snap, err
+}
+
+func TestReconcile_OneTickPollsAllRunsOfHCPTerraformInThreeRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("has a thousand tasks")
+	}
+	t.Parallel()
+	const tasks, running, bound = 1000, 50, 3
+	var names []string
+	for i := range tasks {
+		names = append(names, fmt.Sprintf("task-%04d", i))
+	}
+	s := newStack(t, names...)
+	hcpServer := hcptest.New(t, hcptest.WithoutTerraform())
+	module := filepath.Join(t.TempDir(), "module")
+	if err := os.Mkdir(module, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), []byte("variable \"services\" {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.configs["b1"]
+	for i := range cfg.Tasks {
+		cfg.Tasks[i].Module = module
+	}
+	h := s.elsewhere(&remote{phase: state.RemoteEnded}) // applies everything at once
+	cfg.Cloud = &config.Cloud{Hostname: hcpServer.URL, Organization: hcpServer.Organization, Token: hcpServer.Token, WorkspacePrefix: "net-"}
+	must := func(payload string) { // on a slow machine, a minute is too short
+		t.Helper()
+		if _, err := s.within(10*time.Minute, h, payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for applied := 0; applied < tasks; {
+		must(schedule)
+		all, err := state.ReadAll[state.Task](t.Context(), s.store, state.TaskPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		applied = 0
+		for _, task := range all {
+			if task.Data.Applied != "" && task.Data.Run == nil {
+				applied++
+			}
+		}
+	}
+
+	driver := hcp.New(hcp.Options{})
+	h = s.elsewhere(&remote{})
+	cfg.Cloud = &config.Cloud{Hostname: hcpServer.URL, Organization: hcpServer.Organization, Token: hcpServer.Token, WorkspacePrefix: "net-"}
+	h.cloud, h.runner.Driver = driver, driver
+	h.consulOf = func(context.Context, config.Consul) (runner.Consul, error) { return rendered{s}, nil }
+	defer hcpServer.Hold("planning").Release()
+	var request string
+	for _, name := range names[:running] {
+		hcpServer.Create("net-"+name, nil, config.CloudTag)
+		rec, err := state.Read[state.Remote](t.Context(), s.store, state.RemoteKey(name))
+		if err == nil { // the task was applied there
+			_, err = s.store.Apply(t.Context(), rec.Write(state.Remote{Workspace: hcpServer.Workspace("net-" + name).ID}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		request += fmt.Sprintf(",%q", name)
+	}
+	must(`{"mode":"once","tasks":[` + request[1:] + `]}`)
+	waiting := func() (n int) {
+		all, err := state.ReadAll[state.Task](t.Context(), s.store, state.TaskPrefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range all {
+			if task.Data.Run != nil && task.Data.Run.Remote != nil && task.Data.Waits() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := waiting(); n != running {
+		t.Fatalf("%d runs wait for HCP Terraform: %s %s", n, s.run(names[0]).State, s.run(names[0]).Error)
+	}
+	before := len(hcpServer.Requests())
+	must(due)
+	requests := hcpServer.Requests()[before:]
+	t.Logf("a tick with %d tasks, %d of which have a run in HCP Terraform: %d requests", tasks, running, len(requests))
+	if len(requests) == 0 || len(requests) > bound || waiting() != running {
+		t.Errorf("%d requests: %q; %d runs wait", len(requests), requests, waiting())
+	}
+}
+
+// hanging is a Consul that does not answer.
+type hanging struct{ *stack }
+
+func (hanging) Poll(ctx context.Context, _ consul.GateSet) (consul.Marks, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestReconcile_TickThatHasNoTimeLeftIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStack(t, "web")
+		h := s.process()
+		h.connect = func(context.Context, config.Consul) (consulClient, error) { return hanging{s}, nil }
+		answer := s.must(h, schedule) // an error would be a dead letter
+		if !strings.Contains(answer.Skipped, "poll Consul's gates") || s.measured()["GoodTicks"] != 0 {
+			t.Errorf("%+v", answer)
+		}
+	})
+}

@@ -1,0 +1,408 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// otherSystem stands in for the system in which runs go on.
+type otherSystem struct {
+	status    map[string]state.RemoteStatus // of remote runs, by id
+	err       error                         // of every request
+	polls     int
+	polled    int // remote runs, in the latest poll
+	stopped   []state.Abandoned
+	confirmed bool // what is stopped was confirmed before
+}
+
+func (o *otherSystem) Poll(_ context.Context, _ *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {
+	o.polls++
+	o.polled = len(runs)
+	return o.status, o.err
+}
+
+func (o *otherSystem) Stop(_ context.Context, _ *config.Config, a state.Abandoned) (bool, error) {
+	if o.status["run-1"].Phase == state.RemoteApplying && !a.Cancel {
+		return true, o.err
+	}
+	if o.err == nil {
+		o.stopped = append(o.stopped, a)
+	}
+	return o.confirmed, o.err
+}
+
+// says is what the other system says of the remote run from now on.
+func (o *otherSystem) says(phase state.RemotePhase, text string) {
+	o.status = map[string]state.RemoteStatus{"run-1": {Phase: phase, Text: text}}
+}
+
+var (
+	remotePlan  = state.Wait{For: state.WaitRemotePlan, ID: "w1", Text: "planning"}
+	remoteApply = state.Wait{For: state.WaitRemote, ID: "w1"}
+)
+
+// waitingRemotely returns a bench with one task, whose run waits since noon and has a
+// remote run.
+func waitingRemotely(t *testing.T, wait state.Wait) (*bench, *otherSystem, state.PlannedRun) {
+	b, other, planned := beginsToWaitRemotely(t, wait)
+	b.tickAfterEnd()
+	return b, other, planned
+}
+
+// beginsToWaitRemotely returns the same before a tick has seen the wait.
+func beginsToWaitRemotely(t *testing.T, wait state.Wait) (*bench, *otherSystem, state.PlannedRun) {
+	all := tasks(1)
+	all[0].RunTimeout = time.Hour
+	b := newBench(t, all...)
+	other := &otherSystem{}
+	other.says(wait.For.RemotePhase(), "")
+	b.Remote = other
+	b.tick()
+	planned := b.launcher.launches()[0].Runs[0]
+	b.claimed(planned, "container")
+	b.waitRemotely(planned, wait)
+	b.launcher.forget()
+	return b, other, planned
+}
+
+// waitRemotely records that a claimed run waits and has a remote run.
+func (b *bench) waitRemotely(planned state.PlannedRun, wait state.Wait) {
+	b.t.Helper()
+	run := b.run(planned)
+	run.Data.Remote = &state.RemoteRun{ID: "run-1", URL: "https://hcp.example/run-1", Version: "cv-1", Workspace: "ws-1", Phase: wait.For.RemotePhase()}
+	run.Data.Staged = true
+	b.must(b.store.Apply(b.t.Context(), run.Write(run.Data)))
+	b.wait(planned, wait)
+}
+
+// again ticks as often as something is due at once, as a leader does.
+func (b *bench) again() Report {
+	b.t.Helper()
+	for {
+		report := b.tick()
+		if !report.Again {
+			return report
+		}
+	}
+}
+
+func TestRemote_RunGoesOnWhenThePhaseHasChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		wait   state.Wait
+		phase  state.RemotePhase
+		goesOn bool
+	}{
+		"it plans":                     {remotePlan, state.RemotePlanning, false},
+		"it is planned":                {remotePlan, state.RemoteReady, true},
+		"a person confirms it at once": {remotePlan, state.RemoteApplying, true},
+		"it ends without changes":      {remotePlan, state.RemoteEnded, true},
+		"it waits for an approval":     {approval, state.RemoteReady, false},
+		"a person confirms it":         {approval, state.RemoteApplying, true},
+		"a person discards it":         {approval, state.RemoteEnded, true},
+		"the list of runs is late":     {approval, state.RemotePlanning, false},
+		"it is applied":                {remoteApply, state.RemoteApplying, false},
+		"it ends":                      {remoteApply, state.RemoteEnded, true},
+		"its status is not known":      {remoteApply, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, other, planned := waitingRemotely(t, test.wait)
+			other.says(test.phase, "")
+			b.now = b.now.Add(pollMin)
+			b.tick()
+			run := b.run(planned).Data
+			if goesOn := run.State == state.RunIntended; goesOn != test.goesOn || goesOn != (b.begun("task-0") == 1) {
+				t.Fatalf("the run is %s, and %d launches began", run.State, b.begun("task-0"))
+			}
+			if test.goesOn && run.Remote.Phase != test.phase {
+				t.Errorf("its remote run is %s, want %s", run.Remote.Phase, test.phase)
+			}
+			if past := run.AppliedElsewhere(); test.goesOn && past != (test.phase.PastApproval() || test.wait.For == state.WaitRemote) {
+				t.Errorf("applied elsewhere: %v", past)
+			}
+		})
+	}
+}
+
+func TestRemote_ConfirmedRunGoesOnDespiteHolds(t *testing.T) {
+	for name, happens := range map[string]func(*bench){
+		"on hold":   func(b *bench) { b.must(b.people().Hold(b.t.Context(), "task-0", "Jo", "")) },
+		"paused":    func(b *bench) { b.must(b.people().PauseAll(b.t.Context(), "Jo", "")) },
+		"new input": func(b *bench) { b.catalog.set("B", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, other, planned := waitingRemotely(t, approval)
+			happens(b)
+			other.says(state.RemoteApplying, "")
+			b.again()
+			if run := b.run(planned).Data; run.State != state.RunIntended || len(other.stopped) != 0 {
+				t.Errorf("the run is %s (%s), and %v was stopped", run.State, run.Error, other.stopped)
+			}
+		})
+	}
+}
+
+// The condition of a disabled task is not read.
+func TestRemote_RunGoesOnIfItsTaskIsDisabledAtOnce(t *testing.T) {
+	b, other, planned := beginsToWaitRemotely(t, remoteApply)
+	b.Config.Tasks[0].Enabled = false
+	b.tickAfterEnd()
+	other.says(state.RemoteEnded, "")
+	b.now = b.now.Add(pollMin)
+	b.tick()
+	if run := b.run(planned).Data; run.State != state.RunIntended {
+		t.Errorf("the run is %s: %s", run.State, b.task("task-0").Reason.Text)
+	}
+}
+
+func TestRemote_AbandonedRunIsStopped(t *testing.T) {
+	jo := func(do func(*Control, context.Context) error) func(*bench) {
+		return func(b *bench) { b.must(do(b.people(), b.t.Context())) }
+	}
+	off := func(b *bench) {
+		r := b.another(tasks(1))
+		r.Config.Tasks[0].Enabled, r.Remote = false, b.Remote
+		b.Reconciler = r
+	}
+	gone := func(b *bench) {
+		r := b.another(nil)
+		r.Remote = b.Remote
+		b.Reconciler = r
+	}
+	reject := jo(func(c *Control, ctx context.Context) error { return c.Reject(ctx, "task-0", "", "Jo", "not now") })
+	cancel := jo(func(c *Control, ctx context.Context) error { _, err := c.Cancel(ctx, "task-0", "Jo"); return err })
+	plan := approval
+	plan.Content = &state.Content{Definition: "d", Input: "A", Plan: "p"}
+	for name, test := range map[string]struct {
+		wait    state.Wait
+		happens func(*bench)
+		stops   bool
+		cancels bool
+		says    string
+		doubt   bool
+	}{
+		"rejected":                 {plan, reject, true, false, "rejected by Jo: not now", false},
+		"cancelled":                {remotePlan, cancel, true, true, "cancelled by Jo", false},
+		"cancelled while applied":  {remoteApply, cancel, true, true, "cancelled by Jo", false},
+		"disabled":                 {remotePlan, off, true, false, "the task is disabled", false},
+		"disabled while applied":   {remoteApply, off, false, false, "", false}, // it goes on
+		"removed":                  {remotePlan, gone, true, false, "not in the configuration", false},
+		"removed while applied":    {remoteApply, gone, false, false, "", true},
+		"nothing happens, applied": {remoteApply, func(*bench) {}, false, false, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, other, _ := waitingRemotely(t, test.wait)
+			test.happens(b)
+			b.again()
+			if stops := len(other.stopped) == 1; stops != test.stops {
+				t.Fatalf("stopped: %v", other.stopped)
+			}
+			if test.stops {
+				a := other.stopped[0]
+				if a.Run.ID != "run-1" || a.Cancel != test.cancels || !strings.Contains(a.Comment, test.says) {
+					t.Errorf("stopped: %+v", a)
+				}
+			}
+			task := b.task("task-0")
+			if task.Abandoned != nil || (task.Doubt != "") != test.doubt {
+				t.Errorf("its task says %+v", task)
+			}
+			before := len(other.stopped)
+			b.now = b.now.Add(time.Hour)
+			if b.again(); len(other.stopped) != before {
+				t.Error("it is stopped once more")
+			}
+		})
+	}
+}
+
+func TestRemote_StopIsRepeatedUntilItWorks(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	other.err = errors.New("503")
+	b.must(b.people().Cancel(t.Context(), "task-0", "Jo"))
+	report := b.again()
+	if b.task("task-0").Abandoned == nil || !report.Due.Equal(b.now.Add(pollMin)) {
+		t.Fatalf("due at %s: %+v", report.Due, b.task("task-0"))
+	}
+	other.err, other.confirmed = nil, true
+	b.now = report.Due
+	b.again()
+	if task := b.task("task-0"); len(other.stopped) != 1 || task.Abandoned != nil || !strings.Contains(task.Doubt, "confirmed there") {
+		t.Errorf("stopped: %v, and its task says %+v", other.stopped, task)
+	}
+}
+
+// Otherwise the loss of entries that it applies now would count as the new Consul's change.
+func TestAppliesSince_RemoteRunAppliesWhatWasUploadedBefore(t *testing.T) {
+	replaced := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		run     *state.LiveRun
+		applies bool
+	}{
+		"no run":                        {nil, false},
+		"it has begun since":            {&state.LiveRun{Created: replaced.Add(time.Hour)}, false},
+		"it began before":               {&state.LiveRun{Created: replaced.Add(-time.Hour)}, true},
+		"it waits here":                 {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &approval}, false},
+		"its remote run is applied":     {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &remoteApply, Remote: &state.RemoteRun{ID: "run-1"}}, true},
+		"its remote run can be applied": {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &approval, Remote: &state.RemoteRun{ID: "run-1"}}, true},
+		"it was resumed since":          {&state.LiveRun{Created: replaced.Add(time.Hour), Remote: &state.RemoteRun{ID: "run-1"}}, true},
+	} {
+		in := Input{State: state.Task{Run: test.run}}
+		if got := in.appliesSince(replaced); got != test.applies {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestInTurn_RunsThatCannotBeStoppedDoNotKeepOthersWaiting(t *testing.T) {
+	var inputs []*Input
+	for range stopsPerTick + 2 {
+		inputs = append(inputs, &Input{})
+	}
+	tried := map[*Input]bool{}
+	for ms := range int64(len(inputs)) {
+		order := inTurn(inputs, time.UnixMilli(ms))
+		if len(order) != len(inputs) {
+			t.Fatalf("%d of %d are in the order", len(order), len(inputs))
+		}
+		for _, in := range order[:stopsPerTick] {
+			tried[in] = true
+		}
+	}
+	if len(tried) != len(inputs) {
+		t.Errorf("%d of %d are ever tried", len(tried), len(inputs))
+	}
+}
+
+func TestRemote_TickLeavesAnAbandonedRunToTheNextRun(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	b.catalog.set("B", nil)
+	b.again()
+	if b.begun("task-0") != 1 || len(other.stopped) != 0 {
+		t.Fatalf("%d runs began, and %v was stopped", b.begun("task-0"), other.stopped)
+	}
+	a := b.task("task-0").Abandoned
+	if a == nil || a.Run.ID != "run-1" || !strings.Contains(a.Comment, "input has changed") {
+		t.Errorf("left: %+v", a)
+	}
+	b.must(b.people().Cancel(t.Context(), "task-0", "Jo")) // before it has begun
+	b.again()
+	if len(other.stopped) != 1 || b.task("task-0").Abandoned != nil {
+		t.Errorf("stopped: %v", other.stopped)
+	}
+}
+
+func TestRemote_AbandonedRunOfADeletedTaskIsKept(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	other.err = errors.New("no answer")
+	b.Reconciler = b.another(nil)
+	b.Remote = other
+	b.again()
+	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), ChangeOptions{}))
+	if task := b.task("task-0"); task.Abandoned == nil || !task.Remote {
+		t.Errorf("the task was made again: %+v", task)
+	}
+}
+
+func TestRemote_PollThatShowsNothingNewWritesNothingAboutTheTask(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	before, polls := b.taskRecord("task-0"), other.polls
+	for range 5 {
+		report := b.tick()
+		if !report.Idle || report.Due.IsZero() {
+			t.Fatalf("%+v", report)
+		}
+		b.now = report.Due
+		if report = b.tick(); report.Idle {
+			t.Fatal("a tick is idle although a poll is due")
+		}
+	}
+	if other.polls != polls+5 || other.polled != 1 {
+		t.Errorf("%d polls, the latest of %d runs", other.polls-polls, other.polled)
+	}
+	if after := b.taskRecord("task-0"); after.Version != before.Version {
+		t.Errorf("the record of the task was written: %+v", after.Data)
+	}
+	other.says(state.RemotePlanning, "pending: the workspace is locked by jane")
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	if task := b.task("task-0"); !strings.Contains(task.Reason.Text, "locked by jane") || !strings.Contains(task.Waits().Text, "locked by jane") {
+		t.Errorf("its task says %+v, and waits: %s", task.Reason, task.Waits())
+	}
+	other.err = errors.New("429: too many requests") // about other runs
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	if task := b.task("task-0"); strings.Contains(task.Reason.Text, "cannot be polled") {
+		t.Errorf("its task says %+v", task.Reason)
+	}
+	other.status = nil
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	if task := b.task("task-0"); !strings.Contains(task.Reason.Text, "cannot be polled: 429") || task.Waits() == nil {
+		t.Errorf("its task says %+v", task)
+	}
+}
+
+func TestRemote_TickAfterAHintIsIdleWithoutARemoteRun(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	b.must(b.tick())
+	other.says(state.RemoteReady, "")
+	if report, err := b.Tick(t.Context(), TickOptions{Hint: true}); err != nil || report.Idle || b.begun("task-0") != 1 {
+		t.Errorf("%+v, %v", report, err)
+	}
+
+	b = newBench(t, tasks(1)...)
+	b.Remote = other
+	b.settle()
+	b.tick()
+	if report, err := b.Tick(t.Context(), TickOptions{Hint: true}); err != nil || !report.Idle {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func TestRemote_RecordsAreRemovedWithTheTask(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	b.must(b.store.Apply(t.Context(), state.Create(state.RemoteKey("task-0"), state.Encode(state.Remote{Workspace: "ws-1", Name: "task-0"}))))
+	b.must(state.StageInputs(t.Context(), b.store, "task-0", state.Inputs{Kind: "services"}))
+	b.Reconciler = b.another(nil)
+	b.Remote = other
+	b.again()
+	b.now = b.now.Add(keptRemoved + time.Hour)
+	b.again()
+	for _, prefix := range []string{"remote/", "staged/", "task/"} {
+		if left, err := b.store.List(t.Context(), prefix); err != nil || len(left) != 0 {
+			t.Errorf("%d records are left below %s (%v)", len(left), prefix, err)
+		}
+	}
+}
+
+func TestNextPoll_ComesSoonAndThenLessOften(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{
+		0:                         5 * time.Second,
+		4 * time.Second:           5 * time.Second,
+		5 * time.Second:           10 * time.Second,
+		50 * time.Second:          55 * time.Second,
+		55 * time.Second:          60*time.Second + 500*time.Millisecond,
+		-time.Hour:                -time.Hour + 5*time.Second, // another clock is ahead
+		30*24*time.Hour + 1234567: 0,
+	} {
+		got := nextPoll(noon, noon.Add(after))
+		if want != 0 && !got.Equal(noon.Add(want)) {
+			t.Errorf("after %s: %s, want %s", after, got.Sub(noon), want)
+		}
+		if wait := got.Sub(noon.Add(after)); wait <= 0 || wait > pollMax {
+			t.Errorf("after %s: %s later", after, wait)
+		}
+		for step := time.Duration(0); step < got.Sub(noon.Add(after)); step += got.Sub(noon.Add(after))/7 + 1 {
+			if again := nextPoll(noon, noon.Add(after+step)); after >= 0 && !again.Equal(got) {
+				t.Errorf("after %s: %s, and %s later: %s", after, got, step, again)
+			}
+		}
+	}
+}

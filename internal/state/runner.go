@@ -1,0 +1,46 @@
+package state
+
+import "time"
+
+// RunnerPrefix is the collection of the runners that linger.
+const RunnerPrefix = "runner/"
+
+// RunnerKey returns the key of the record of a runner that lingers.
+func RunnerKey(id string) string { return RunnerPrefix + element(id) }
+
+// Runner is a runner that lingers: after its runs it waits for another launch.
+// Package linger has the protocol.
+type Runner struct {
+	ID         string    `json:"id"`         // as in the claims of its runs
+	Definition string    `json:"definition"` // what its container was made from
+	Since      time.Time `json:"since"`      // when its latest launch ended
+	Until      time.Time `json:"until"`      // when it ends if it gets no other launch
+	// Offer is the launch that is offered to the runner, and Launch the one that it has
+	// taken. At most one of them is set.
+	Offer  string `json:"offer,omitempty"`
+	Launch string `json:"launch,omitempty"`
+}
+
+// Free reports whether a launch may be offered to the runner.
+func (r Runner) Free() bool { return r.ID != "" && r.Offer == "" && r.Launch == "" }
+
+// KeptUntil is when the record expires. The longest run must have ended by then.
+func (r Runner) KeptUntil() time.Time { return r.Until.Add(keptLaunches) }
+
+// TakenByContainer is the taker of a launch that was offered to a runner and not
+// taken: it gets a container of its own.
+const TakenByContainer = "container"
+
+// keptLaunches is how long launches are kept. They are of no use once their runs
+// have ended; a day leaves people time to read them.
+const keptLaunches = 24 * time.Hour
+
+// KeptUntil is when the record of the launch expires.
+func (l Launch) KeptUntil() time.Time { return l.Created.Add(keptLaunches) }
+
+// Offered reports whether a runner that lingers may still take the launch.
+func (l Launch) Offered() bool { return l.Offer != "" && l.Taker == "" }
+
+// TakenByRunner reports whether a runner that lingered has taken the launch: then it
+// gets no container.
+func (l Launch) TakenByRunner() bool { return l.Taker != "" && l.Taker != TakenByContainer }
