@@ -7,16 +7,18 @@ DESCRIBE := describe --tags --always --dirty 2>/dev/null
 VERSION  ?= $(shell git $(DESCRIBE) || git -C '$(ROOT)' $(DESCRIBE) || echo dev)
 EXE     := $(shell go env GOEXE)
 
-# Static, and identical bytes on every machine.
-BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# Static, and identical bytes on every machine. What is compiled for other targets has the same
+# flags where it can, so that a new machine compiles each package once.
+SAME  := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
+BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapulse/terrapulse/internal/buildinfo.Version=$(VERSION)"
 
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-aws test test-short test-tofu simulate lint bench tools clean $(PLATFORMS)
+.PHONY: help build build-all demo demo-aws verify-aws compiled test test-short test-tofu test-consul simulate lint bench tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build bin/terrapulse for this machine
 	$(BUILD) -o bin/terrapulse$(EXE) ./cmd/terrapulse
@@ -29,7 +31,7 @@ $(PLATFORMS):
 
 demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP=1 leaves them running
 	@go run ./tools/fetch run
-	@go build -o bin/demo$(EXE) ./examples/demo
+	@$(SAME) go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
 demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS; KEEP=1 leaves it running
@@ -39,58 +41,97 @@ demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS
 # Tests often wait for servers and for other processes: two run at a time on each core.
 JOBS = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 2))))
 
-test: tools ## Run every test, with the race detector (needs a C compiler)
-	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
+# On a new machine, tests that build programs would compile the same packages side by side, and
+# others would wait for the processor. So everything is compiled before the first test.
+compiled:
+	@go build -race ./...
+	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch go build -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
+
+test: tools compiled ## Run every test, with the race detector (needs a C compiler)
+	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run policy $(if $(EXE),,pages aws) tofu
-	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./...
+	@go run ./tools/fetch run policy $(if $(EXE),,pages hcp aws) tofu
+	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
+
+test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one
+	@go run ./tools/fetch run consuls
+	@for version in $(or $(CONSUL),$$(ls .tools/consul)); do echo "Consul $$version"; export TERRAPULSE_TEST_CONSUL=$$version; \
+		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/consul/... ./internal/state/consulkv ./internal/registration ./internal/dynamic && \
+		go test -parallel $(JOBS) -timeout 20m -run '$(CONSUL_TESTS)' ./cmd/terrapulse || exit 1; done
+
+# The tests of the program that differ with Consul: rights, outages, a cluster, the values of a module.
+CONSUL_TESTS = ConfigEntries|Resources|Compat|Polic|Rights|Cluster|Consul|Ports
 
 # By default, each run simulates different histories.
 SEED ?= $(shell date +%s)000000
 
 simulate: ## Search for a history of faults that breaks the engine: N=100000, FOR=10m; SEED=1 TRACE=1 prints one
-	go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
+	$(SAME) go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
 		$(if $(N),-histories $(N),-for $(or $(FOR),60s)) -seed $(SEED) $(if $(TRACE),-trace)
 
-lint: ## Check formatting, and run go vet, staticcheck, govulncheck and cfn-lint
+verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/verify-aws for its variables
+	@infra/verify-aws
+
+lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint and actionlint
 	@go run ./tools/fetch lint python
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	GOOS=windows go vet ./...
-	.tools/bin/staticcheck$(EXE) ./...
+	$(SAME) go vet ./...
+	$(SAME) GOOS=windows go vet ./...
+	$(SAME) .tools/bin/staticcheck$(EXE) ./...
 	@.ci/vulnerabilities
-	.tools/bin/cfn-lint template.yaml infra/network.yaml
+	.tools/bin/cfn-lint template.yaml infra/network.yaml examples/ci/github/roles.yaml
+	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
-tools: ## Install Consul, Terraform, conftest and the simulated AWS services for tests into .tools
+tools: ## Install Consul, Terraform, conftest, the simulated AWS services and clients of HCP Terraform for tests into .tools
 	@go run ./tools/fetch
 
+# A release has the version of its tag and the time of its commit.
+RELEASE ?= $(shell git describe --tags --exact-match 2>/dev/null || echo v0.0.0-snapshot-$$(git rev-parse --short HEAD))
+
+release: ## Build a release into dist and bin/release; PUBLISH=1 publishes it. See docs/release.md
+	@go run ./tools/fetch release
+	go run ./tools/release -version '$(RELEASE)' -to bin/release $(if $(BUCKET),-bucket '$(BUCKET)')
+	RELEASE='$(RELEASE)' DATE=$$(git log -1 --format=%cI) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PATH='$(ROOT)/.tools/bin':"$$PATH" \
+		goreleaser release --clean $(if $(PUBLISH),,--snapshot)
+
+release-images: ## Build the images of a release for both processors; see infra/runner/release for options
+	@VERSION='$(RELEASE)' sh infra/runner/release
+
+test-release: ## Build a whole release, for all platforms, and check what is in it
+	@go run ./tools/fetch
+	TERRAPULSE_TEST_RELEASE=all go test -run Release -timeout 30m ./infra
+
 clean: ## Remove built files; downloaded tools stay in the user's cache
-	rm -rf bin .tools
+	rm -rf bin dist .tools
 
-# Targets of `sam build`. It does not pass the architecture; ARCH must be equal to the
-# parameter Architecture.
-ARCH     ?= arm64
-FUNCTION := cd '$(ROOT)' && CGO_ENABLED=0 GOOS=linux GOARCH=$(if $(filter x86_64,$(ARCH)),amd64,$(ARCH)) \
-	go build -tags lambda.norpc -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# Targets of `sam build`. Each function has a program for both processors: the parameter
+# Architecture alone decides which one runs.
+FUNCTION = sh '$(ROOT)/functions/build' '$(ARTIFACTS_DIR)' '$(VERSION)'
 
-.PHONY: build-ReconcileFunction build-SettleFunction build-ApiFunction build-TrustLayer runner-image daemon-image
+.PHONY: build-InstallFunction build-ReconcileFunction build-SettleFunction build-HintFunction build-ApiFunction build-TrustLayer runner-image daemon-image
+
+build-InstallFunction:
+	$(FUNCTION) install runner
 
 build-ReconcileFunction:
-	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/reconcile
+	$(FUNCTION) reconcile
 
 build-SettleFunction:
-	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/settle
+	$(FUNCTION) settle
+
+build-HintFunction:
+	$(FUNCTION) hint
 
 build-ApiFunction:
-	$(FUNCTION) -o "$(ARTIFACTS_DIR)/bootstrap" ./functions/api
+	$(FUNCTION) api
 
 build-TrustLayer:
 	sh '$(ROOT)/layers/trust/pack' "$(ARTIFACTS_DIR)/trust"

@@ -107,7 +107,7 @@ func TestUnit_IsValidAndHardened(t *testing.T) {
 		t.Fatal(err)
 	}
 	unit := filepath.Join(t.TempDir(), "terrapulse.service")
-	text = []byte(strings.ReplaceAll(string(text), "/usr/local/bin/terrapulse", program))
+	text = []byte(strings.ReplaceAll(string(text), "/usr/bin/terrapulse", program))
 	if err := os.WriteFile(unit, text, 0o644); err != nil {
 		t.Fatal(err)
 	}

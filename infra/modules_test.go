@@ -1,0 +1,89 @@
+package infra_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+)
+
+// moduleSecrets are the parameters for private modules.
+func moduleSecrets() rehearsal.Parameters {
+	const secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:"
+	return rehearsal.Parameters{
+		"GitCredentialsArn": secret + "git-AbCdEf:https::", "GitSshKeyArn": secret + "git-AbCdEf:key::",
+		"GitKnownHostsArn": "arn:aws:ssm:eu-west-1:123456789012:parameter/git/hosts", "RegistryCredentialsArn": secret + "registry-AbCdEf",
+	}
+}
+
+// ECS gives the container the credentials for private modules; no other role may read them.
+func TestTemplate_OnlyContainersGetCredentialsForModules(t *testing.T) {
+	stack := built(t).Deploy(t, "every", everything())
+	given := map[string]string{}
+	for _, s := range stack.Runner().Secrets {
+		given[*s.Name] = *s.ValueFrom
+	}
+	for name, parameter := range map[string]string{"TERRAPULSE_GIT_CREDENTIALS": "GitCredentialsArn", "TERRAPULSE_GIT_SSH_KEY": "GitSshKeyArn",
+		"TERRAPULSE_GIT_KNOWN_HOSTS": "GitKnownHostsArn", "TERRAPULSE_REGISTRY_CREDENTIALS": "RegistryCredentialsArn"} {
+		arn := moduleSecrets()[parameter]
+		if given[name] != arn {
+			t.Errorf("%s is %s", name, given[name])
+		}
+		// The right is for the secret, without the key.
+		action, arn := "secretsmanager:GetSecretValue", strings.Join(strings.Split(arn, ":")[:min(7, strings.Count(arn, ":")+1)], ":")
+		if strings.Contains(arn, ":ssm:") {
+			action = "ssm:GetParameters"
+		}
+		for role, policy := range stack.Roles {
+			if policy.Allows(action, arn) != (role == "ExecutionRole") {
+				t.Errorf("%s, %s on %s: %v", role, action, arn, policy.Allows(action, arn))
+			}
+		}
+	}
+}
+
+// Only containers use the cache of providers. They cannot remove anything from it.
+func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
+	stack := built(t).Deploy(t, "every", everything())
+	const object = "arn:aws:s3:::the-bucket/some/prefix/providers/0123"
+	for role, policy := range stack.Roles {
+		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
+			if may := role == "RunnerRole" && action != "s3:DeleteObject"; policy.Allows(action, object) != may {
+				t.Errorf("%s, %s: %v", role, action, !may)
+			}
+		}
+	}
+}
+
+// Through the proxy, a container must reach neither Consul nor the address where ECS gives it its
+// credentials.
+func TestTemplate_SomeAddressesAreReachedWithoutTheProxy(t *testing.T) {
+	stack := built(t).Deploy(t, "every", everything())
+	env := map[string]string{}
+	for _, v := range stack.Runner().Environment {
+		env[*v.Name] = *v.Value
+	}
+	if env["HTTPS_PROXY"] != "http://proxy.example.com:3128" {
+		t.Errorf("the proxy is %s", env["HTTPS_PROXY"])
+	}
+	direct := strings.Split(env["NO_PROXY"], ",")
+	for _, want := range []string{"169.254.170.2", "consul.example.com:8501", "dynamodb.eu-west-1.amazonaws.com", "s3.eu-west-1.amazonaws.com", ".internal.example.com"} {
+		if !slices.Contains(direct, want) {
+			t.Errorf("%s goes through the proxy: %v", want, direct)
+		}
+	}
+	least := built(t).Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
+	for _, v := range least.Runner().Environment {
+		if strings.HasSuffix(*v.Name, "_PROXY") {
+			t.Errorf("without a proxy, the template sets %s=%s", *v.Name, *v.Value)
+		}
+	}
+}
+
+// withModules adds the parameters for private modules and a proxy.
+func withModules(p rehearsal.Parameters) {
+	maps.Copy(p, moduleSecrets())
+	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128", "NoProxy": ".internal.example.com"})
+}

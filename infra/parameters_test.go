@@ -1,0 +1,121 @@
+package infra_test
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/deployment"
+)
+
+// A deployment that cannot work is refused before anything is created.
+func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
+	slow(t)
+	cases := []struct {
+		name       string
+		parameters rehearsal.Parameters
+		refused    string
+	}{
+		{"the least parameters", nil, ""},
+		{"every parameter", everything(), ""},
+		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerCpu": "4096", "RunnerMemory": "4096"}, "RunnerCpu=4096 with a RunnerMemory of 8192 to 30720"},
+		{"memory between two steps", rehearsal.Parameters{"RunnerCpu": "8192", "RunnerMemory": "17408"}, "in steps of 4096"},
+		{"a function in public subnets", rehearsal.Parameters{"AssignPublicIp": "true"}, "A function has no public address"},
+		{"subnets for a function outside of the VPC", rehearsal.Parameters{"FunctionInVpc": "false", "FunctionSubnets": "subnet-1"}, "FunctionSubnets needs FunctionInVpc=true"},
+		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
+		{"a certificate without its key", rehearsal.Parameters{"ConsulCertArn": certARN}, "ConsulCertArn needs ConsulKeyArn"},
+		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
+		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
+	}
+	var each []rehearsal.Parameters
+	for _, tt := range cases {
+		parameters := rehearsal.Minimal("10.0.0.1:8500")
+		maps.Copy(parameters, tt.parameters)
+		each = append(each, parameters)
+	}
+	for i, refusal := range rehearsal.Refusals(t, each) {
+		if want := cases[i].refused; want == "" && refusal != "" || !strings.Contains(refusal, want) {
+			t.Errorf("%s: %q, want %q", cases[i].name, refusal, want)
+		}
+	}
+}
+
+// Every pair of CPU and memory that Fargate has is accepted.
+// https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html
+func TestTemplate_HasARuleForEachCpu(t *testing.T) {
+	text := read(t, "template.yaml")
+	_, cpu, _ := strings.Cut(text, "\n  RunnerCpu:\n")
+	_, values, _ := strings.Cut(cpu, "AllowedValues: [")
+	values, _, _ = strings.Cut(values, "]")
+	for _, value := range strings.Split(values, ", ") {
+		if !strings.Contains(text, `RuleCondition: !Equals [!Ref RunnerCpu, "`+value+`"]`) {
+			t.Errorf("no rule says which memory is possible with %s", value)
+		}
+	}
+}
+
+// Without the HTTP API, nothing of it is created.
+func TestTemplate_WithoutTheAPI(t *testing.T) {
+	parameters := rehearsal.Minimal("10.0.0.1:8500")
+	parameters["Api"] = "false"
+	stack := built(t).Deploy(t, "silent", parameters)
+	if _, ok := stack.Functions["ApiFunction"]; ok || stack.Outputs["ApiUrl"] != "" || len(stack.Roles["ApiRole"]) > 0 {
+		t.Errorf("created %v with the address %q and the role %v", stack.Functions["ApiFunction"], stack.Outputs["ApiUrl"], stack.Roles["ApiRole"])
+	}
+}
+
+// Each parameter is in one group. At most 12 are usual, as many as a person reads; all that have no
+// default are among them.
+func TestTemplate_GroupsItsParameters(t *testing.T) {
+	text := read(t, "template.yaml")
+	usual, groups := 0, map[string]string{}
+	for _, g := range regexp.MustCompile(`Label: \{ default: "(.*)" \}\n\s+Parameters:\s+\[([^\]]*)\]`).FindAllStringSubmatch(text, -1) {
+		for _, name := range strings.Split(g[2], ", ") {
+			if groups[name] != "" {
+				t.Errorf("%s is in the groups %q and %q", name, groups[name], g[1])
+			}
+			groups[name] = g[1]
+			switch {
+			case strings.HasPrefix(g[1], "Usual: "):
+				usual++
+			case !strings.HasPrefix(g[1], "Rarely needed: "):
+				t.Errorf("the group %q is neither usual nor rarely needed", g[1])
+			}
+		}
+	}
+	_, parameters, _ := strings.Cut(text, "\nParameters:\n")
+	parameters, _, _ = strings.Cut(parameters, "\nMappings:")
+	for _, p := range regexp.MustCompile(`(?m)^  (\w+):\n((?:    .*\n)*)`).FindAllStringSubmatch(parameters, -1) {
+		if !strings.Contains(p[2], "    Default:") && !strings.HasPrefix(groups[p[1]], "Usual: ") {
+			t.Errorf("%s has no default, and is in the group %q", p[1], groups[p[1]])
+		}
+		if groups[p[1]] == "" || !strings.Contains(text, "\n      "+p[1]+": { default: ") {
+			t.Errorf("%s has no group or no label", p[1])
+		}
+		delete(groups, p[1])
+	}
+	if usual > 12 || len(groups) > 0 {
+		t.Errorf("%d parameters are usual; unknown parameters in groups: %v", usual, groups)
+	}
+}
+
+// What the template accepts as a capacity, the functions accept, too.
+func TestTemplate_CapacityIsWhatTheFunctionsRead(t *testing.T) {
+	_, capacity, _ := strings.Cut(read(t, "template.yaml"), "\n  Capacity:\n")
+	_, pattern, _ := strings.Cut(capacity, "AllowedPattern: ")
+	pattern, _, _ = strings.Cut(pattern, "\n")
+	accepts := regexp.MustCompile(pattern)
+	for _, value := range []string{"FARGATE", "FARGATE_SPOT", "FARGATE=1", "FARGATE=0", "FARGATE=1000", "FARGATE=1001", "FARGATE=01", "FARGATE_SPOT=3,FARGATE=1", "FARGATE_SPOT=1,FARGATE=0", ""} {
+		err := new(deployment.Capacity).UnmarshalText([]byte(value))
+		if accepts.MatchString(value) && err != nil {
+			t.Errorf("%q is deployed, and then: %v", value, err)
+		}
+	}
+	for _, value := range []string{"FARGATE", "FARGATE=1000", "FARGATE_SPOT=3,FARGATE=1"} {
+		if !accepts.MatchString(value) {
+			t.Errorf("%q is refused", value)
+		}
+	}
+}
