@@ -2,7 +2,7 @@
 package examples_test
 
 import (
-	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -36,10 +37,24 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := client.ConfigEntries().Set(&api.ServiceIntentionsConfigEntry{Kind: api.ServiceIntentions, Name: "web", Sources: []*api.SourceIntention{
+		{Name: "api", Action: api.IntentionActionAllow}, {Name: "db", Action: api.IntentionActionDeny},
+	}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+consul.Addr()+"/api/multicluster/v2/exportedservices/shop",
+		strings.NewReader(`{"data": {"services": ["web", "api"], "consumers": [{"peer": "supplier"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.DefaultClient.Do(request); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("export services: %+v, %v", resp, err)
+	}
 
 	const (
-		haproxy = "load-balancer/haproxy.cfg"
-		page    = "maintenance/maintenance.html"
+		cloudState = "state of "
+		haproxy    = "load-balancer/haproxy.cfg"
+		page       = "maintenance/maintenance.html"
 	)
 	wants := map[string]map[string][]string{ // expected text in files, by example
 		"quickstart/tasks.yaml": {
@@ -52,8 +67,11 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		},
 		"catalog/tasks.yaml":          {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
 		"kv/tasks.yaml":               {"feature-flags/features.json": {`{"search":"on"}`}},
+		"exports/tasks.yaml":          {"partners/partners.txt": {"supplier: api, web\n"}},
+		"intentions/tasks.yaml":       {"firewall/rules.txt": {"allow api to web\n"}},
 		"high-availability/tasks.hcl": {haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"}},
 		"policy/tasks.yaml":           {"allow-list/rules/web-1.txt": {"allow 10.0.0.1\n"}},
+		"terraform-cloud/tasks.hcl":   {cloudState + "cts-allow-list": {`"addresses": "10.0.0.1"`}},
 		"schedule/tasks.yaml":         {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},
 	}
 	found := 0
@@ -68,6 +86,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		t.Errorf("%d examples, of which %d are tested", found, len(wants))
 	}
 
+	cloud := hcptest.New(t)
 	for example, files := range wants {
 		t.Run(filepath.Dir(example), func(t *testing.T) {
 			dir := t.TempDir()
@@ -80,6 +99,8 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 				cmd.Dir = dir
 				cmd.Env = append(os.Environ(),
 					"CONSUL_HTTP_ADDR="+consul.Addr(),
+					"TFC_HOSTNAME="+cloud.URL,
+					"TFC_TOKEN="+cloud.Token,
 					"TF_CLI_CONFIG_FILE="+testtools.TerraformRC(t),
 					"PATH="+path(t))
 				out, err := cmd.CombinedOutput()
@@ -93,9 +114,13 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 			}
 			run("start", "-once", "-config-file", filepath.Base(example))
 			for file, texts := range files {
-				content, err := os.ReadFile(filepath.Join(dir, "sync-tasks", filepath.FromSlash(file)))
-				if err != nil {
-					t.Error(err)
+				workspace, remote := strings.CutPrefix(file, cloudState)
+				content := cloud.Workspace(workspace).State
+				if !remote {
+					var err error
+					if content, err = os.ReadFile(filepath.Join(dir, "sync-tasks", filepath.FromSlash(file))); err != nil {
+						t.Error(err)
+					}
 				}
 				for _, text := range texts {
 					if !strings.Contains(string(content), text) {
@@ -117,11 +142,7 @@ var (
 	programs string
 	built    = sync.OnceValues(func() (string, error) {
 		program := filepath.Join(programs, "terrapulse.exe") // the ending does no harm elsewhere
-		out, err := exec.Command("go", "build", "-o", program, "github.com/terrapulse/terrapulse/cmd/terrapulse").CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("build terrapulse: %w\n%s", err, out)
-		}
-		return program, err
+		return program, testtools.Build(program, "cmd/terrapulse")
 	})
 )
 

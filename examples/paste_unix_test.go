@@ -5,7 +5,6 @@ package examples_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +69,7 @@ func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := os.WriteFile(filepath.Join(scratch, "port.yaml"), fmt.Appendf(nil, "port: %d\n", freePort(t)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(scratch, "port.yaml"), fmt.Appendf(nil, "port: %d\n", testtools.FreePort(t)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), "bash", "-e")
@@ -98,14 +97,4 @@ func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 			}
 		})
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
