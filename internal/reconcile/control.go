@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -40,8 +41,8 @@ var (
 // changeTries is how often a change is written whose records others write, too.
 const changeTries = 20
 
-// turnWait is how long a change waits for earlier ones at most. While the store
-// answers, each takes milliseconds.
+// turnWait is how long a change waits for its turn while no other turn ends. While the
+// store answers, each takes milliseconds.
 const turnWait = 3 * time.Second
 
 // Control is what people ask of the engine, through whichever process serves
@@ -70,6 +71,7 @@ type Control struct {
 
 	once  sync.Once
 	turns chan struct{} // one place: who writes through this process waits here, not in the store
+	ended atomic.Int64  // how many turns have ended
 }
 
 // Config returns the effective configuration.
@@ -191,16 +193,21 @@ func (c *Control) write(ctx context.Context, decide func(*state.Reconcile) ([]st
 }
 
 // acquireTurn waits until no other goroutine of this process writes, and returns
-// what ends the turn. Turns only save attempts: after turnWait the caller goes on
-// without one, because the store may not answer the others.
+// what ends the turn. Turns only save attempts: if none ends within turnWait, the caller
+// goes on without one, because the store may not answer the others.
 func (c *Control) acquireTurn(ctx context.Context) (end func()) {
 	c.once.Do(func() { c.turns = make(chan struct{}, 1) })
-	ctx, cancel := context.WithTimeout(ctx, turnWait)
-	defer cancel()
-	select {
-	case c.turns <- struct{}{}:
-		return func() { <-c.turns }
-	case <-ctx.Done():
-		return func() {}
+	for {
+		before := c.ended.Load()
+		select {
+		case c.turns <- struct{}{}:
+			return func() { <-c.turns; c.ended.Add(1) }
+		case <-ctx.Done():
+			return func() {}
+		case <-time.After(turnWait):
+			if c.ended.Load() == before {
+				return func() {}
+			}
+		}
 	}
 }

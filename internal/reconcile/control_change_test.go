@@ -1,12 +1,15 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -35,6 +38,35 @@ func TestControl_ConflictingChangesAreNotBothMade(t *testing.T) {
 	if b.override("two").Exists() {
 		t.Error("it is back")
 	}
+}
+
+// slowStore takes its time for every write.
+type slowStore struct {
+	state.Store
+	took time.Duration
+}
+
+func (s slowStore) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	time.Sleep(s.took)
+	return s.Store.Apply(ctx, changes...)
+}
+
+func TestControl_ChangesThroughASlowStoreAreAllMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, tasks(50)...)
+		b.tick()
+		people := b.people()
+		people.Store = slowStore{b.store, time.Second}
+		var work sync.WaitGroup
+		for _, task := range b.Config.Tasks {
+			work.Go(func() {
+				if err := people.Hold(t.Context(), task.Name, "Jo", ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+	})
 }
 
 func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
