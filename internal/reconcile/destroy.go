@@ -64,7 +64,7 @@ func (d *decider) holdUndestroyed(t trigger) *hold {
 // Consul shows does not matter.
 func (d *decider) waitingDestroy() (trigger, *hold) {
 	s := &d.state
-	t, wentOn := d.remoteWentOn()
+	t, wentOn := d.remoteWentOn(false)
 	live := s.Run
 	wait := live.Wait
 	switch {

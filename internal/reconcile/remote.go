@@ -160,10 +160,14 @@ type Stopped struct {
 	Applied bool // it was confirmed before that
 }
 
-// remoteWentOn is the trigger of a run whose remote run has gone on while it waited.
-func (d *decider) remoteWentOn() (trigger, bool) {
+// remoteWentOn is the trigger of a run whose remote run has gone on while it waited. With a
+// plan of outdated input, a run does not go on: it is replaced, or the input comes back.
+func (d *decider) remoteWentOn(outdated bool) (trigger, bool) {
 	live := *d.state.Run
-	if d.Remote == nil || live.Remote == nil || !live.Wait.For.EndedBy(d.Remote.Phase) {
+	switch {
+	case d.Remote == nil || live.Remote == nil || !live.Wait.For.EndedBy(d.Remote.Phase):
+		return trigger{}, false
+	case outdated && !d.Remote.Phase.PastApproval():
 		return trigger{}, false
 	}
 	remote := *live.Remote

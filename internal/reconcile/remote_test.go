@@ -130,6 +130,36 @@ func TestRemote_RunGoesOnWhenThePhaseHasChanged(t *testing.T) {
 	}
 }
 
+// What is planned there is the input before: it is not worth a run, which would begin
+// another remote run before the buffer period is over.
+func TestRemote_PlanOfOutdatedInputWaitsForTheBufferPeriod(t *testing.T) {
+	for name, meanwhile := range map[string]func(*bench){
+		"it is planned":                   func(*bench) {},
+		"it was planned during the pause": func(b *bench) { b.must(b.people().PauseAll(b.t.Context(), "Jo", "")); b.again() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, other, planned := waitingRemotely(t, remotePlan)
+			b.Config.Tasks[0].BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}
+			other.says(state.RemoteReady, "")
+			meanwhile(b)
+			b.must(b.people().ResumeAll(b.t.Context(), "Jo", ""))
+			b.catalog.set("B", nil)
+			b.tick()
+			if got := b.run(planned).Data; got.State != state.RunWaiting {
+				t.Fatalf("within the buffer period, the run is %s", got.State)
+			}
+			b.now = b.now.Add(5 * time.Second)
+			b.again()
+			if got := b.run(planned).Data; got.State != state.RunSuperseded || !strings.Contains(got.Error, "input has changed") {
+				t.Errorf("after it, the run is %s (%s)", got.State, got.Error)
+			}
+			if n := b.begun("task-0"); n != 1 {
+				t.Errorf("%d runs with the new input began", n)
+			}
+		})
+	}
+}
+
 func TestRemote_ConfirmedRunGoesOnDespiteHolds(t *testing.T) {
 	for name, happens := range map[string]func(*bench){
 		"on hold":   func(b *bench) { b.must(b.people().Hold(b.t.Context(), "task-0", "Jo", "")) },

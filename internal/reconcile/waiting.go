@@ -37,15 +37,15 @@ func (d *decider) waiting() (trigger, *hold) {
 		return d.waitingDestroy()
 	}
 	s.Run = d.acceptWaiting(s.Run)
-	t, wentOn := d.remoteWentOn()
-	live := s.Run
-	wait := live.Wait
-	moved := !s.Recheck && s.Observed != live.Input
+	moved := !s.Recheck && s.Observed != s.Run.Input
 	var scheduled time.Time // when a schedule takes up what has changed meanwhile
 	if moved && d.scheduled() {
 		t := d.schedule()
 		moved, scheduled = t.run || t.missed, t.due
 	}
+	t, wentOn := d.remoteWentOn(moved)
+	live := s.Run
+	wait := live.Wait
 	var buffered time.Time // no wait for more changes if the input went back to what is applied
 	if s.Pending != nil {
 		buffered = bufferedUntil(d.Task.BufferPeriod, *s.Pending)
@@ -71,7 +71,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the entries that were gone are back, or their loss was approved, while the run waited")
 	case wentOn:
 		return t, nil
-	case live.Resume != nil && !(moved && wait.Content != nil): // other input was approved
+	case live.Resume != nil && !(moved && (wait.Content != nil || wait.For == state.WaitRemotePlan)): // other input was approved, or planned
 		return triggered(state.ReasonRunning, "run %s goes on: resumed by %s", live.ID, live.Resume.By), nil
 	case reached(wait.Until, d.now):
 		return trigger{}, d.end(state.RunCancelled, state.ReasonCancelled, "it "+wait.String()+" since "+stamp(wait.Since, d.now)+", and the time for that is over")
