@@ -233,7 +233,8 @@ func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
 	c.module("")
 	c.tasks(consulBackend, "lb")
 	c.mustPush()
-	c.tickUntil("applied, and idle", func() bool { return c.out("lb") != "" && c.tick().Idle })
+	c.tickUntil("applied", func() bool { return c.out("lb") != "" })
+	c.untilIdle() // a container keeps the token that it was started with
 	c.setSecret(arn, second+"\n")
 	tokens, _, err := c.consul.Client().ACL().TokenList(nil)
 	if err != nil {
@@ -386,7 +387,8 @@ func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {
 		return out
 	}
 	say("in force", "bundle", "push", "-stack=e2e", "-config-file=tasks.hcl")
-	c.tickUntil("applied", func() bool { return c.out("one") != "" && c.out("two") != "" && c.tick().Idle })
+	c.tickUntil("applied", func() bool { return c.out("one") != "" && c.out("two") != "" })
+	c.untilIdle()
 	say("succeeded", "invoke", "-stack=e2e", "-once", "-task=one", "-wait")
 	if len(c.runs("one")) != 2 || len(c.runs("two")) != 1 {
 		t.Errorf("%d and %d runs", len(c.runs("one")), len(c.runs("two")))
