@@ -222,8 +222,8 @@ type world struct {
 	task    *config.Task
 	state   state.Task
 	now     time.Time
-	consul  string // digest of what Consul says
-	changed time.Time
+	consul  string     // digest of what Consul says
+	changed time.Time  // when a tick last saw other data
 	run     *state.Run // under way
 	dead    bool       // the run's runner is dead
 	blocked error
@@ -271,6 +271,9 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		} else {
 			in.Unreadable = errors.New("no leader")
 		}
+	}
+	if in.Observed != nil && in.Observed.Digest != s.Observed {
+		w.changed = w.now
 	}
 	before := in.State
 	d := w.decide(t, in)
@@ -323,7 +326,7 @@ func (w *world) end(t *rapid.T, outcome state.RunState) {
 
 func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{task: webTask(), now: noon, consul: "c0", changed: noon}
+		w := &world{task: webTask(), now: noon, consul: "c0"}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
 			w.task.BufferPeriod = config.BufferPeriod{}
@@ -334,12 +337,12 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"Consul changes": func(t *rapid.T) {
 				changes++
-				w.consul, w.changed = fmt.Sprintf("c%d", changes%5), w.now
+				w.consul = fmt.Sprintf("c%d", changes%5)
 				w.tick(t, true, true) // the gate moved
 			},
 			"Consul changes unseen": func(t *rapid.T) {
 				changes++
-				w.consul, w.changed = fmt.Sprintf("c%d", changes%5), w.now
+				w.consul = fmt.Sprintf("c%d", changes%5)
 				w.tick(t, false, true)
 				w.state.Due = w.now // the loop keeps reading until it can
 			},
