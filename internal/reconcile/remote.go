@@ -40,14 +40,15 @@ const (
 
 // nextPoll returns when a remote run is polled after now: less and less often. The times
 // depend only on the beginning of the wait, so that a poll that shows nothing new needs no
-// write.
+// write. They are multiples of pollMin, so that one tick polls for all tasks.
 func nextPoll(since, now time.Time) time.Time {
-	at := since
-	if at.After(now) {
-		return now.Add(pollMin) // a clock was ahead
+	if since.After(now) {
+		since = now // a clock was ahead
 	}
+	since = since.Truncate(pollMin)
+	at := since
 	for !at.After(now) {
-		step := max(pollMin, at.Sub(since)/10)
+		step := max(pollMin, at.Sub(since)/10).Truncate(pollMin)
 		if step >= pollMax {
 			return at.Add((now.Sub(at)/pollMax + 1) * pollMax)
 		}

@@ -418,7 +418,8 @@ func TestNextPoll_ComesSoonAndThenLessOften(t *testing.T) {
 		4 * time.Second:           5 * time.Second,
 		5 * time.Second:           10 * time.Second,
 		50 * time.Second:          55 * time.Second,
-		55 * time.Second:          60*time.Second + 500*time.Millisecond,
+		55 * time.Second:          60 * time.Second,
+		100 * time.Second:         110 * time.Second,
 		-time.Hour:                -time.Hour + 5*time.Second, // another clock is ahead
 		30*24*time.Hour + 1234567: 0,
 	} {
@@ -434,5 +435,17 @@ func TestNextPoll_ComesSoonAndThenLessOften(t *testing.T) {
 				t.Errorf("after %s: %s, and %s later: %s", after, got, step, again)
 			}
 		}
+	}
+}
+
+func TestNextPoll_IsTheSameForRunsThatBeganToWaitOneAfterTheOther(t *testing.T) {
+	polls := map[time.Time]bool{}
+	for began := noon; began.Before(noon.Add(pollMin)); began = began.Add(97 * time.Millisecond) {
+		for now := noon.Add(pollMin); now.Before(noon.Add(time.Hour)); now = nextPoll(began, now) {
+			polls[now] = true
+		}
+	}
+	if len(polls) > 60 {
+		t.Errorf("%d polls in an hour", len(polls))
 	}
 }
