@@ -50,7 +50,8 @@ func TestReconcile_OneTickPollsAllRunsOfHCPTerraformInThreeRequests(t *testing.T
 	for i := range cfg.Tasks {
 		cfg.Tasks[i].Module = module
 	}
-	h := s.elsewhere(&remote{phase: state.RemoteEnded}) // applies everything at once
+	driver := hcp.New(hcp.Options{})
+	h := s.elsewhere(&remote{})
 	cfg.Cloud = &config.Cloud{Hostname: hcpServer.URL, Organization: hcpServer.Organization, Token: hcpServer.Token, WorkspacePrefix: "net-"}
 	must := func(payload string) { // on a slow machine, a minute is too short
 		t.Helper()
@@ -58,26 +59,12 @@ func TestReconcile_OneTickPollsAllRunsOfHCPTerraformInThreeRequests(t *testing.T
 			t.Fatal(err)
 		}
 	}
-	for applied := 0; applied < tasks; {
-		must(schedule)
-		all, err := state.ReadAll[state.Task](t.Context(), s.store, state.TaskPrefix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		applied = 0
-		for _, task := range all {
-			if task.Data.Applied != "" && task.Data.Run == nil {
-				applied++
-			}
-		}
-	}
+	s.applied(cfg)
 
-	driver := hcp.New(hcp.Options{})
-	h = s.elsewhere(&remote{})
-	cfg.Cloud = &config.Cloud{Hostname: hcpServer.URL, Organization: hcpServer.Organization, Token: hcpServer.Token, WorkspacePrefix: "net-"}
 	h.cloud, h.runner.Driver = driver, driver
 	h.consulOf = func(context.Context, config.Consul) (runner.Consul, error) { return rendered{s}, nil }
 	defer hcpServer.Hold("planning").Release()
+	must(schedule)
 	var request string
 	for _, name := range names[:running] {
 		hcpServer.Create("net-"+name, nil, config.CloudTag)
@@ -104,7 +91,12 @@ func TestReconcile_OneTickPollsAllRunsOfHCPTerraformInThreeRequests(t *testing.T
 		return n
 	}
 	if n := waiting(); n != running {
-		t.Fatalf("%d runs wait for HCP Terraform: %s %s", n, s.run(names[0]).State, s.run(names[0]).Error)
+		for _, name := range names[:running] {
+			if run := s.run(name); run.State != state.RunWaiting {
+				t.Errorf("run of %s: %s %s", name, run.State, run.Error)
+			}
+		}
+		t.Fatalf("%d runs wait for HCP Terraform", n)
 	}
 	before := len(hcpServer.Requests())
 	must(due)

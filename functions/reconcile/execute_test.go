@@ -95,7 +95,7 @@ func (s *stack) elsewhere(r *remote) *handler {
 	}
 	h := s.process()
 	h.cloud = r
-	h.runner = &runner.Runner{Store: s.store, Driver: r, Owner: h.owner, Claim: claimFor, Patience: time.Second, Ended: h.ended, Now: time.Now, Said: &h.said}
+	h.runner = &runner.Runner{Store: s.store, Driver: r, Owner: h.owner, Claim: claimFor, Patience: recordFor, Ended: h.ended, Now: time.Now, Said: &h.said}
 	h.consulOf = func(context.Context, config.Consul) (runner.Consul, error) { return s, nil }
 	return h
 }

@@ -162,6 +162,23 @@ func (s *stack) changed() *handler {
 	return h
 }
 
+// applied writes the records of tasks that were applied with what Consul shows.
+func (s *stack) applied(cfg *config.Config) {
+	s.t.Helper()
+	now := time.Now()
+	for i := range cfg.Tasks {
+		task := &cfg.Tasks[i]
+		rec, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(task.Name))
+		if err == nil {
+			_, err = s.store.Apply(s.t.Context(), rec.Write(state.Task{Definition: task.Digest(cfg), Shape: task.Shape(cfg),
+				Observed: s.digest, ObservedAt: now, Applied: s.digest, AppliedAt: now}))
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
 // invoke invokes the process with a time limit of a minute.
 func (s *stack) invoke(h *handler, payload string) (invoke.Answer, error) {
 	return s.within(time.Minute, h, payload)
