@@ -22,7 +22,7 @@ type plan struct{ task, id string }
 // judges has somebody approve, reject, hold or release, or change infrastructure by
 // hand. People come late and twice, and name plans that were replaced.
 func (w *world) judges() {
-	task := services[w.rng.IntN(len(services))]
+	task := w.someTask()
 	if w.weather.replaces > 0 && w.rng.IntN(4) == 0 { // also where there is nothing to approve
 		w.approveAll()
 		return
@@ -44,6 +44,14 @@ func (w *world) judges() {
 			w.approve(it)
 		default:
 			w.approve(it)
+		}
+		return
+	}
+	if w.crosses && w.rng.IntN(3) == 0 {
+		if w.rng.IntN(2) == 0 {
+			w.cancels(task)
+		} else {
+			w.requests(task)
 		}
 		return
 	}
@@ -117,7 +125,8 @@ func (w *world) agree() {
 	if w.judge.last.Replaced != nil && !w.absent {
 		w.approveAll()
 	}
-	for _, task := range services {
+	w.agreeOnRenames()
+	for _, task := range w.tasks() {
 		record := w.judge.tasks[task]
 		if wait := record.Waits(); wait != nil && wait.Content != nil && record.Run.Resume == nil && !w.absent {
 			w.approve(plan{task, wait.ID})

@@ -37,11 +37,18 @@ func (j *judge) decidedOn(launch state.Launch) *config.Config {
 	if launch.Bundle != "" {
 		return j.configuration(launch.Bundle)
 	}
-	i := slices.IndexFunc(bundles, func(b bundle) bool { return b.files == launch.Config })
+	i, known := j.crossings.composed[launch.Config]
+	if !known {
+		// With overrides, no files have this digest.
+		i = slices.IndexFunc(bundles, func(b bundle) bool {
+			return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config
+		})
+		j.crossings.composed[launch.Config] = i
+	}
 	if i < 0 {
 		return &config.Config{}
 	}
-	return bundles[i].config
+	return j.configuration(bundles[i].digest)
 }
 
 // disabled reports whether somebody has disabled the task.

@@ -20,9 +20,9 @@ var queryOf = func() map[string]string {
 	ids := map[string]string{}
 	add := func(t *config.Task) {
 		q, _ := consul.ConditionQuery(t)
-		ids[q.ID()] = t.Name
+		ids[q.ID()] = serviceOf(t.Name)
 		for _, q := range consul.InputQueries(t) {
-			ids[q.ID()] = t.Name
+			ids[q.ID()] = serviceOf(t.Name)
 		}
 	}
 	for _, b := range bundles {
@@ -133,8 +133,8 @@ func (s *server) clear(w *world) {
 // comeBack has the data return that guards miss, where nobody approves: then the tasks
 // are released, as judge.unsettled checks.
 func (s *server) comeBack(w *world) {
-	for _, service := range services {
-		record := w.judge.tasks[service]
+	for _, task := range w.tasks() {
+		record, service := w.judge.tasks[task], serviceOf(task)
 		wait := record.Waits()
 		held := wait != nil && wait.Guards() || w.judge.last.Replaced != nil && record.Reason.Code == state.ReasonReplaced
 		if w.absent && held && record.Applied != "" {
@@ -202,6 +202,10 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 		answers := make([]consul.Answer, len(queries))
 		for i, q := range queries {
 			service := queryOf[q.ID()]
+			if first := slices.IndexFunc(queries, func(other consul.Query) bool { return queryOf[other.ID()] == service }); first < i {
+				answers[i] = answers[first] // tasks of one family watch the same
+				continue
+			}
 			digest, err := e.consul.read(e.world, service)
 			if answers[i].Err = err; err != nil {
 				e.note("    %s cannot be read", service)
@@ -228,7 +232,7 @@ func (e eyes) Snapshot(ctx context.Context, t *config.Task) (*consul.Snapshot, e
 		return e.snapshotOfDocuments(ctx, t)
 	}
 	return ask(ctx, e.process, consulServer, "snapshot for "+t.Name, func() (*consul.Snapshot, error) {
-		digest, err := e.consul.read(e.world, t.Name)
+		digest, err := e.consul.read(e.world, serviceOf(t.Name))
 		if err != nil {
 			return nil, err
 		}

@@ -24,11 +24,11 @@ func checked(rules config.Rules, action drift.Action) config.Rules {
 // check is what Terraform shows in a check for drift.
 func (h *hand) check(job driver.Job, run string) driver.Plan {
 	it, r := h.plan(job), &h.judge.rules
-	applied := r.did[job.Task.Name][r.since[run]:]
+	applied := r.bases(job.Task.Name, run)
 	if !slices.ContainsFunc(applied, func(a attempt) bool { return maps.Equal(a.entries, it.holds.entries) }) {
 		h.violated("a check for drift plans with what was applied: %s plans %s with %s in check %s", h.name, job.Task.Name, it.input, run)
 	}
-	r.checks[run] = r.last[job.Task.Name]
+	r.checks[run] = r.counted(job.Task.Name)
 	changes := &state.Changes{}
 	if !it.changes {
 		return driver.Plan{Resources: []driver.ResourceChange{}, Changes: changes}
@@ -46,7 +46,7 @@ func (j *judge) drifted(v view, task string, before, now state.Task) {
 		return // the check failed, was lost or interrupted: it has no outcome
 	}
 	planned, known := j.rules.checks[now.Drift.Last]
-	if known && (planned != j.rules.last[task] || now.Run != nil) {
+	if known && (planned != j.rules.counted(task) || now.Run != nil) {
 		v.violated("the outcome of a check counts if no run began since: %s writes that of check %s of %s", v.name, now.Drift.Last, task)
 	}
 }

@@ -91,6 +91,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 	of := func(task, run string, kinds ...outbox.Kind) func(outbox.Event) bool {
 		return func(e outbox.Event) bool { return e.Task == task && e.Run == run && slices.Contains(kinds, e.Kind) }
 	}
+	moved := j.takenOver(changes)
 	for _, c := range changes {
 		collection, name, _ := strings.Cut(c.Key, "/")
 		switch {
@@ -114,7 +115,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			if was != nil && is != nil && was.ID == is.ID && was.Wait != nil && is.Wait == nil {
 				expect("run "+is.ID+" of "+name+" is resumed", of(name, is.ID, outbox.RunResumed))
 			}
-			if before.Observed != after.Observed && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
+			if before.Observed != after.Observed && moved[name] == "" && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
 				expect(name+" has changed", of(name, "", outbox.ChangeSeen))
 			}
 			if before.Drifted() == nil && after.Drifted() != nil {

@@ -57,6 +57,7 @@ var bundles = func() []bundle {
 	all = append(all, withRules(all)...)
 	all = append(all, forRemoval()...)
 	all = append(all, slices.Concat(forRemote(all), forDocuments(all))...)
+	all = append(all, forCrossings()...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}
@@ -118,7 +119,7 @@ func (w *world) manual() {
 	a := &act{inspects: w.rng.IntN(3) == 0}
 	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
 	definition := w.makes()[w.rng.IntN(len(made))]
-	name := services[w.rng.IntN(len(services))]
+	name := w.someTask()
 	w.on(a, func(ctx context.Context, f *function) {
 		f.bundles.Forget()
 		if a.err = f.prepare(ctx); a.err != nil {
@@ -137,6 +138,10 @@ func (w *world) manual() {
 			return
 		}
 		for {
+			f.mu.Lock()
+			f.judge.crossings.asked[name] = true
+			delete(f.judge.crossings.suspects, name)
+			f.mu.Unlock()
 			f.tick(ctx, a, reconcile.TickOptions{Force: map[string]string{name: "a person"}})
 			if held := new(lease.HeldError); !errors.As(a.err, &held) || time.Since(f.began) > invocationLimit-launchReserve {
 				return

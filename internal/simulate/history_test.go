@@ -58,15 +58,21 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.consul.fill(w)
 		}
 		w.drawPauses(seed)
+		if w.crosses = seed >= crossingSeeds && seed < documentSeeds; w.crosses {
+			w.drawCrossings()
+		}
 		steps := 50 + w.rng.IntN(350)
 		if w.lingers { // a launch has ended before another one is offered
 			steps *= 2
 		}
-		if w.remote { // a run has several steps
+		if w.remote || w.crosses { // a run has several steps, and what meets takes several runs
 			steps *= 3
 		}
 		if w.weather.long { // what takes many things to come together
 			steps *= 4
+		}
+		if w.crosses {
+			w.applyAll()
 		}
 		for range steps {
 			if w.step(); w.broken != "" {

@@ -38,18 +38,20 @@ type judge struct {
 	byHand   map[string]bool     // tasks that an error asks a person to run once
 	meant    map[int]string      // by process of a person: the wait that is to end
 
-	news     news
-	rules    rules
-	removal  removals
-	pauses   pauses
-	remote   remotes
-	launches map[string]state.Launch
+	crossings crossings
+	news      news
+	rules     rules
+	removal   removals
+	pauses    pauses
+	remote    remotes
+	launches  map[string]state.Launch
 }
 
 func (j *judge) init() {
 	j.news.init()
 	j.rules.init()
 	j.removal.init()
+	j.crossings.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
@@ -77,6 +79,14 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		defer func() { v.violated("%s", wrong) }()
 	}
 	j.kept(v, changes)
+	moved := j.takenOver(changes)
+	for task, from := range moved {
+		for _, c := range changes {
+			if name, ok := taskOf(c); ok && name == task {
+				j.takesOver(v, from, task, decoded[state.Task](c.Value))
+			}
+		}
+	}
 	var touched []string
 	var launch state.Launch
 	for _, c := range changes {
@@ -147,7 +157,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 				delete(j.tasks, rest) // it was removed, and forgotten
 				continue
 			}
-			j.task(v, rest, decoded[state.Task](c.Value))
+			j.task(v, rest, decoded[state.Task](c.Value), moved)
 		}
 	}
 	for _, task := range touched {
@@ -179,6 +189,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 	j.paused(v, launch, before, run)
 	j.takes(v, before, run)
 	j.follows(v, before, run)
+	j.endedBy(v, launch, before, run, there)
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
 	case run.State == state.RunWaiting && (run.Claim != "" || !run.Expires.IsZero()):
@@ -189,7 +200,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 		v.violated("an outcome stays: run %s of %s was %s and became %s", run.ID, task, before.State, run.State)
 	case there && before.State == state.RunRunning && run.State == state.RunRunning && before.Claim != run.Claim:
 		v.violated("a run is claimed once: %s of %s was claimed by %s, and then by %s", run.ID, task, before.Owner, run.Owner)
-	case !there && run.Kind == state.KindApply && unread[task]:
+	case !there && run.Kind == state.KindApply && unread[serviceOf(task)]:
 		v.violated("nothing is applied on a partial read: %s was to be run by a tick that could not read it", task)
 	case run.Dead:
 		if p := j.applying[task]; p != nil && strings.HasSuffix(run.Owner, p.name) {
@@ -199,9 +210,14 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 }
 
 // task looks at a task's record that was written.
-func (j *judge) task(v view, name string, now state.Task) {
-	before := j.tasks[name]
+func (j *judge) task(v view, name string, now state.Task, moved map[string]string) {
+	before, there := j.tasks[name]
 	j.tasks[name] = now
+	j.appears(v, name, before, now, there)
+	j.beginsAgain(name, now)
+	if moved[name] != "" || moved[now.MovedTo] == name {
+		return
+	}
 	j.held(v, name, before, now)
 	j.resumed(v, before, now)
 	j.approved(v, name, before, now)
@@ -319,7 +335,7 @@ func (j *judge) died(container string) {
 
 // unsettled says what of a task is not as it should be in the end.
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
-	record, want := j.tasks[t.Name], w.consul.digests[t.Name]
+	record, want := j.tasks[t.Name], w.consul.digests[serviceOf(t.Name)]
 	switch {
 	case (t.Enabled || record.Run != nil && record.Run.Destroys()) && j.explained(w, t.Name, want):
 	case j.overrides[t.Name].Provisional != nil:
@@ -328,6 +344,10 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
+	case isRare(t) && record.Run == nil && record.Observed != record.Applied && j.unfollowed(t.Name) != "":
+		return j.unfollowed(t.Name)
+	case isRare(t) && record.Waits() != nil && record.Reason.Code == state.ReasonWaiting: // for a person, with what it read when it was due
+	case isRare(t) && record.Run == nil && record.Failures == 0 && record.Definition == t.Digest(cfg): // it waits for its schedule
 	case record.Applied != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):

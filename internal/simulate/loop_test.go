@@ -160,8 +160,12 @@ func (w *world) stepLoop() {
 
 // reload has every instance read other files.
 func (w *world) reload() {
+	if w.stable() {
+		return
+	}
 	w.pointer = w.someBundle()
 	w.judge.removal.moves++
+	w.judge.redefines(bundles[w.pointer].config)
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
 		i.config.Store(int64(w.pointer))

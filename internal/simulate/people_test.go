@@ -104,7 +104,7 @@ func (w *world) somebody() {
 
 // wish draws what somebody asks for.
 func (w *world) wish() *wish {
-	it := &wish{task: services[w.rng.IntN(len(services))], trial: w.rng.IntN(2) == 0}
+	it := &wish{task: w.someTask(), trial: w.rng.IntN(2) == 0}
 	opts := reconcile.ChangeOptions{By: "a person", Provisional: it.trial}
 	if w.ruled {
 		opts.By = names[w.rng.IntN(len(names))]

@@ -217,11 +217,11 @@ func (j *judge) plannedThere(w *world, r *remoteRun) {
 	if run.Kind != state.KindDrift {
 		return
 	}
-	applied := rules.did[r.task][rules.since[r.run]:]
+	applied := rules.bases(r.task, r.run)
 	if !slices.ContainsFunc(applied, func(a attempt) bool { return a.digest == w.cloud.uploads[r.version].digest }) {
 		w.violated("a check for drift plans with what was applied: %s plans %s with %s in check %s", r.id, r.task, w.cloud.uploads[r.version].digest, r.run)
 	}
-	rules.checks[r.run] = rules.last[r.task]
+	rules.checks[r.run] = rules.counted(r.task)
 }
 
 // runThere is the remote run of a run; nil if it has none.

@@ -144,6 +144,9 @@ func (j *judge) removing(v view, launch state.Launch, before, run state.Run) {
 	case before.State == run.State:
 	case run.State == state.RunIntended:
 		j.destroys(v, launch, run)
+		if j.tasks[run.Task].Destroy == nil {
+			j.perhapsRenamed(v, run.Task, j.decidedOn(launch))
+		}
 	case run.State == state.RunRunning && run.Removed:
 		_, configured := j.configuredFor(v, run).Task(run.Task)
 		r.claimed[run.ID] = claimedAt{r.moves, configured}
@@ -160,7 +163,7 @@ func (j *judge) removing(v view, launch state.Launch, before, run state.Run) {
 func (j *judge) configuredFor(v view, run state.Run) *config.Config {
 	for _, i := range v.instances {
 		if i.process == v.process {
-			return bundles[i.config.Load()].config
+			return j.configuration(bundles[i.config.Load()].digest)
 		}
 	}
 	return j.decidedOn(j.known[run.Launch])
@@ -199,10 +202,10 @@ func (j *judge) leavesNothing(p *process, task, run string, it planned) {
 // undestroyed says what of a removed task is not destroyed in the end, though it was to
 // be, and nobody is told why; "" if there is nothing.
 func (j *judge) undestroyed(w *world, cfg *config.Config) string {
-	for _, task := range services {
+	for _, task := range w.tasks() {
 		record := j.tasks[task]
 		_, configured := cfg.Task(task)
-		if configured && record.Destroy == nil || !configured && record.OnRemoval == "" {
+		if configured && record.Destroy == nil || !configured && (record.OnRemoval == "" || w.crosses && j.infra[task] == "") {
 			continue
 		}
 		wait, last := record.Waits(), record.Last

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -159,7 +160,7 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 		l.shown[r.Shown] = map[string]state.Attempt{}
 		for _, name := range r.Names {
 			if t, ok := cfg.Task(name); ok {
-				l.shown[r.Shown][name] = state.Attempt{Definition: t.Digest(cfg), Observed: v.act.seen[name]}
+				l.shown[r.Shown][name] = state.Attempt{Definition: t.Digest(cfg), Observed: v.act.seen[serviceOf(name)]}
 			}
 		}
 	}
@@ -184,7 +185,7 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 		}
 	}
 	for _, service := range services { // what is disabled or not configured loses nothing now
-		if t, ok := cfg.Task(service); !ok || !t.Enabled {
+		if !slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return serviceOf(t.Name) == service && t.Enabled }) {
 			clear(v.consul.lost[service])
 		}
 	}
@@ -195,10 +196,11 @@ func (j *judge) approvedLoss(v view, task string, of state.Attempt) {
 	if _, ok := j.rules.losses.granted[task][of]; !ok {
 		v.violated("a person approves what a replaced Consul has lost: %s permits %s to apply %s", v.name, task, of.Observed)
 	}
-	shows := elements(task, of.Observed)
-	for name := range v.consul.lost[task] {
+	service := serviceOf(task)
+	shows := elements(service, of.Observed)
+	for name := range v.consul.lost[service] {
 		if _, there := shows[name]; !there {
-			delete(v.consul.lost[task], name)
+			delete(v.consul.lost[service], name)
 		}
 	}
 }
@@ -206,12 +208,12 @@ func (j *judge) approvedLoss(v view, task string, of state.Attempt) {
 // lost says which entries a run would remove that are gone with a replaced Consul;
 // "" if there are none.
 func (j *judge) lost(p *process, run string, it planned) string {
-	for name, since := range p.consul.lost[it.task.Name] {
+	for name, since := range p.consul.lost[serviceOf(it.task.Name)] {
 		if _, there := it.holds.entries[name]; there || it.read < since {
 			continue
 		}
 		applied := true
-		for _, a := range j.rules.did[it.task.Name][j.rules.since[run]:] {
+		for _, a := range j.rules.bases(it.task.Name, run) {
 			_, has := a.entries[name]
 			applied = applied && has
 		}

@@ -81,17 +81,23 @@ func withRules(plain []bundle) []bundle {
 
 // bundles are those that may be pushed in the history.
 func (w *world) bundles() []bundle {
+	if w.crosses {
+		return bundles[withCrossings:]
+	}
 	if w.remote {
 		return bundles[withRemote:withDocuments]
 	}
 	if w.consul.docs != nil {
-		return bundles[withDocuments:]
+		return bundles[withDocuments:withCrossings]
 	}
 	return bundles[:withRemote]
 }
 
 // someBundle chooses a bundle of the history.
 func (w *world) someBundle() int {
+	if w.crosses {
+		return withCrossings + w.rng.IntN(len(bundles)-withCrossings)
+	}
 	i := w.rng.IntN(withoutRules)
 	if w.ruled && w.rng.IntN(6) > 0 {
 		if i += withoutRules; w.removes {
@@ -131,7 +137,7 @@ func elements(service, digest string) map[string]string {
 
 // snapshot is what a run reads for a task.
 func (w *world) snapshot(t *config.Task, digest string) *consul.Snapshot {
-	snap := &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: elements(t.Name, digest)}}
+	snap := &consul.Snapshot{Condition: consul.Observation{Digest: digest, Elements: elements(serviceOf(t.Name), digest)}}
 	if w.ruled {
 		for _, q := range consul.InputQueries(t) {
 			snap.Inputs = append(snap.Inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: snap.Condition})
@@ -229,8 +235,8 @@ type rules struct {
 	approvals map[string][]granted // by run
 	inputs    map[string][]granted // by task: those without a plan
 	did       map[string][]attempt // by task: the successful applies
-	last      map[string]int       // by task: the index of the one that counts as the last
-	since     map[string]int       // by run: the same when it was claimed
+	last      map[string][]int     // by task: the indices of those that have counted as the last, one after the other
+	since     map[string]int       // by run: the index in last of the one that counted when it was claimed
 	checks    map[string]int       // by check for drift: the same when it was planned
 	losses    losses
 }
@@ -254,9 +260,9 @@ func (r *rules) init() {
 	r.checks = map[string]int{}
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
-	r.did, r.last, r.since = map[string][]attempt{}, map[string]int{}, map[string]int{}
-	for _, service := range services {
-		r.did[service] = []attempt{{}} // nothing was applied before
+	r.did, r.last, r.since = map[string][]attempt{}, map[string][]int{}, map[string]int{}
+	for _, task := range slices.Concat(services, crossingTasks) {
+		r.did[task], r.last[task] = []attempt{{}}, []int{0} // nothing was applied before
 	}
 }
 
@@ -290,7 +296,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 // onlyRemoves reports whether a run may apply outside of the windows because it only
 // takes entries away.
 func (j *judge) onlyRemoves(run string, it planned) bool {
-	return it.task.Windows[0].AllowRemovalsAlways && slices.ContainsFunc(j.rules.did[it.task.Name][j.rules.since[run]:], func(a attempt) bool {
+	return it.task.Windows[0].AllowRemovalsAlways && slices.ContainsFunc(j.rules.bases(it.task.Name, run), func(a attempt) bool {
 		for name, now := range it.holds.entries {
 			if a.entries[name] != now {
 				return false
@@ -318,7 +324,7 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 		return why, true
 	}
 	// While a run goes on that was given up, another may apply something.
-	before := j.rules.did[t.Name][j.rules.since[run]:]
+	before := j.rules.bases(t.Name, run)
 	if slices.ContainsFunc(before, func(a attempt) bool {
 		removed := len(a.entries) - len(it.holds.entries)
 		return len(a.entries) < 10 || 2*removed <= len(a.entries)
@@ -336,7 +342,23 @@ func (j *judge) did(task, run string, it planned) {
 // forgot notes that the engine knows nothing more of what a task was applied with.
 func (j *judge) forgot(task string) {
 	j.rules.did[task] = append(j.rules.did[task], attempt{})
-	j.rules.last[task] = len(j.rules.did[task]) - 1
+	j.rules.counts(task, len(j.rules.did[task])-1)
+}
+
+// counts notes that an apply counts as the last one.
+func (r *rules) counts(task string, index int) { r.last[task] = append(r.last[task], index) }
+
+// counted is the apply that counts as the last one of a task.
+func (r *rules) counted(task string) int { return r.last[task][len(r.last[task])-1] }
+
+// bases are the applies that a run may be compared with: what counted as the last one when it
+// was claimed, and what has counted since. What a run has applied that was given up does not count.
+func (r *rules) bases(task, run string) []attempt {
+	var all []attempt
+	for _, index := range r.last[task][min(r.since[run], len(r.last[task])-1):] {
+		all = append(all, r.did[task][index])
+	}
+	return all
 }
 
 // ruled looks at a run that was written.
@@ -348,7 +370,7 @@ func (j *judge) ruled(v view, before, run state.Run) {
 		}
 	case state.RunRunning:
 		if before.State != state.RunRunning {
-			j.rules.since[run.ID] = j.rules.last[run.Task]
+			j.rules.since[run.ID] = len(j.rules.last[run.Task]) - 1
 		}
 	case state.RunWaiting:
 		if run.Wait.Content != nil && before.State != state.RunWaiting {
@@ -358,7 +380,7 @@ func (j *judge) ruled(v view, before, run state.Run) {
 	case state.RunSucceeded:
 		i := slices.IndexFunc(j.rules.did[run.Task], func(a attempt) bool { return a.run == run.ID || a.run != "" && a.run == j.remote.of[run.ID] })
 		if run.Kind.Applies() && i >= 0 && !before.State.Ended() {
-			j.rules.last[run.Task] = i
+			j.rules.counts(run.Task, i)
 		}
 	}
 }

@@ -77,6 +77,13 @@ func TestNoHistoryWithHCPTerraformBreaksWhatMustAlwaysHold(t *testing.T) {
 	simulates(t, remoteSeeds+*firstSeed)
 }
 
+func TestNoHistoryInWhichFeaturesMeetBreaksWhatMustAlwaysHold(t *testing.T) {
+	if *firstSeed >= crossingSeeds || *traced || *stride > 0 {
+		t.Skip("this seed alone is meant")
+	}
+	simulates(t, crossingSeeds+*firstSeed)
+}
+
 func TestNoHistoryWithDocumentsBreaksWhatMustAlwaysHold(t *testing.T) {
 	if *firstSeed >= documentSeeds || *traced || *stride > 0 {
 		t.Skip("this seed alone is meant")
@@ -87,8 +94,8 @@ func TestNoHistoryWithDocumentsBreaksWhatMustAlwaysHold(t *testing.T) {
 // simulates creates histories from a seed on.
 func simulates(t *testing.T, first uint64) {
 	n, until, limit := *histories, time.Time{}, *atMost
-	if first != *firstSeed || *stride == 0 && first < documentSeeds { // the other kinds of histories have their part of the time
-		limit /= 3
+	if first != *firstSeed || *stride == 0 && first < crossingSeeds { // the other kinds of histories have their part of the time
+		limit /= 4
 	}
 	switch {
 	case *traced:
@@ -100,7 +107,7 @@ func simulates(t *testing.T, first uint64) {
 	case n == 0:
 		n = 500
 	}
-	if *histories == 0 && *atMost == 0 && !*traced && first >= documentSeeds {
+	if *histories == 0 && *atMost == 0 && !*traced && first >= crossingSeeds {
 		n /= 2 // they take longer
 	}
 	if *stride > 0 { // for another process, which reads the tally
@@ -185,6 +192,8 @@ func TestASeedMakesTheSameHistoryEachTime(t *testing.T) {
 		switch seeds[i] = uint64(i); i % 4 {
 		case 1:
 			seeds[i] += documentSeeds
+		case 2:
+			seeds[i] += crossingSeeds
 		case 3:
 			seeds[i] += remoteSeeds
 		}

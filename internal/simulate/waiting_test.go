@@ -58,7 +58,7 @@ func (w *world) resumes(it waited) {
 
 // resumeAll has people resume every run that waits.
 func (w *world) resumeAll() {
-	for _, task := range services {
+	for _, task := range w.tasks() {
 		if record := w.judge.tasks[task]; record.Waits() != nil && record.Run.Resume == nil && !w.ruled {
 			w.resumes(waited{task, record.Run.ID, record.Run.Wait.ID})
 		}

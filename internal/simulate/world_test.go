@@ -49,6 +49,7 @@ type world struct {
 	removes bool     // removed tasks are destroyed
 	lingers bool     // containers wait for more, in AWS
 	remote  bool     // HCP Terraform applies what tasks need
+	crosses bool     // tasks are renamed, and people end what they like
 	absent  bool     // nobody approves or releases anything, once the faults have ended
 	weather weather
 
@@ -224,7 +225,7 @@ func (w *world) serve(r *request) {
 // step lets one thing happen.
 func (w *world) step() {
 	w.quiet()
-	if w.home == inAWS && w.chance(w.weather.people) {
+	if (w.home == inAWS || w.crosses) && w.chance(w.weather.people) {
 		w.somebody()
 		return
 	}
@@ -319,8 +320,12 @@ func (w *world) step() {
 
 // push has another bundle be put in force.
 func (w *world) push() {
+	if w.stable() {
+		return
+	}
 	w.pointer = w.someBundle()
 	w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
+	w.judge.redefines(bundles[w.pointer].config)
 	w.note("bundle %s is pushed", bundles[w.pointer].digest)
 }
 
