@@ -40,6 +40,7 @@ type hold struct {
 	reason state.Reason
 	due    time.Time // when to decide again if nothing happens until then; zero if only an event ends it
 	action Action    // Wait, or what is to be done instead of a run
+	reread time.Time // Decision.Reread
 
 	endAs state.RunState // how a waiting run ends
 }
@@ -133,7 +134,13 @@ func holdUnreadable(d *decider, _ trigger) *hold {
 	if d.Unreadable == nil || d.destroys() {
 		return nil
 	}
-	return refuse(state.ReasonUnreadable, d.overdue(), "%s", state.Cut(d.Unreadable.Error()))
+	h := refuse(state.ReasonUnreadable, time.Time{}, "%s", state.Cut(d.Unreadable.Error()))
+	if since := d.state.UnreadableSince; since.IsZero() {
+		h.due = d.overdue()
+	} else {
+		h.reread = nextRead(since, d.now)
+	}
+	return h
 }
 
 // holdBlocked refuses a task that cannot run where this is decided.

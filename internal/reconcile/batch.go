@@ -59,7 +59,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 	}
 	switch d.Action {
 	case Run, Check:
-		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: d.Definition}
+		it.run = &state.PlannedRun{ID: newID(), Task: d.Task.Name, Definition: d.Definition, Unconfirmed: next.Unconfirmed}
 	case Resume, End:
 		run, waits, err := b.waitingRun(ctx, d.Task.Name, was.Data.Run)
 		if err != nil {
@@ -74,7 +74,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 			break
 		}
 		it.resumed = &run
-		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: d.Definition}
+		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: d.Definition, Unconfirmed: next.Unconfirmed}
 	case Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
 			State: state.RunUnchanged, Started: b.now, Ended: b.now, Digest: next.Observed}
@@ -221,7 +221,7 @@ func (b *batch) postpone(why string) {
 		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
 			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
 		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
-		d.State.Accepted = it.decision.State.Accepted // no other record has it
+		d.State.Accepted, d.State.Unconfirmed = it.decision.State.Accepted, it.decision.State.Unconfirmed // no other record has them
 		if d.State.Run == nil {                       // else it is found lost once more
 			d.State.Reason, d.State.Due = d.Reason, b.now
 		}

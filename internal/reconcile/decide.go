@@ -55,6 +55,8 @@ type Input struct {
 	// entries by that. Accepted says that a person has approved it.
 	Replaced *state.Replaced
 	Accepted *state.Accepted
+	// Unconfirmed is Task.Unconfirmed from now on.
+	Unconfirmed bool
 	// ChangedBy are those who have changed the task through the API.
 	ChangedBy []string
 	// LostCheck is the check for drift of State.Drift, ended as lost, if it is known to
@@ -120,6 +122,7 @@ type Decision struct {
 	Kind       state.Kind          // of the run
 	Remote     *state.RemoteRun    // of a waiting run that goes on; nil if there is none
 	Poll       time.Time           // when a remote run of the task is polled next, or stopped; zero if there is none
+	Reread     time.Time           // when a condition that cannot be read is read again; zero if it can be read
 }
 
 // Decide says for every task what to do at the time now, and why. It does no
@@ -212,6 +215,7 @@ func (d *decider) note() {
 	d.noteObserved()
 	d.noteUnreadable()
 	d.noteAccepted()
+	s.Unconfirmed = d.Unconfirmed
 	d.noteDrift()
 	if d.Stopped != nil {
 		*s = s.Stopped(d.Stopped.Applied)
@@ -271,7 +275,7 @@ func (d *decider) noteUnreadable() {
 func (d *decider) hold(h hold) Decision {
 	d.state.Due = h.due
 	out := d.done(h.action, h.reason)
-	out.EndAs = h.endAs
+	out.EndAs, out.Reread = h.endAs, h.reread
 	return out
 }
 

@@ -102,7 +102,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Wait, state.ReasonBackoff, "retry number 4", noon.Add(state.Backoff("web", 3))},
 		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Observed: &Observed{Digest: "A"}, Force: "start"}, Run, state.ReasonForced, "requested by start", time.Time{}},
 		{"nothing is run on a partial read",
-			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonUnreadable, "no leader", noon},
+			Input{Task: webTask(), State: applied(), Force: "start", Unreadable: errors.New("read service web: no leader")}, Wait, state.ReasonUnreadable, "no leader", time.Time{}},
 		{"what cannot be run here waits, whatever is asked for",
 			Input{Task: webTask(), Observed: b, State: applied(), Force: "start", Blocked: errors.New("stat ./mod: no such file or directory")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
 		{"and is not run when its run was lost",

@@ -23,7 +23,10 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // with its time
 	}
-	next.Consuls, next.Replaced = t.consuls, t.replaced
+	// A task that was to be marked may be one of those that were dropped.
+	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Dropped) > 0; !unmarked {
+		next.Consuls, next.Replaced = t.consuls, t.replaced
+	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	next.Remote = 0
 	if t.report.Stalled != nil {
@@ -41,7 +44,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		if d.Action == Run || d.Action == Resume || d.State.Run != nil && d.State.Waits() == nil {
 			due = now.Add(liveCheck)
 		}
-		due = earlier(due, t.checksAgain(&d, now))
+		due = earlier(earlier(due, t.checksAgain(&d, now)), d.Reread)
 		if due = earlier(due, d.Poll); !d.Poll.IsZero() {
 			next.Remote++
 		}

@@ -234,8 +234,12 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			failures++
 			rest := retryWait(err, failures)
 			l.Log.Error("tick", "error", err, "again_in", rest)
-			if !pause.For(ctx, rest) {
+			select {
+			case <-ctx.Done():
 				return context.Cause(ctx)
+			case news := <-l.Reload: // perhaps it ends the cause
+				l.reload(news)
+			case <-time.After(rest):
 			}
 			continue
 		}

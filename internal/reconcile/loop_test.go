@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -95,6 +96,32 @@ func TestLoop_FailedTicksBackOffWhateverTheGatesDo(t *testing.T) {
 		pass(failedTickMax)
 		if got := b.launched(); len(got) != 1 {
 			t.Errorf("after the failure it launched %v", got)
+		}
+	})
+}
+
+func TestLoop_ConfigurationIsReadWhileTicksFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLoopBench(t, tasks(1)...)
+		failing, reload := &failingStore{Store: b.store}, make(chan Reload)
+		b.Loop.Store, b.Loop.Reload = failing, reload
+		b.start()
+		b.finish()
+		failing.set(errors.New("the record is too large"))
+		b.change("B")
+		pass(5 * time.Minute) // ticks are rare by now
+		began := time.Now()
+		select {
+		case reload <- Reload{Config: &config.Config{Tasks: tasks(2)}}:
+		case <-time.After(time.Hour):
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Fatalf("the new configuration was not read within %s", waited)
+		}
+		failing.set(nil)
+		pass(failedTickMax)
+		if got := b.launched(); !slices.Equal(got, []string{"task-0", "task-1"}) {
+			t.Errorf("launched %v", got)
 		}
 	})
 }

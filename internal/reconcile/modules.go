@@ -19,7 +19,7 @@ import (
 // readsModules reports whether the tick also reads the module inputs of a task.
 func (t *tick) readsModules(of task, s state.Task) bool {
 	wait := s.Waits()
-	return t.modules || wait != nil && wait.Content != nil && wait.HeldByInput() &&
+	return t.modules || s.Unconfirmed || wait != nil && wait.Content != nil && wait.HeldByInput() &&
 		slices.ContainsFunc(of.inputs, func(q consul.InputQuery) bool { return !q.Triggers })
 }
 
@@ -33,7 +33,7 @@ func (t *tick) observedInputs(ctx context.Context, in *Input, queries []consul.I
 	switch {
 	case err == nil:
 		in.Observed = &o
-	case t.modules:
+	case t.modules || in.State.Unconfirmed:
 		in.Observed, in.Unreadable = nil, err
 	}
 }

@@ -63,7 +63,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
-			Shape: task.shape, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
+			Shape: task.shape, Unconfirmed: s.Unconfirmed, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
 		if t.opts.All && names.before[task.Name] != "" {
 			inputs[i].Force = ""
 		}
@@ -80,7 +80,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if _, ok := t.effective.Config.Task(name); !ok {
 			in := Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
-				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew,
+				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew, Unconfirmed: states[name].Data.Unconfirmed,
 				MovedTo: names.moved[name], RenamedTo: names.after[name]}
 			if in.MovedTo == "" {
 				if err := t.restore(ctx, &in); err != nil {
@@ -115,7 +115,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 			continue
 		}
 		modules := t.readsModules(task, s)
-		reads := all || s.ObservedAt.IsZero() || s.Recheck || in.Lost != nil || reached(s.Due, now) ||
+		reads := all || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || reached(s.Due, now) ||
 			in.Check || appliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })

@@ -38,17 +38,25 @@ const (
 	stopsPerTick = 10
 )
 
-// nextPoll returns when a remote run is polled after now: less and less often. The times
-// depend only on the beginning of the wait, so that a poll that shows nothing new needs no
-// write. They are multiples of pollMin, so that one tick polls for all tasks.
-func nextPoll(since, now time.Time) time.Time {
+// nextPoll returns when a remote run is polled after now: less and less often.
+func nextPoll(since, now time.Time) time.Time { return pollAfter(since, now, 10) }
+
+// nextRead returns when a condition that cannot be read is read again after now: the wait
+// doubles each time.
+func nextRead(since, now time.Time) time.Time { return pollAfter(since, now, 1) }
+
+// pollAfter returns the first time of a poll after now: after about each nth part of the
+// wait until then. The times depend only on the beginning of the wait, so that a poll that
+// shows nothing new needs no write. They are multiples of pollMin, so that one tick polls
+// for all tasks.
+func pollAfter(since, now time.Time, n time.Duration) time.Time {
 	if since.After(now) {
 		since = now // a clock was ahead
 	}
 	since = since.Truncate(pollMin)
 	at := since
 	for !at.After(now) {
-		step := max(pollMin, at.Sub(since)/10).Truncate(pollMin)
+		step := max(pollMin, at.Sub(since)/n).Truncate(pollMin)
 		if step >= pollMax {
 			return at.Add((now.Sub(at)/pollMax + 1) * pollMax)
 		}

@@ -90,6 +90,7 @@ func (t *tick) leaveAlone(states map[string]state.Stored[state.Task]) {
 	}
 	for i, d := range t.report.Decisions {
 		if was := states[d.Task.Name].Data; !t.opts.Only[d.Task.Name] {
+			was.Unconfirmed = d.State.Unconfirmed
 			t.report.Decisions[i] = Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Reason: was.Reason, State: was, Kind: state.KindApply}
 		}
 	}

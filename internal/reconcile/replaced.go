@@ -63,7 +63,8 @@ type loss struct {
 // it showed what was applied. Only a tick that reads everything, or that sees a task
 // lose entries, sends requests for that.
 func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]Input, error) {
-	t.consuls, t.replaced, t.everything, t.modules = rec.Consuls, rec.Replaced, rec.Replaced != nil, rec.Replaced != nil
+	holdsAll := rec.Replaced.HoldsAll()
+	t.consuls, t.replaced, t.everything, t.modules = rec.Consuls, rec.Replaced, holdsAll, holdsAll
 	inputs, err := t.observe(ctx, rec, states)
 	if err != nil || t.opts.GatesErr != nil && !t.sighted() {
 		return inputs, err
@@ -73,7 +74,8 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 		return nil, err
 	}
 	next := consulReplaced(rec, shown, t.Now())
-	if next != nil && (!t.modules || unseen(rec, shown)) {
+	switch {
+	case next.HoldsAll() && (!t.modules || unseen(rec, shown)):
 		t.everything, t.modules = true, true // what every task loses by it, and not what the Consul of before showed
 		if inputs, err = t.observe(ctx, rec, states); err != nil {
 			return nil, err
@@ -83,6 +85,8 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 			return nil, err
 		}
 		confirm(next, shown, after)
+	case next != nil && !next.HoldsAll():
+		maps.DeleteFunc(shown, func(dc string, id state.Identity) bool { return again(rec.Replaced.Now[dc], id) })
 	}
 	t.consuls, t.replaced = accept(inputs, rec, shown, next, t.everything)
 	return inputs, nil
@@ -93,7 +97,7 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 func (t *tick) identify(ctx context.Context, inputs []Input) (map[string]state.Identity, error) {
 	shown := map[string]state.Identity{}
 	for _, in := range inputs {
-		if in.Observed == nil || !t.everything && in.Observed.Lost == nil {
+		if in.Observed == nil || !t.everything && in.Observed.Lost == nil && !in.State.Unconfirmed {
 			continue
 		}
 		for _, dc := range in.Datacenters {
@@ -128,13 +132,13 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 		was, since := next.Now[dc]
 		switch {
 		case why != "":
-			if since && again(was, id) {
+			if !since || again(was, id) {
 				next.Since = now
 			}
-			next.Now[dc] = id
-			if next.Unread = nil; !since {
+			if !since || !next.HoldsAll() {
 				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.Scope{Datacenter: dc}.String(), "; ")
 			}
+			next.Now[dc], next.Unconfirmed = id, 0
 		case since && was.Cluster != before.Cluster && id.Cluster == before.Cluster && id.Cluster != "":
 			delete(next.Now, dc) // the Consul of before is back
 		case since:
@@ -186,84 +190,120 @@ func again(last, now state.Identity) bool {
 	return last.Replaced(now) != "" || now.Index < last.Index
 }
 
-// accept adds up what the tasks lose by a replaced Consul, and returns what is
-// recorded. It ends the hold if a person approved exactly that, or if nothing is lost
-// any more. After an approval, it holds on for tasks of which it is not known what they
-// lose.
+// accept adds up what the tasks lose by a replaced Consul, and returns what is recorded.
+// It ends the hold of a task if nothing of it is lost any more, or if a person approved
+// exactly that. A task of which it is not known what it loses delays no other: it alone is
+// held on, as Unconfirmed.
 func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Identity, replaced *state.Replaced, everything bool) (map[string]state.Identity, *state.Replaced) {
-	complete := everything
-	var lost, refused []*Input // refused are those that the approver must not approve
-	var unread []string
-	for i := range inputs {
-		in := &inputs[i]
-		concerned := replaced == nil || replaced.Concerns(in.Task.Name, in.Datacenters)
-		if concerned && (in.Observed == nil && !in.Removed && in.Task.Enabled || replaced != nil && in.appliesSince(replaced.Since)) {
-			complete, unread = false, append(unread, in.Task.Name)
-		}
-		if concerned && in.Observed != nil && in.Observed.Lost != nil {
-			lost = append(lost, in)
-		}
-		if replaced != nil && in.Observed != nil && !identified(in.Datacenters, replaced, identities) {
-			complete = false // it may be yet another Consul that showed this
-		}
+	consuls := recordConsuls(inputs, rec.Consuls, identities, replaced, everything)
+	lost, unread := concerned(inputs, identities, replaced)
+	if replaced == nil {
+		return consuls, nil
 	}
-	tasks := len(lost)
-	if replaced != nil {
-		show(replaced, lost)
-		a := replaced.Approved
-		approved := a != nil && a.Shown == replaced.Shown
-		if !approved && (tasks > 0 || !complete) {
-			replaced.Approved, replaced.Said = nil, replaced.Said || tasks > 0
-			for _, in := range lost {
-				if in.Replaced = replaced; !slices.Contains(unread, in.Task.Name) {
-					unread = append(unread, in.Task.Name)
-				}
-			}
-			if len(replaced.Unread) > 0 { // the others are approved
-				replaced.Unread = unread
-			}
-			return rec.Consuls, replaced
-		}
+	show(replaced, lost)
+	a := replaced.Approved
+	approved := a != nil && a.Shown == replaced.Shown
+	known := !replaced.HoldsAll() || everything && allIdentified(replaced, identities)
+	if replaced.Approved = nil; !approved && (len(lost) > 0 || !known) {
+		replaced.Said = replaced.Said || len(lost) > 0
 		for _, in := range lost {
-			if !mayApprove(in.Task, in.ChangedBy, a.By, a.Authenticated) {
-				refused = append(refused, in)
-				if in.Replaced = replaced; !slices.Contains(unread, in.Task.Name) {
-					unread = append(unread, in.Task.Name)
-				}
-				continue
-			}
-			given := state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
-				Content: state.Content{Definition: in.Definition, Input: in.Observed.Inputs}}
-			if lasts := in.Task.Approval.Expires; lasts > 0 {
-				given.Expires = a.At.Add(lasts)
-			}
-			in.Accepted = &state.Accepted{Approval: given, Observed: in.Observed.Digest}
+			in.Replaced = replaced
 		}
-		if tasks = 0; len(unread) == 0 {
-			complete = true
+		if !replaced.HoldsAll() {
+			replaced.Unconfirmed = mark(inputs, lost, unread)
 		}
+		return consuls, replaced
 	}
-	consuls := maps.Clone(rec.Consuls)
+	var refused []*Input // the approver must not approve these
+	for _, in := range lost {
+		if !mayApprove(in.Task, in.ChangedBy, a.By, a.Authenticated) {
+			refused, in.Replaced = append(refused, in), replaced
+			continue
+		}
+		in.accept(*a)
+	}
+	maps.Copy(consuls, replaced.Now)
+	if replaced.Unconfirmed = mark(inputs, refused, unread); replaced.Unconfirmed == 0 {
+		return consuls, nil
+	}
+	show(replaced, refused)
+	replaced.Said = len(refused) > 0 || replaced.Said && !approved
+	return consuls, replaced
+}
+
+// recordConsuls returns the identities that are recorded from now on. A Consul that is not
+// another one is recorded with its newer index, also while a task cannot be read: compared
+// with an old index, a replaced Consul would be the same. A lower index is recorded only if
+// every task was read and loses nothing.
+func recordConsuls(inputs []Input, was, identities map[string]state.Identity, replaced *state.Replaced, everything bool) map[string]state.Identity {
+	complete := replaced == nil && !slices.ContainsFunc(inputs, func(in Input) bool {
+		return in.Task.Enabled && !in.Removed && in.Observed == nil || in.Observed != nil && in.Observed.Lost != nil
+	})
+	consuls := maps.Clone(was)
 	if consuls == nil {
 		consuls = map[string]state.Identity{}
 	}
-	if replaced != nil {
-		maps.Copy(consuls, replaced.Now)
-	}
 	for dc, id := range identities {
-		if was, known := consuls[dc]; !known || everything && complete && tasks == 0 {
+		before, known := consuls[dc]
+		if replaced.HoldsAll() && replaced.In([]string{dc}) || known && before.Replaced(id) != "" {
+			continue
+		}
+		if !known || everything && (complete || id.Index >= before.Index) {
 			if id.Cluster == "" {
-				id.Cluster = was.Cluster // Connect may be on again
+				id.Cluster = before.Cluster // Connect may be on again
 			}
 			consuls[dc] = id
 		}
 	}
-	if replaced != nil && len(unread) > 0 {
-		show(replaced, refused)
-		replaced.Approved, replaced.Said, replaced.Unread = nil, len(refused) > 0, unread
-		return consuls, replaced
+	return consuls
+}
+
+// concerned returns which tasks lose entries by a replaced Consul, and of which it is not
+// known whether they do: they were not read, or have a run under way that may have read
+// the Consul of before.
+func concerned(inputs []Input, identities map[string]state.Identity, replaced *state.Replaced) (lost, unread []*Input) {
+	for i := range inputs {
+		in := &inputs[i]
+		if in.Unconfirmed = false; !replaced.Concerns(in.State.Unconfirmed, in.Datacenters) {
+			continue
+		}
+		if in.Observed != nil && in.Observed.Lost != nil {
+			lost = append(lost, in)
+		}
+		if in.Observed == nil || in.appliesSince(replaced.Since) || !identified(in.Datacenters, replaced, identities) {
+			unread = append(unread, in)
+		}
 	}
-	return consuls, nil
+	return lost, unread
+}
+
+// mark marks the tasks that are held on while others run again, and returns how many they
+// are.
+func mark(inputs []Input, held ...[]*Input) (marked int) {
+	for _, in := range slices.Concat(held...) {
+		in.Unconfirmed = true
+	}
+	for i := range inputs {
+		if inputs[i].Unconfirmed {
+			marked++
+		}
+	}
+	return marked
+}
+
+// accept permits the task to lose what it was approved to lose.
+func (in *Input) accept(a state.ReplacedApproval) {
+	given := state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
+		Content: state.Content{Definition: in.Definition, Input: in.Observed.Inputs}}
+	if lasts := in.Task.Approval.Expires; lasts > 0 {
+		given.Expires = a.At.Add(lasts)
+	}
+	in.Accepted = &state.Accepted{Approval: given, Observed: in.Observed.Digest}
+}
+
+// allIdentified reports whether it is known which Consul answers wherever it was replaced.
+func allIdentified(replaced *state.Replaced, identities map[string]state.Identity) bool {
+	return identified(slices.Collect(maps.Keys(replaced.Now)), replaced, identities)
 }
 
 // identified reports whether the datacenters in which Consul was replaced are identified.

@@ -321,17 +321,18 @@ func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
 	if len(launches) != 1 || len(launches[0].Runs) != 2 || events.count(outbox.ConsulAccepted) != 1 {
 		t.Fatalf("%+v, %d events", launches, events.count(outbox.ConsulAccepted))
 	}
-	if rec := b.record(); rec.Replaced == nil || !slices.Equal(rec.Replaced.Unread, []string{"task-1"}) || rec.Consuls[""] != newConsul {
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Unconfirmed != 1 || !b.task("task-1").Unconfirmed || rec.Consuls[""] != newConsul {
 		t.Fatalf("%+v, %+v", rec.Replaced, rec.Consuls)
 	}
-	if launches[0].Replaced.Concerns("task-0", []string{""}) || !launches[0].Replaced.Concerns("task-1", []string{""}) {
-		t.Errorf("runners are told %+v", launches[0].Replaced)
+	if r := launches[0].Replaced; r.HoldsAll() || launches[0].Runs[0].Unconfirmed || launches[0].Runs[1].Unconfirmed {
+		t.Errorf("the launch has %+v", launches[0])
 	}
 	if err := (&Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, ErrNotReplaced) {
 		t.Errorf("nothing more is held: %v", err)
 	}
 
 	b.catalog.closed = 0
+	b.now = b.now.Add(pollMin)
 	b.tick()
 	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 1 || b.task("task-1").Reason.Code != state.ReasonReplaced || events.count(outbox.ConsulReplaced) != 2 {
 		t.Errorf("%+v: %+v, said %d times", rec.Replaced, b.task("task-1").Reason, events.count(outbox.ConsulReplaced))
@@ -386,7 +387,7 @@ func TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited(t *testing.T) {
 	b.catalog.identity = newConsul
 	b.now = b.now.Add(refreshEvery + time.Second)
 	b.tick()
-	if rec := b.record(); rec.Replaced == nil || rec.Consuls[""] != oldConsul || events.count(outbox.ConsulReplaced) != 0 {
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Unconfirmed != 1 || rec.Consuls[""] != newConsul || events.count(outbox.ConsulReplaced) != 0 {
 		t.Fatalf("%+v, %+v, said %d times", rec.Replaced, rec.Consuls, events.count(outbox.ConsulReplaced))
 	}
 	if err := state.SaveInputs(t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1", "B": "1"}}); err != nil {

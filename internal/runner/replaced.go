@@ -15,7 +15,7 @@ import (
 // judgeConsul requires an approval if entries are gone and Consul was replaced since
 // they were applied, however few they are. The tick may have decided the run before
 // that, so Consul is identified here, too. What a person has accepted may go.
-func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error {
+func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planned state.PlannedRun) error {
 	if j.claimed.Kind != state.KindApply {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error 
 	if len(gone) == 0 {
 		return nil
 	}
-	why, err := j.consulReplaced(ctx, launch, j.task)
+	why, err := j.consulReplaced(ctx, launch, planned, j.task)
 	if err == nil && why != "" {
 		text := fmt.Sprintf("%s, and Consul was replaced since they were applied: %s", strings.Join(gone, "; "), why)
 		j.input = append([]state.Cause{{Rule: state.RuleReplaced, Text: text}}, j.input...)
@@ -42,9 +42,9 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch) error 
 
 // consulReplaced says why Consul is another one than the one that showed what was
 // applied; "" if it is the same.
-func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, task *config.Task) (string, error) {
+func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, planned state.PlannedRun, task *config.Task) (string, error) {
 	datacenters := consul.Datacenters(task)
-	if launch.Replaced.Concerns(task.Name, datacenters) {
+	if launch.Replaced.Concerns(planned.Unconfirmed, datacenters) {
 		return launch.Replaced.Why, nil
 	}
 	for _, dc := range datacenters {

@@ -422,7 +422,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		return done, err
 	case state.KindApply, state.KindDestroy:
 		j := c.judge(task, &done, unknown, out)
-		if err := j.judgeConsul(ctx, launch); err != nil {
+		if err := j.judgeConsul(ctx, launch, planned); err != nil {
 			return done, err
 		}
 		// A process that was frozen since its claim must not apply what it read before.

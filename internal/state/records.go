@@ -78,6 +78,10 @@ type Task struct {
 
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
 
+	// Unconfirmed says that Consul was replaced, and that the loss of this task is not
+	// known or not approved yet, while other tasks run again.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
+
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
 
 	// Remote says that the task may have a record at RemoteKey.
@@ -186,6 +190,8 @@ type PlannedRun struct {
 	ID         string `json:"id"`
 	Task       string `json:"task"`
 	Definition string `json:"definition"` // digest of the task's definition that was decided on
+
+	Unconfirmed bool `json:"unconfirmed,omitempty"` // as in Task
 }
 
 // RunState is how far a run has come.

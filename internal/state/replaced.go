@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -39,12 +38,11 @@ type Replaced struct {
 	Shown   string              `json:"shown,omitempty"` // digest of what those tasks are shown
 	// Approved is an approval of everything that Shown stands for, until the next tick.
 	Approved *ReplacedApproval `json:"approved,omitempty"`
-	// Unread are the tasks of which it was not known what they lose when the rest was
-	// approved: they could not be read, or had a run under way. So are those that require
-	// another approver. If there are any, no other
-	// task is held.
-	Unread []string `json:"unread,omitempty"`
-	Said   bool     `json:"said,omitempty"` // there was an event
+	// Unconfirmed is how many tasks are marked with Task.Unconfirmed: it is not known what
+	// they lose, or they require another approver. If there are any, the others are
+	// confirmed, and are not held any more.
+	Unconfirmed int  `json:"unconfirmed,omitempty"`
+	Said        bool `json:"said,omitempty"` // there was an event
 }
 
 // In reports whether Consul was replaced in one of the datacenters.
@@ -60,10 +58,14 @@ func (r *Replaced) In(datacenters []string) bool {
 	return false
 }
 
+// HoldsAll reports whether every task is held that loses entries. Otherwise only those are
+// that are marked with Task.Unconfirmed.
+func (r *Replaced) HoldsAll() bool { return r != nil && r.Unconfirmed == 0 }
+
 // Concerns reports whether a task that reads the datacenters is held if it loses
-// entries.
-func (r *Replaced) Concerns(task string, datacenters []string) bool {
-	return r.In(datacenters) && (len(r.Unread) == 0 || slices.Contains(r.Unread, task))
+// entries. unconfirmed is Task.Unconfirmed.
+func (r *Replaced) Concerns(unconfirmed bool, datacenters []string) bool {
+	return r.In(datacenters) && (r.HoldsAll() || unconfirmed)
 }
 
 // Detail says in words what is held.
