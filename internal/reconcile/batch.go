@@ -20,6 +20,7 @@ type batch struct {
 	now      time.Time
 	limit    int        // changes, without the lease's check and the launch
 	launches state.Kind // of the runs that it launches; empty for none
+	peer     *batch     // launches runs of another kind; nil if there is none
 	items    []item
 	changes  int
 	bytes    int
@@ -32,6 +33,7 @@ type batch struct {
 type item struct {
 	decision *Decision
 	was      state.Task
+	since    time.Time // when it came due
 	run      *state.PlannedRun
 	resumed  *state.Stored[state.Run] // the waiting run that run resumes
 	changes  []state.Change
@@ -41,7 +43,7 @@ type item struct {
 // add puts the decision into the batch, which is written first if it is full.
 // A decision that changes nothing needs no writing.
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decision) error {
-	it := item{decision: &d, was: was.Data}
+	it := item{decision: &d, was: was.Data, since: dueSince(was.Data, b.now)}
 	if d.Lost != nil {
 		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
 			it.changes = append(it.changes, run.Write(*d.Lost))
@@ -129,8 +131,14 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 
 // flush writes the batch and starts its launch. A decision whose record another
 // process has changed meanwhile is dropped, and made again by the next tick. If no
-// launch may begin, all decisions are postponed.
+// launch may begin, all decisions are postponed. If its peer has been due for longer, it
+// is flushed first.
 func (b *batch) flush(ctx context.Context) error {
+	if p := b.peer; p != nil && len(b.items) > 0 && len(p.items) > 0 && p.items[0].since.Before(b.items[0].since) {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+	}
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches != "" && len(b.items) > 0 {
 		if why := b.tick.full(); why != "" {
@@ -206,30 +214,6 @@ func (b *batch) startWritten(ctx context.Context) error {
 	b.tick.start(ctx, b.written...)
 	b.written = nil
 	return ctx.Err()
-}
-
-// postpone leaves the decisions of the batch to the next tick, and records the
-// requests behind them.
-func (b *batch) postpone(why string) {
-	for _, it := range b.items {
-		if b.launches == state.KindDrift {
-			waits := *it.decision
-			waits.Action = Wait
-			b.postponed = append(b.postponed, waits)
-			continue
-		}
-		d := Decision{Task: it.decision.Task, State: it.was, Reason: state.Reason{Code: state.ReasonQueued,
-			Text: fmt.Sprintf("its run has to wait: %s (%s: %s)", why, it.decision.Reason.Code, it.decision.Reason.Text)}}
-		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
-		d.State.Accepted, d.State.Unconfirmed = it.decision.State.Accepted, it.decision.State.Unconfirmed // no other record has them
-		if d.State.Run == nil {                       // else it is found lost once more
-			d.State.Reason, d.State.Due = d.Reason, b.now
-		}
-		if who := b.tick.opts.Force[d.Task.Name]; who != "" && it.resumed == nil { // a waiting run is the run that is requested
-			d.State.Forced, d.State.Replaces = who, false
-		}
-		b.postponed = append(b.postponed, d)
-	}
 }
 
 // assemble returns the changes of the whole batch and its launch, which is offered to

@@ -76,9 +76,10 @@ func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[stat
 	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
 	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 3, launches: state.KindApply}
 	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 3, launches: state.KindDestroy}
+	runs.peer, destroys.peer = &destroys, &runs
 	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDrift}
 	erased := 0
-	for _, d := range t.report.Decisions {
+	for _, d := range inOrder(t.report.Decisions, states, now) {
 		if d.Reason.Code == state.ReasonCorrupt {
 			continue // the broken record may hold more than a new one would
 		}
@@ -141,7 +142,7 @@ func (t *tick) full() string {
 	under := len(t.live) + len(t.report.Launches)
 	switch {
 	case t.report.Stalled != nil:
-		return state.Cut(t.report.Stalled.Error())
+		return cannotStart + state.Cut(t.report.Stalled.Error())
 	case !t.opts.Until.IsZero() && !t.Now().Before(t.opts.Until):
 		return "this tick has no time left"
 	case t.MaxLaunches > 0 && under >= t.MaxLaunches:
