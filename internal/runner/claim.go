@@ -102,24 +102,53 @@ func (c *claim) write(ctx context.Context, next state.Run, others ...state.Chang
 		if !errors.As(err, &conflict) || conflict.Change.Key != c.run.Key {
 			return err
 		}
-		current := conflict.Current
-		if current == nil {
-			return errTaken
-		}
-		if bytes.Equal(current.Value, change.Value) {
+		if current := conflict.Current; current != nil && bytes.Equal(current.Value, change.Value) {
 			c.run = state.Stored[state.Run]{Record: *current, Data: next}
 			return nil // this very write, with all that goes with it
 		}
-		there, err := state.Decode[state.Run](*current)
-		if err != nil {
+		if err := c.seen(conflict.Current); err != nil {
 			return err
 		}
-		if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {
-			return errTaken
-		}
-		c.run = there // a renewal, or the run was cancelled
-		next.Cancel = there.Data.Cancel
+		next.Cancel = c.run.Data.Cancel
 	}
+}
+
+// claimedStore is the store, in which every write holds only under the claim: a run that
+// was given up writes nothing. The caller has its turn or is alone.
+type claimedStore struct {
+	state.Store
+	c *claim
+}
+
+// Apply returns no records. The error is errTaken if the run was given up.
+func (s claimedStore) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	for {
+		_, err := s.Store.Apply(ctx, append([]state.Change{state.Check(s.c.run.Record)}, changes...)...)
+		var conflict *state.ConflictError
+		if !errors.As(err, &conflict) || conflict.Change.Key != s.c.run.Key {
+			return nil, err
+		}
+		if err := s.c.seen(conflict.Current); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// seen takes over the run's record as it is in the store, nil if it is not there. The error is
+// errTaken if the run was given up.
+func (c *claim) seen(current *state.Record) error {
+	if current == nil {
+		return errTaken
+	}
+	there, err := state.Decode[state.Run](*current)
+	if err != nil {
+		return err
+	}
+	if there.Version == c.run.Version || !c.holds(there.Data, c.run.Data.Claim) {
+		return errTaken
+	}
+	c.run = there // a renewal, or the run was cancelled
+	return nil
 }
 
 // notePlan notes that it is known what the run would change.

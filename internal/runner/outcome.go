@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,20 +140,18 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	defer cancel()
 
 	r.keepForPeople(ctx, &run, done, output, patience/4)
-	kept := false
+	kept, claimed := false, claimedStore{r.Store, c}
 	_, err := retry(ctx, func() (struct{}, error) {
+		var err error
 		if !kept {
-			if err := r.keepInputs(ctx, run, done); err != nil {
-				return struct{}{}, err
+			if err = keepInputs(ctx, claimed, run, done); err == nil && run.FromRemote && run.State == state.RunSucceeded {
+				err = state.EraseRemote(ctx, claimed, run.Task)
 			}
-			if run.FromRemote && run.State == state.RunSucceeded {
-				if err := state.EraseRemote(ctx, r.Store, run.Task); err != nil {
-					return struct{}{}, err
-				}
-			}
-			kept = true
+			kept, run.Cancel = err == nil, cmp.Or(run.Cancel, c.run.Data.Cancel)
 		}
-		err := r.settle(ctx, c, run, done)
+		if err == nil {
+			err = r.settle(ctx, c, run, done)
+		}
 		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
 			run = c.ended(r.Now())
 			run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.by, state.Cut(cancelled.Error())

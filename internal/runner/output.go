@@ -152,19 +152,19 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 }
 
 // keepInputs keeps what the run has applied: the guard compares with that, so an
-// apply is not recorded without it.
-func (r *Runner) keepInputs(ctx context.Context, run state.Run, done result) error {
+// apply is not recorded without it. Nothing is kept of a run that was given up.
+func keepInputs(ctx context.Context, s claimedStore, run state.Run, done result) error {
 	switch {
 	case run.State != state.RunSucceeded || !run.Kind.Applies():
 		return nil
 	case run.Kind == state.KindApply && run.Staged:
-		return state.ApplyStaged(ctx, r.Store, run.Task)
+		return state.ApplyStaged(ctx, s, run.Task)
 	case run.AppliedElsewhere() && run.Remote == nil:
 		return nil
 	case run.Kind == state.KindDestroy:
-		return state.ForgetInputs(ctx, r.Store, run.Task)
+		return state.ForgetInputs(ctx, s, run.Task)
 	}
-	if err := state.SaveInputs(ctx, r.Store, run.Task, done.inputs()); err != nil {
+	if err := state.SaveInputs(ctx, s, run.Task, done.inputs()); err != nil {
 		return fmt.Errorf("keep what the task was applied with: %w", err)
 	}
 	return nil

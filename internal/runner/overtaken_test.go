@@ -3,14 +3,18 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -224,5 +228,106 @@ func TestRun_AppliesOnlyWithHalfOfItsClaimLeft(t *testing.T) {
 	}
 	if err := b.run(t.Context()); err != nil || renewals != 3 {
 		t.Errorf("%d renewals (%v)", renewals, err)
+	}
+}
+
+// growing is a Consul that shows so many entries.
+type growing struct {
+	catalog
+	entries *int
+}
+
+func (g growing) Snapshot(context.Context, *config.Task) (*consul.Snapshot, error) {
+	o := consul.Observation{Digest: "B", Elements: map[string]string{}}
+	for i := range *g.entries {
+		o.Elements[fmt.Sprint("web-", i)] = "x"
+	}
+	return &consul.Snapshot{Condition: o, Inputs: []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: o}}}, nil
+}
+
+func TestRun_GivenUpRunDoesNotChangeWhatTheGuardComparesWith(t *testing.T) {
+	change := func(context.Context, io.Writer) (*state.Changes, error) { return &state.Changes{Change: 1}, nil }
+	paused, resume := make(chan struct{}), make(chan struct{})
+	b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+		close(paused)
+		<-resume
+		return change(ctx, out)
+	})
+	b.Config().Tasks[0].Guard = guard.Default
+	entries := 12
+	b.Consul = growing{entries: &entries}
+	first, launch, ended := *b.Runner, b.launch, make(chan error)
+	go func() { ended <- first.Run(context.Background(), launch, launch.Runs[0]) }()
+	<-paused
+	entries = 100
+	b.overtake(change)
+	close(resume)
+	if err := <-ended; !errors.Is(err, errTaken) {
+		t.Fatalf("the run that was given up returns %v", err)
+	}
+	if in, err := state.LoadInputs(t.Context(), b.store, "web"); err != nil || len(in.Elements) != 100 {
+		t.Errorf("%d of 100 applied entries are recorded, %v", len(in.Elements), err)
+	}
+
+	entries = 12 // Consul loses 88 of 100
+	planner := &planner{plan: driver.Plan{Digest: "plan", State: "lineage/1", InState: 100, Resources: []driver.ResourceChange{}, Changes: &state.Changes{Destroy: 1}}}
+	b.Driver = planner
+	b.intendNext("r3")
+	if err := b.run(t.Context()); err != nil || planner.applied > 0 || b.stored("r3").State != state.RunWaiting {
+		t.Errorf("88 of 100 entries are gone, and the run is %s, %v", b.stored("r3").State, err)
+	}
+}
+
+func TestRun_GivenUpRunDoesNotChangeWhatARemoteRunApplies(t *testing.T) {
+	read := func(names ...string) *result {
+		o := consul.Observation{Digest: "B", Elements: map[string]string{}}
+		for _, n := range names {
+			o.Elements[n] = "x"
+		}
+		return &result{snap: &consul.Snapshot{Condition: o, Inputs: []consul.Input{{Kind: condition.ServicesKind, Triggers: true, Observation: o}}}}
+	}
+	b := newFixture(t, succeed)
+	claimed := func() *claim {
+		c, err := b.claim(t.Context(), b.launch, b.launch.Runs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := claimed()
+	b.giveUp("r1")
+	b.intendNext("r2")
+	second := claimed()
+	of := func(run, version string) state.Remote {
+		return state.Remote{By: run, Content: version, Run: state.RemoteRun{Version: version, Phase: state.RemotePlanning}}
+	}
+	if err := second.writeRemote(t.Context(), of("r2", "v2"), read("a", "b", "c")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.writeRemote(t.Context(), of("r1", "v1"), read("a")); !errors.Is(err, errTaken) {
+		t.Fatal(err)
+	}
+	if err := state.ApplyStaged(t.Context(), b.store, "web"); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := state.LoadInputs(t.Context(), b.store, "web"); err != nil || len(in.Elements) != 3 {
+		t.Errorf("%d of 3 entries count as applied, %v", len(in.Elements), err)
+	}
+}
+
+func TestRun_CancelThatComesWhileInputsAreKeptIsRecorded(t *testing.T) {
+	b := newFixture(t, succeed)
+	b.store.Before = func(changes []state.Change) error {
+		if writes(changes, "inputs/", "") {
+			b.store.Before = nil
+			return b.cancel(t.Context(), "r1", "ann")
+		}
+		return nil
+	}
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.stored("r1"); got.State != state.RunSucceeded || got.Cancel != "ann" {
+		t.Errorf("the run reads %+v", got)
 	}
 }

@@ -61,9 +61,10 @@ func (c *claim) writeRemote(ctx context.Context, r state.Remote, done *result) e
 			next.Staged = false
 		case before.By != r.By || before.Run.Version != r.Run.Version || before.Content != r.Content || !next.Staged:
 			if next.Kind == state.KindApply {
-				if err := state.StageInputs(ctx, c.Store, task, done.inputs()); err != nil {
+				if err := state.StageInputs(ctx, claimedStore{c.Store, c}, task, done.inputs()); err != nil {
 					return fmt.Errorf("keep what the remote run of task %s applies: %w", task, err)
 				}
+				next.Cancel = c.run.Data.Cancel
 				next.Digest = done.snap.Condition.Digest
 			}
 			next.Staged, next.Entries, done.staged = true, done.entries, true
