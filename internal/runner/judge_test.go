@@ -183,6 +183,33 @@ func TestJudge_TooManyEntriesGoneWaitWithTheirPlan(t *testing.T) {
 	}
 }
 
+// withKeys is a Consul that also shows keys, which are a module input.
+type withKeys struct {
+	*instances
+	keys int
+}
+
+func (c *withKeys) Snapshot(ctx context.Context, task *config.Task) (*consul.Snapshot, error) {
+	snap, err := c.instances.Snapshot(ctx, task)
+	o := consul.Observation{Digest: fmt.Sprint("digest of keys ", c.keys), Elements: map[string]string{}}
+	for i := range c.keys {
+		o.Elements[fmt.Sprintf("app/%02d", i)] = "x"
+	}
+	snap.Inputs = append(snap.Inputs, consul.Input{Kind: condition.ConsulKVKind, Observation: o})
+	return snap, err
+}
+
+func TestJudge_TooManyEntriesOfAModuleInputGoneWait(t *testing.T) {
+	j := newJudging(t, config.Rules{Guard: guard.Default})
+	shown := &withKeys{instances: j.consul, keys: 50}
+	j.Consul = shown
+	if run := j.apply(); run.State != state.RunSucceeded {
+		t.Fatalf("%s: %s", run.State, run.Error)
+	}
+	shown.keys, shown.count = 5, 59 // one instance, and most keys
+	j.waits(j.apply(), "45 of 50 keys are gone", state.RuleInputGuard)
+}
+
 func TestJudge_EntriesAreComparedWithTheLastAppliedOnes(t *testing.T) {
 	j := newJudging(t, config.Rules{Guard: guard.Default})
 	j.driver.fails = errors.New("the firewall does not answer")
