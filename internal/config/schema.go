@@ -42,7 +42,7 @@ type rawConfig struct {
 	ID           string        `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
 	Syslog       Syslog        `key:"syslog" doc:"log to syslog, too"`
 	BufferPeriod BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
-	RunTimeout   time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails; '0s': no limit"`
+	RunTimeout   time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails. It begins anew when a run that waited goes on, which plans again; '0s': no limit"`
 	KeepRemoved  time.Duration `key:"keep_removed" default:"720h" form:"delay" doc:"how long the records of a task that is in no task file any more are kept"`
 	rawRules
 	Consul Consul    `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`

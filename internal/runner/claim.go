@@ -71,11 +71,6 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 	}, backoff.WithMaxTries(claimTries))
 }
 
-// worked is how long the run had worked before it was claimed, without its waits.
-func (c *claim) worked() time.Duration {
-	return c.claimed.Worked(c.claimed.Expires.Add(-c.claimed.ClaimFor))
-}
-
 // holds reports whether the record says that the run is under way under the
 // claim with this id.
 func (c *claim) holds(run state.Run, id string) bool {

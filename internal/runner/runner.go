@@ -363,8 +363,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		limit = checkTimeout
 	}
 	if limit > 0 {
+		// A run that waited has the whole time again, because it plans again.
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit-c.worked(), &timeoutError{limit})
+		ctx, stop = context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}

@@ -8,9 +8,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/pause"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -133,6 +135,35 @@ func TestRun_TimeoutDoesNotCountWaits(t *testing.T) {
 	if run := b.stored("r1"); run.State != state.RunSucceeded {
 		t.Errorf("the run is %s: %s", run.State, run.Error)
 	}
+}
+
+// TestRun_ApprovedRunHasItsWholeTimeAgain checks a plan of 6 minutes and an apply of one, with
+// a run_timeout of 10: the run plans again after its approval.
+func TestRun_ApprovedRunHasItsWholeTimeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := func(ctx context.Context, out io.Writer, d time.Duration, end applier) (*state.Changes, error) {
+			if !pause.For(ctx, d) {
+				return nil, context.Cause(ctx)
+			}
+			return end(ctx, out)
+		}
+		b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return turn(ctx, out, 6*time.Minute, waits) })
+		b.Now, b.Claim = time.Now, time.Hour
+		b.Config().Tasks[0].RunTimeout = 10 * time.Minute
+		b.launch.Runs = b.planned("r1")
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // a person thinks
+		b.resume()
+		b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) { return turn(ctx, out, 7*time.Minute, succeed) }}
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if run := b.stored("r1"); run.State != state.RunSucceeded {
+			t.Errorf("the approved run %s: %s", run.State, run.Error)
+		}
+	})
 }
 
 func TestRun_CancelledWhenItBeginsToWaitEnds(t *testing.T) {
