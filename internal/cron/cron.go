@@ -35,6 +35,7 @@ type schedule struct {
 // if there is none.
 type gap struct {
 	zone       *time.Location
+	skipped    bool // a time that clocks skip counts
 	from, next time.Time
 }
 
@@ -50,7 +51,12 @@ func Parse(text string) (Schedule, error) {
 // Next is the first time after from at which the clocks in from's time zone show a
 // time of the schedule; zero if there is none. A time that clocks skip is not due, and
 // one that they repeat is due twice.
-func (s Schedule) Next(from time.Time) time.Time {
+func (s Schedule) Next(from time.Time) time.Time { return s.after(from, false) }
+
+// NextOrSkipped is Next, but a time that clocks skip is due when they change.
+func (s Schedule) NextOrSkipped(from time.Time) time.Time { return s.after(from, true) }
+
+func (s Schedule) after(from time.Time, skipped bool) time.Time {
 	if s.schedule == nil {
 		return time.Time{}
 	}
@@ -58,12 +64,12 @@ func (s Schedule) Next(from time.Time) time.Time {
 	defer s.mu.Unlock()
 	zone := from.Location()
 	for _, g := range s.known {
-		if g.zone == zone && !from.Before(g.from) && (g.next.IsZero() || from.Before(g.next)) {
+		if g.zone == zone && g.skipped == skipped && !from.Before(g.from) && (g.next.IsZero() || from.Before(g.next)) {
 			return g.next
 		}
 	}
-	next := s.next(from)
-	s.known[s.oldest] = gap{zone, from, next}
+	next := s.next(from, skipped)
+	s.known[s.oldest] = gap{zone, skipped, from, next}
 	s.oldest = (s.oldest + 1) % len(s.known)
 	return next
 }
@@ -71,7 +77,7 @@ func (s Schedule) Next(from time.Time) time.Time {
 // next gives cronexpr the time of the clocks as if it was UTC, one period without a
 // change of clocks after the other: cronexpr errs in zones whose clocks change at
 // midnight.
-func (s *schedule) next(from time.Time) time.Time {
+func (s *schedule) next(from time.Time, skipped bool) time.Time {
 	for {
 		_, offset := from.Zone()
 		shift := time.Duration(offset) * time.Second
@@ -85,7 +91,12 @@ func (s *schedule) next(from time.Time) time.Time {
 			return next
 		}
 		_, offset = change.Zone()
-		if at := change.UTC().Add(time.Duration(offset) * time.Second); s.expr.Next(at.Add(-time.Second)).Equal(at) {
+		at := change.UTC().Add(time.Duration(offset) * time.Second)
+		first := at // time of the clocks from which on one is due at the change
+		if before := change.UTC().Add(shift); skipped && before.Before(at) {
+			first = before
+		}
+		if due := s.expr.Next(first.Add(-time.Second)); !due.IsZero() && !due.After(at) {
 			return change
 		}
 		from = change

@@ -72,6 +72,36 @@ func TestNext_FollowsTheClocks(t *testing.T) {
 	}
 }
 
+func TestNextOrSkipped_TimeThatClocksSkipIsDueAtTheirChange(t *testing.T) {
+	for _, c := range []struct{ cron, zone, from, want string }{
+		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"},
+		{"30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"},
+		{"*/20 * * * *", "Europe/Berlin", "2026-03-29T00:40:00Z", "2026-03-29T01:00:00Z"},
+		{"30 1 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T00:30:00Z"},
+		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"}, // clocks repeat it
+		{"30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
+		{"0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", "2026-09-06T04:00:00Z"}, // clocks change from 24:00 to 01:00
+		{"0 0 29 2 *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2028-02-28T23:00:00Z"},
+		{"0 0 1 1 * 2020", "Europe/Berlin", "2026-03-28T12:00:00Z", "0001-01-01T00:00:00Z"},
+	} {
+		zone, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := time.Parse(time.RFC3339, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(c.cron)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.NextOrSkipped(from.In(zone)).UTC().Format(time.RFC3339); got != c.want {
+			t.Errorf("%s in %s after %s: %s, want %s", c.cron, c.zone, c.from, got, c.want)
+		}
+	}
+}
+
 func TestNext_SharedScheduleAnswersAsAFreshOne(t *testing.T) {
 	zones := []*time.Location{time.UTC}
 	for _, name := range []string{"Europe/Berlin", "America/Santiago"} {

@@ -64,19 +64,28 @@ func (w Window) Parse() (Window, error) {
 // span reports whether a span of the window includes the time. edge is the end of
 // such a span, and otherwise the time at which the next one begins, zero if none does.
 func (w *Window) span(at time.Time) (inside bool, edge time.Time) {
-	start := w.schedule.Next(at.Add(-w.Duration).In(w.zone))
+	start := w.next(at.Add(-w.Duration))
 	if start.IsZero() || start.After(at) {
 		return false, start
 	}
 	// Of spans that overlap, a late one: the search takes fewer steps then.
 	for back := w.Duration / 2; back >= time.Second; back /= 2 {
-		late := w.schedule.Next(at.Add(-back).In(w.zone))
+		late := w.next(at.Add(-back))
 		if late.IsZero() || late.After(at) {
 			break
 		}
 		start = late
 	}
 	return true, start.Add(w.Duration)
+}
+
+// next is when the first span after a time begins. If clocks skip that, a denying window
+// begins when they change, and an allowing one not at all: what is not certain is denied.
+func (w *Window) next(after time.Time) time.Time {
+	if w.Kind == Deny {
+		return w.schedule.NextOrSkipped(after.In(w.zone))
+	}
+	return w.schedule.Next(after.In(w.zone))
 }
 
 // Change is what the windows are asked about.

@@ -63,6 +63,28 @@ func TestJudge_DenialWinsAndAllowingWindowsRestrict(t *testing.T) {
 	}
 }
 
+func TestJudge_DenyingWindowBeginsWhenClocksSkipItsBeginning(t *testing.T) {
+	deny := parse(t, window.Window{Kind: window.Deny, Schedule: "30 2 * * *", Duration: 4 * time.Hour, TimeZone: "Europe/Berlin"})
+	allow := deny
+	allow.Kind = window.Allow
+	// On Sunday, 29 March 2026, clocks change from 02:00 to 03:00, which is 01:00 UTC.
+	for _, c := range []struct {
+		at     string
+		inside bool // the denying window
+	}{
+		{"2026-03-28T01:29:59Z", false}, {"2026-03-28T01:30:00Z", true}, {"2026-03-28T05:30:00Z", false},
+		{"2026-03-29T00:59:59Z", false}, {"2026-03-29T01:00:00Z", true}, {"2026-03-29T04:59:59Z", true}, {"2026-03-29T05:00:00Z", false},
+		{"2026-03-30T00:29:59Z", false}, {"2026-03-30T00:30:00Z", true},
+	} {
+		if v := window.Judge([]window.Window{deny}, window.Change{Action: window.Apply}, at(t, c.at)); v.Open == c.inside {
+			t.Errorf("at %s, denied is %v: %s", c.at, !v.Open, v.Text)
+		}
+	}
+	if v := window.Judge([]window.Window{allow}, window.Change{Action: window.Apply}, at(t, "2026-03-29T02:00:00Z")); v.Open {
+		t.Error("an allowing window opens at a time that the clocks do not show")
+	}
+}
+
 func TestJudge_AppliesToItsActionsOnly(t *testing.T) {
 	w := parse(t, window.Window{Kind: window.Deny, Schedule: "* * * * *", Duration: time.Hour, On: []window.Action{window.Destroy}})
 	now := at(t, "2026-11-22T12:00:00Z")
@@ -128,6 +150,19 @@ func (f fields) due(wall time.Time) bool {
 	return has(f.minutes, wall.Minute()) && has(f.hours, wall.Hour()) && has(f.weekdays, int(wall.Weekday()))
 }
 
+// skipped reports whether clocks change at a time, and skip one that is due.
+func (f fields) skipped(at time.Time) bool {
+	before := at.Add(-time.Minute)
+	_, was := before.Zone()
+	_, is := at.Zone()
+	for n := range max(0, (is-was)/60) {
+		if f.due(before.UTC().Add(time.Duration(was)*time.Second + time.Duration(n+1)*time.Minute)) {
+			return true
+		}
+	}
+	return false
+}
+
 // openMinutes are the minutes after a time in which the windows let an apply pass, by the
 // definition: minute by minute, from the wall clock.
 func openMinutes(windows []window.Window, schedules []fields, from time.Time, n int) []bool {
@@ -141,7 +176,8 @@ func openMinutes(windows []window.Window, schedules []fields, from time.Time, n 
 		span := int(w.Duration / time.Minute)
 		last := -span - 1 // the latest minute at which the window has begun
 		for m := -span; m < n; m++ {
-			if schedules[i].due(from.Add(time.Duration(m) * time.Minute).In(zone)) {
+			at := from.Add(time.Duration(m) * time.Minute).In(zone)
+			if schedules[i].due(at) || w.Kind == window.Deny && schedules[i].skipped(at) {
 				last = m
 			}
 			if m < 0 || m-last >= span {
