@@ -20,6 +20,9 @@ const (
 	// what happened a week ago is no news.
 	MaxRecords = 1000
 	MaxAge     = 7 * 24 * time.Hour
+	// MaxBacklog bounds what is kept for sinks that take events, but slower than they
+	// happen: an event of each of 10,000 tasks.
+	MaxBacklog = 10000
 
 	// removedAtOnce is how many records one write removes: Apply takes
 	// state.MaxChanges, of which one may be the check of the lease, and one is the
@@ -40,13 +43,14 @@ type Delivery struct {
 	// Sinks returns the sinks, which another configuration may change.
 	Sinks func() []Sink
 	Pages Pages  // which the events link to
-	Rests *Rests // nil: no sink rests
+	Rests *Rests // of the sinks that fail; without it, no sink rests and nothing is dropped for too many records
 	Now   func() time.Time
 	Log   *slog.Logger
 }
 
 // Report is what a delivery did.
 type Report struct {
+	Taken  int       // deliveries that succeeded
 	Left   int       // events that some sink has not taken
 	Again  time.Time // when the first sink with events left takes some again
 	Failed error     // why sinks did not take events; it is logged already
@@ -98,11 +102,15 @@ func (d Delivery) Run(ctx context.Context) (Report, error) {
 		work.Go(func() { results[i] = d.deliver(ctx, sink, items) })
 	}
 	work.Wait()
+	taken := 0
 	for _, r := range results {
 		q.conclude(r)
+		taken += len(r.taken)
 	}
 	err := q.note(ctx, true)
-	return q.report(), err
+	report := q.report()
+	report.Taken = taken
+	return report, err
 }
 
 // read reads the records, and keeps what is not noted in the store yet.
@@ -207,9 +215,11 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 			kept = append(kept, rec)
 		}
 	}
-	if n := q.tooMany(kept); marks && n > 0 {
-		q.logDropped(kept[:n])
-		done, kept = append(done, kept[:n]...), kept[n:]
+	if marks {
+		var dropped []*stored
+		dropped, kept = q.bounded(kept)
+		q.logDropped(dropped)
+		done = append(done, dropped...)
 	}
 	if err = q.remove(ctx, done); err == nil {
 		for _, rec := range q.records {
@@ -375,13 +385,29 @@ func first(left []item, n int, blocked map[string]bool) (some, rest []item) {
 	return some, rest
 }
 
-// tooMany is how many of the records, the oldest, are not kept any longer.
-func (d Delivery) tooMany(kept []*stored) int {
-	n := max(0, len(kept)-MaxRecords)
-	for n < len(kept) && d.Now().Sub(kept[n].Data.Events[0].At) > MaxAge {
-		n++
+// bounded returns which records are dropped, and which are kept. Of too many records, the
+// oldest are dropped that only failing sinks lack: others need time.
+func (q *queue) bounded(all []*stored) (dropped, kept []*stored) {
+	excess, now := len(all)-MaxRecords, q.Now()
+	for i, rec := range all {
+		old := now.Sub(rec.Data.Events[0].At) > MaxAge
+		if old || len(all)-i > MaxBacklog || len(dropped) < excess && !q.awaited(rec) {
+			dropped = append(dropped, rec)
+		} else {
+			kept = append(kept, rec)
+		}
 	}
-	return n
+	return dropped, kept
+}
+
+// awaited reports whether a sink that does not fail lacks an event of the record.
+func (q *queue) awaited(rec *stored) bool {
+	for n, e := range rec.Data.Events {
+		if slices.ContainsFunc(q.sinks, func(sink Sink) bool { return rec.lacks(sink, n) && !q.Rests.failing(sink, e.stream()) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // logDropped logs what the sinks do not get.

@@ -61,6 +61,7 @@ type bench struct {
 	lease *lease.Lease
 	log   bytes.Buffer
 	now   time.Time
+	rests *outbox.Rests // nil: no sink rests
 }
 
 func newBench(t *testing.T, s state.Store) *bench {
@@ -110,7 +111,7 @@ func (b *bench) delivery(sinks ...outbox.Sink) outbox.Delivery {
 			}
 		}
 		return b.lease.Apply(ctx, changes...)
-	}, Sinks: func() []outbox.Sink { return sinks }, Now: func() time.Time { return b.now }, Log: slog.New(slog.NewTextHandler(&b.log, nil))}
+	}, Sinks: func() []outbox.Sink { return sinks }, Rests: b.rests, Now: func() time.Time { return b.now }, Log: slog.New(slog.NewTextHandler(&b.log, nil))}
 }
 
 func (b *bench) deliver(wantLeft int, wantErr error, sinks ...outbox.Sink) {
@@ -260,18 +261,56 @@ func TestDelivery_EndedContextLeavesTheRest(t *testing.T) {
 	}
 }
 
-func TestDelivery_KeepsABoundedNumberForASinkThatTakesNothing(t *testing.T) {
-	b := onSQLite(t)
-	var task state.Task
+// burst writes events of so many writes.
+func (b *bench) burst(n int, task func(i int) string) {
+	b.Helper()
 	var changes []state.Change
-	for range outbox.MaxRecords + 3 {
-		changes = append(changes, outbox.NewEvents(outbox.Number(&task, outbox.Event{Kind: outbox.ChangeSeen, At: noon, Task: "web"})).Changes()...)
+	for i := range n {
+		changes = append(changes, outbox.NewEvents(outbox.Event{Kind: outbox.ChangeSeen, Seq: uint64(i + 1), At: noon, Task: task(i)}).Changes()...)
 	}
 	for some := range slices.Chunk(changes, state.MaxChanges) {
-		if _, err := b.store.Apply(t.Context(), some...); err != nil {
-			t.Fatal(err)
+		if _, err := b.store.Apply(b.Context(), some...); err != nil {
+			b.Fatal(err)
 		}
 	}
+}
+
+// TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents checks deliveries that end before a sink
+// has taken everything, as in AWS.
+func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
+	b := onSQLite(t)
+	b.rests = new(outbox.Rests)
+	const all = outbox.MaxRecords + 500
+	b.burst(all, func(i int) string { return fmt.Sprintf("task-%d", i) })
+	ctx, end := context.WithCancel(t.Context())
+	slow := &sink{name: "slow"}
+	slow.fail = func(outbox.Event) error {
+		if len(slow.got) == 99 {
+			end()
+		}
+		return nil
+	}
+	bad := &sink{name: "bad", fail: func(outbox.Event) error { return &outbox.DownError{Err: errors.New("no answer")} }}
+	if _, err := b.delivery(slow, bad).Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// What slow has taken is dropped for bad.
+	if len(slow.got) != 100 || b.kept() != all-100 || strings.Contains(b.log.String(), "sink=slow") {
+		t.Errorf("the sink has taken %d events, %d records are kept, and the log says %s", len(slow.got), b.kept(), b.log.String())
+	}
+	b.now = b.now.Add(time.Hour)
+	if _, err := b.delivery(slow, bad).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(slow.got) != all || b.kept() != outbox.MaxRecords || strings.Contains(b.log.String(), "sink=slow") {
+		t.Errorf("the sink has taken %d of %d events, %d records are kept, and the log says %s", len(slow.got), all, b.kept(), b.log.String())
+	}
+}
+
+func TestDelivery_KeepsABoundedNumberForASinkThatTakesNothing(t *testing.T) {
+	b := onSQLite(t)
+	b.rests = new(outbox.Rests)
+	b.burst(outbox.MaxRecords+3, func(int) string { return "web" })
 	broken := errors.New("no answer")
 	good, bad := &sink{name: "good"}, &sink{name: "bad", fail: func(outbox.Event) error { return broken }}
 	b.deliver(outbox.MaxRecords, broken, good, bad)

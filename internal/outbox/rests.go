@@ -65,6 +65,19 @@ func (r *Rests) until(sink Sink, stream string, now time.Time) time.Time {
 	return last
 }
 
+// failing reports whether the latest delivery of an event of the stream to the sink failed, or
+// of any event if the sink is down.
+func (r *Rests) failing(sink Sink, stream string) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, down := r.all[restKey{sink, ""}]
+	_, refused := r.all[restKey{sink, stream}]
+	return down || refused
+}
+
 // failed begins a rest, and returns how long it is.
 func (r *Rests) failed(sink Sink, stream string, err error, now time.Time) time.Duration {
 	if r == nil {

@@ -163,6 +163,9 @@ func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, longest tim
 	case err == nil && report.Left == 0:
 		r.undelivered, r.deliverAt = 0, time.Time{}
 	default:
+		if report.Taken > 0 {
+			r.undelivered = 0 // the time was too short
+		}
 		r.undelivered++
 		wait := max(pause.Doubled(failedTickWait, failedTickMax, r.undelivered), report.Again.Sub(r.Now()))
 		r.deliverAt = r.Now().Add(wait)
