@@ -84,6 +84,10 @@ func (e *readError) Fault() fault.Kind {
 // IsForbidden reports whether Consul's access control denies the request.
 func IsForbidden(err error) bool { return errors.Is(err, forbidden) }
 
+// IsUnavailable reports whether Consul cannot answer now, whatever is read: it cannot be reached,
+// has no leader, or answers too late or with an internal error.
+func IsUnavailable(err error) bool { return errors.Is(err, unavailable) }
+
 // silent reports whether Consul gave no answer at all.
 func silent(err error) bool {
 	e, ok := errors.AsType[*readError](err)

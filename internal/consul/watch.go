@@ -13,7 +13,7 @@ import (
 
 // How a Watch paces itself.
 const (
-	longWait   = 5 * time.Minute        // a blocking query; Consul's own default
+	longWait   = time.Minute            // a blocking query: a Consul that hangs is found after that
 	pollEvery  = 5 * time.Second        // without an index or a free connection
 	minSpacing = 100 * time.Millisecond // between two requests of one gate
 	minBackoff = time.Second            // after a first failure; doubles up to maxBackoff

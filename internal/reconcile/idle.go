@@ -41,11 +41,12 @@ func (t *tick) problem() string {
 	return state.Cut(t.opts.GatesErr.Error())
 }
 
-// sighted reports whether any gate showed something.
+// sighted reports whether any gate shows something now. A watch keeps the mark of a gate that
+// it cannot read any more.
 func (t *tick) sighted() bool {
-	for _, mark := range t.opts.Marks {
-		if mark != "" {
-			return true
+	for key, mark := range t.opts.Marks {
+		if mark != "" && consul.GateError(t.opts.GatesErr, key) == nil {
+			return !t.unanswered
 		}
 	}
 	return false

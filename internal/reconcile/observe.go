@@ -141,10 +141,13 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	} else {
 		answers := t.Consul.Observe(ctx, queries)
+		if t.unanswered = outage(answers); t.unanswered && t.opts.GatesErr == nil {
+			t.opts.GatesErr = answers[0].Err // the gates show it later
+		}
 		for n, i := range asked {
 			in, answer := &inputs[i], answers[n]
 			if answer.Err != nil {
-				in.Unreadable = answer.Err
+				in.Unreadable, in.ConsulUnreachable = answer.Err, t.unanswered
 				continue
 			}
 			in.Observed, in.Unreadable = t.observed(ctx, in, answer)
@@ -161,6 +164,11 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	}
 	return inputs, nil
+}
+
+// outage reports whether Consul has answered nothing: that concerns Consul, and no single task.
+func outage(answers []consul.Answer) bool {
+	return len(answers) > 0 && !slices.ContainsFunc(answers, func(a consul.Answer) bool { return !consul.IsUnavailable(a.Err) })
 }
 
 // warnHidden logs, once in this process, that a task works with a part of what

@@ -151,6 +151,7 @@ type tick struct {
 	offered []state.Launch // by this tick, and not yet known to be taken
 
 	everything bool                      // every condition is read
+	unanswered bool                      // Consul answered no read of this tick
 	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
 	replaced   *state.Replaced
