@@ -196,6 +196,17 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 	}
 }
 
+// Failing returns which queries have a gate that cannot be read, by the error of all gates.
+func (g GateSet) Failing(all error) func(Query) bool {
+	before, after := Marks{}, Marks{}
+	for _, key := range g.Keys() {
+		if before[key] = "read"; GateError(all, key) == nil {
+			after[key] = "read"
+		}
+	}
+	return g.Moved(before, after)
+}
+
 // Poll reads all gates. It returns the marks of those that it can read, and the
 // errors of the others. A gate without a mark has moved.
 func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {

@@ -3,6 +3,7 @@ package eventbridge_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestDeliver_EventReachesTheBusWithItsStackAndInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := bus.Events()[0]
-	if got.Bus != "network" || got.Source != "terrapulse" || got.DetailType != "run_failed" || !got.Time.Equal(noon) || got.Detail.Event != event || got.Detail.Stack != "prod" {
+	if got.Bus != "network" || got.Source != "terrapulse" || got.DetailType != "run_failed" || !got.Time.Equal(noon) || !reflect.DeepEqual(got.Detail.Event, event) || got.Detail.Stack != "prod" {
 		t.Errorf("the event is %+v", got)
 	}
 	if want := "web: run failed; Why: condition changed; Error: exit 1: 'no' / right"; got.Detail.Message != want {

@@ -8,6 +8,7 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -42,10 +43,11 @@ func (*Notify) Schema(o map[string]any) { o["minProperties"] = 1 }
 // common are the keys that every kind has.
 type common struct {
 	block.Origin
-	Name    block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique; in logs, and for 'terrapulse notify test'"`
-	Events  block.Strings  `key:"events" unset:"every event" doc:"the kinds of event, as in events.md; 'run_*' is every kind that begins so"`
-	Tasks   block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end is any ending"`
-	Timeout block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of a delivery"`
+	Name     block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique; in logs, and for 'terrapulse notify test'"`
+	Events   block.Strings  `key:"events" unset:"every event" doc:"the kinds of event, as in events.md; 'run_*' is every kind that begins so"`
+	Tasks    block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end is any ending"`
+	Messages block.Bool     `key:"messages" unset:"'true' for Slack, otherwise 'false'" doc:"'true': only what is news to people: no steps of runs, and nothing that repeats another event. A kind that 'events' names is no step"`
+	Timeout  block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of a delivery"`
 }
 
 func (c *common) shared() *common { return c }
@@ -73,8 +75,13 @@ type Spec struct {
 	Events  []string
 	Tasks   []string
 	Timeout time.Duration
+	// Messages leaves out what is no news to people.
+	Messages bool
 	Target
 }
+
+// forPeople reports whether people read what the sink is given.
+func (s *Spec) forPeople() bool { return s.Kind == "slack" }
 
 // Text is a value of a block that may be a template.
 type Text struct {
@@ -108,7 +115,10 @@ func (n *Notify) Specs(r *block.Report) []Spec {
 		if !c.Set {
 			continue
 		}
-		s := Spec{Name: c.Name.V, Kind: k.kind, At: c.Origin, Events: c.Events.V, Tasks: c.Tasks.V, Timeout: c.Timeout.V}
+		s := Spec{Name: c.Name.V, Kind: k.kind, At: c.Origin, Events: c.Events.V, Tasks: c.Tasks.V, Timeout: c.Timeout.V, Messages: c.Messages.V}
+		if !c.Messages.Set {
+			s.Messages = s.forPeople()
+		}
 		switch {
 		case !c.Name.Set:
 			s.Name = k.kind
@@ -194,10 +204,53 @@ func (s *Sink) Wants(e outbox.Event) bool {
 	any := func(patterns []string, text string) bool {
 		return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return text != "" && matches(p, text) })
 	}
-	if s.Kind == "slack" && e.WaitFor != "" && !e.WaitFor.ForPeople() {
+	if s.forPeople() && e.WaitFor != "" && !e.WaitFor.ForPeople() {
 		return false // nobody has to do anything while another system works
 	}
-	return any(s.Events, string(e.Kind)) && any(s.Tasks, e.Task)
+	if s.Messages && (e.Quiet || len(s.Events) == 0 && e.Kind.Step()) {
+		return false
+	}
+	concerns := any(s.Tasks, e.Task) || slices.ContainsFunc(e.Tasks, func(task string) bool { return any(s.Tasks, task) }) ||
+		len(e.Tasks) > 0 && e.Count > len(e.Tasks) // perhaps
+	return any(s.Events, string(e.Kind)) && concerns
+}
+
+// gathersFor is how long a sink for people waits for more events.
+const gathersFor = 5 * time.Second
+
+// Patience implements outbox.Patient.
+func (s *Sink) Patience() time.Duration {
+	if s.forPeople() {
+		return gathersFor
+	}
+	return 0
+}
+
+// Most implements outbox.Batcher.
+func (s *Sink) Most() int {
+	if s.forPeople() {
+		return outbox.MaxTasks
+	}
+	return 1
+}
+
+// DeliverAll implements outbox.Batcher. Events of one kind become one message.
+func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
+	errs := make([]error, len(events))
+	var down error
+	for _, group := range groups(events) {
+		err := down
+		if err == nil {
+			err = s.Deliver(ctx, merged(events, group))
+		}
+		if errors.As(err, new(*outbox.DownError)) {
+			down = err
+		}
+		for _, i := range group {
+			errs[i] = err
+		}
+	}
+	return errs
 }
 
 // Deliver implements outbox.Sink.

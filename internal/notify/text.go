@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,12 +17,29 @@ const maxText = 1500
 
 const toApprove = "To approve: "
 
+// maxNames is how many tasks a message names.
+const maxNames = 20
+
+// headline says what happened, and to what.
+func headline(e outbox.Event) string {
+	line := cmp.Or(e.Kind.About().Line, strings.ReplaceAll(string(e.Kind), "_", " "))
+	one := map[outbox.Kind]outbox.Kind{outbox.TasksUnreadable: outbox.TaskUnreadable, outbox.TasksReadable: outbox.TaskReadable}[e.Kind]
+	switch {
+	case e.Task != "":
+		return e.Task + ": " + line
+	case len(e.Tasks) == 1 && one != "":
+		return e.Tasks[0] + ": " + one.About().Line
+	case one != "":
+		return fmt.Sprintf("%d %s", e.Count, line) // it begins with "tasks"
+	case len(e.Tasks) > 0:
+		return fmt.Sprintf("%d tasks: %s", e.Count, line)
+	}
+	return line
+}
+
 // Lines is an event in words: what happened, why, with which numbers, and what to do.
 func Lines(e outbox.Event) []string {
-	lines := []string{cmp.Or(e.Kind.About().Line, strings.ReplaceAll(string(e.Kind), "_", " "))}
-	if e.Task != "" {
-		lines[0] = e.Task + ": " + lines[0]
-	}
+	lines := []string{headline(e)}
 	stack := "" // flag of a command
 	if e.Stack != "" {
 		stack = "-stack=" + e.Stack + " "
@@ -42,7 +60,24 @@ func Lines(e outbox.Event) []string {
 	if entries != "" && !strings.Contains(why, entries) {
 		say("Changed in Consul", entries)
 	}
+	if len(e.Tasks) > 1 {
+		names := strings.Join(e.Tasks[:min(len(e.Tasks), maxNames)], ", ")
+		if more := e.Count - maxNames; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		say("Tasks", names)
+	}
 	say("Error", e.Error)
+	switch ended := e.Kind == outbox.ConsulFound || e.Kind == outbox.TasksReadable || e.Kind == outbox.TaskRecovered; {
+	case e.Since.IsZero():
+	case ended:
+		say("It lasted", e.At.Sub(e.Since).Round(time.Second).String())
+	case e.Failures > 1:
+		say("Failing", fmt.Sprintf("%d runs in a row, since %s", e.Failures, e.Since.UTC().Format(time.RFC3339)))
+	}
+	if e.Count > 0 && len(e.Tasks) == 0 {
+		say("Tasks concerned", strconv.Itoa(e.Count))
+	}
 	say("By", e.By)
 	if c := e.Changes; c != nil {
 		form := "%d added, %d changed, %d destroyed"

@@ -46,6 +46,8 @@ type Delivery struct {
 	Rests *Rests // of the sinks that fail; without it, no sink rests and nothing is dropped for too many records
 	Now   func() time.Time
 	Log   *slog.Logger
+	// Last says that this process ends: no sink waits for more events.
+	Last bool
 }
 
 // Report is what a delivery did.
@@ -75,7 +77,7 @@ type queue struct {
 	Delivery
 	sinks   []Sink
 	records []*stored // oldest first
-	items   []item    // that can be delivered now, in their order
+	items   []item    // that can be delivered, in their order
 	failed  map[Sink]error
 	latest  *latestRecord // as last read or written; nil if it must be read
 }
@@ -177,9 +179,55 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 // outstanding are the events that the sink is to be given now.
 func (q *queue) outstanding(sink Sink) []item {
 	now := q.Now()
+	if q.gathers(sink, now).After(now) {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(q.items), func(it item) bool {
 		return !it.in.lacks(sink, it.n) || !q.Rests.until(sink, it.stream(), now).IsZero()
 	})
+}
+
+// gathers is until when the sink waits for more events; zero if it does not wait. The oldest
+// event that it lacks decides: what happens later comes with it.
+func (q *queue) gathers(sink Sink, now time.Time) time.Time {
+	patient, ok := sink.(Patient)
+	if !ok || q.Last {
+		return time.Time{}
+	}
+	var oldest time.Time
+	for _, it := range q.items {
+		if it.in.lacks(sink, it.n) && (oldest.IsZero() || it.At.Before(oldest)) {
+			oldest = it.At
+		}
+	}
+	if oldest.IsZero() {
+		return oldest
+	}
+	if oldest.After(now) {
+		oldest = now // by another clock
+	}
+	return oldest.Add(patient.Patience())
+}
+
+// due is when the sink is given the first of the events that it lacks: now, unless it rests or
+// gathers. It is zero if it lacks none.
+func (q *queue) due(sink Sink, now time.Time) (first time.Time) {
+	gathers := q.gathers(sink, now)
+	for _, it := range q.items {
+		if !it.in.lacks(sink, it.n) {
+			continue
+		}
+		at := now
+		for _, until := range []time.Time{gathers, q.Rests.until(sink, it.stream(), now)} {
+			if until.After(at) {
+				at = until
+			}
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
 }
 
 // conclude takes the result of a sink in.
@@ -252,18 +300,9 @@ func (q *queue) report() Report {
 		r.Left += rec.missing(q.sinks)
 	}
 	now := q.Now()
-	for _, it := range q.items {
-		for _, sink := range q.sinks {
-			if !it.in.lacks(sink, it.n) {
-				continue
-			}
-			at := q.Rests.until(sink, it.stream(), now)
-			if at.IsZero() {
-				at = now
-			}
-			if r.Again.IsZero() || at.Before(r.Again) {
-				r.Again = at
-			}
+	for _, sink := range q.sinks {
+		if at := q.due(sink, now); !at.IsZero() && (r.Again.IsZero() || at.Before(r.Again)) {
+			r.Again = at
 		}
 	}
 	return r

@@ -78,14 +78,9 @@ func (q *queue) wait(err error, failures *int, busy map[Sink]bool) time.Duration
 	}
 	*failures = 0
 	now, wait := q.Now(), long
-	for _, it := range q.items {
-		for _, sink := range q.sinks {
-			if busy[sink] || !it.in.lacks(sink, it.n) {
-				continue
-			}
-			if until := q.Rests.until(sink, it.stream(), now); !until.IsZero() {
-				wait = min(wait, until.Sub(now))
-			}
+	for _, sink := range q.sinks {
+		if at := q.due(sink, now); !busy[sink] && at.After(now) {
+			wait = min(wait, at.Sub(now))
 		}
 	}
 	return wait

@@ -36,6 +36,7 @@ const (
 	DriftFound        Kind = "drift_found"
 	DriftEnded        Kind = "drift_ended"
 	DriftCheckFailed  Kind = "drift_check_failed"
+	TaskRecovered     Kind = "task_recovered"
 	TaskUnreadable    Kind = "task_unreadable"
 	TaskReadable      Kind = "task_readable"
 	TaskRemoved       Kind = "task_removed"
@@ -52,6 +53,9 @@ const (
 
 	ConsulLost  Kind = "consul_lost"
 	ConsulFound Kind = "consul_found"
+
+	TasksUnreadable Kind = "tasks_unreadable"
+	TasksReadable   Kind = "tasks_readable"
 
 	ConsulReplaced Kind = "consul_replaced"
 	ConsulAccepted Kind = "consul_accepted"
@@ -87,6 +91,9 @@ type About struct {
 	Fields []string // which fields of an Event it may have, beside those that every event of its subject has
 }
 
+// steps are the kinds of events on the way to another one.
+var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSuperseded, RunInterrupted, LeadershipTaken, LeadershipGivenUp}
+
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries"}},
@@ -96,9 +103,9 @@ var kinds = map[Kind]About{
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
 	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
 	HoldEnded:      {Task, slog.LevelInfo, "the task is released", []string{"by", "since"}},
-	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", endFields},
-	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error"}, endFields...)},
-	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause"}, endFields...)},
+	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", append([]string{"quiet"}, endFields...)},
+	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error", "failures", "since", "quiet"}, endFields...)},
+	RunLost:        {Task, slog.LevelWarn, "a run was lost", append([]string{"cause", "failures", "since", "quiet"}, endFields...)},
 	RunInterrupted: {Task, slog.LevelInfo, "run interrupted: the instance that leads next runs the task again", append([]string{"cause"}, endFields...)},
 	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
@@ -108,8 +115,9 @@ var kinds = map[Kind]About{
 	DriftEnded:       {Task, slog.LevelInfo, "the task is not drifted any more", []string{"since", "detail"}},
 	DriftCheckFailed: {Task, slog.LevelWarn, "a check for drift failed: the next one is made at its time", []string{"run", "error"}},
 
-	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error"}},
-	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since"}},
+	TaskRecovered:  {Task, slog.LevelInfo, "the task has recovered: a run succeeded after others had failed", append([]string{"failures", "since"}, endFields...)},
+	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error", "quiet"}},
+	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since", "quiet"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, set moved_from in the task of the new name; `terrapulse forget` removes its records here", []string{"detail", "until"}},
 	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one is held, so that nothing is made twice", []string{"detail"}},
@@ -123,8 +131,11 @@ var kinds = map[Kind]About{
 	Paused:  {Work, slog.LevelWarn, "everything is paused: nothing is applied until somebody resumes", []string{"by", "detail"}},
 	Resumed: {Work, slog.LevelInfo, "everything is resumed", []string{"by", "detail", "since"}},
 
-	ConsulLost:  {Consul, slog.LevelWarn, "cannot watch Consul", []string{"error"}},
-	ConsulFound: {Consul, slog.LevelInfo, "Consul can be watched again", []string{"since"}},
+	ConsulLost:  {Consul, slog.LevelWarn, "cannot watch Consul", []string{"error", "count"}},
+	ConsulFound: {Consul, slog.LevelInfo, "Consul can be watched again", []string{"since", "count"}},
+
+	TasksUnreadable: {Consul, slog.LevelWarn, "tasks cannot be read, they wait", []string{"error", "count", "tasks"}},
+	TasksReadable:   {Consul, slog.LevelInfo, "tasks can be read again", []string{"since", "count", "tasks"}},
 
 	ConsulReplaced: {Consul, slog.LevelWarn, "Consul was replaced: tasks that would lose entries are held until the entries are back or somebody approves the loss", []string{"detail", "cause"}},
 	ConsulAccepted: {Consul, slog.LevelInfo, "the replaced Consul is approved", []string{"detail", "by", "since"}},
@@ -145,6 +156,9 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // About describes the kind.
 func (k Kind) About() About { return kinds[k] }
+
+// Step reports whether such an event is a step on the way to another one, and no news to people.
+func (k Kind) Step() bool { return slices.Contains(steps, k) }
 
 // ended is the kind of event of each final state of a run.
 var ended = map[state.RunState]Kind{

@@ -22,6 +22,8 @@ const (
 	MaxLatest = 50
 	// latestText is how many bytes of each text are kept of such an event.
 	latestText = 300
+	// latestTasks is how many names of tasks are kept of such an event.
+	latestTasks = 10
 )
 
 // latest is the stored form of the latest events. It is compressed: the record is written
@@ -33,7 +35,7 @@ type latest struct {
 // brief is the event without what only programs need.
 func (e Event) brief() Event {
 	b := Event{ID: e.ID, Kind: e.Kind, Seq: e.Seq, At: e.At, Task: e.Task, Run: e.Run, Runner: e.Runner, Reason: e.Reason, By: e.By,
-		Started: e.Started, Until: e.Until, WaitFor: e.WaitFor, RunKind: e.RunKind,
+		Started: e.Started, Since: e.Since, Until: e.Until, Failures: e.Failures, Count: e.Count, Tasks: e.Tasks[:min(len(e.Tasks), latestTasks)], Quiet: e.Quiet, WaitFor: e.WaitFor, RunKind: e.RunKind,
 		Detail: state.CutTo(e.Detail, latestText), Error: state.CutTo(e.Error, latestText), Cause: state.CutTo(e.Cause, latestText)}
 	if c := e.Changes; c != nil {
 		b.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -75,6 +76,14 @@ func attributes(e Event) (attrs []slog.Attr) {
 	if !e.Seen.IsZero() {
 		attrs = append(attrs, slog.Duration("since_seen", e.At.Sub(e.Seen).Round(time.Millisecond)))
 	}
+	number := func(key string, value int) {
+		if value > 0 {
+			attrs = append(attrs, slog.Int(key, value))
+		}
+	}
+	number("failures", e.Failures)
+	number("count", e.Count)
+	text("tasks", strings.Join(e.Tasks, " "))
 	stamp("since", e.Since)
 	stamp("until", e.Until)
 	text("config", e.Config)

@@ -53,8 +53,18 @@ type Event struct {
 	// Drift is what differs from what was applied last.
 	Drift   *state.Drifted `json:"drift,omitempty"`
 	RunKind state.Kind     `json:"run_kind,omitempty"` // of the run, if it is no apply
-	Config  string         `json:"config,omitempty"`   // digest of the configuration
-	Bundle  string         `json:"bundle,omitempty"`   // digest of the bundle
+	// Failures are how many runs in a row have failed or were lost.
+	Failures int `json:"failures,omitempty"`
+	// Count is how many tasks the event concerns, if it is about several, and Tasks are the
+	// names of the first ones.
+	Count int      `json:"count,omitempty"`
+	Tasks []string `json:"tasks,omitempty"`
+	// Quiet says that the event is no news to people: it repeats an earlier event, or another
+	// one is about several tasks, of which this is one.
+	Quiet bool `json:"quiet,omitempty"`
+
+	Config string `json:"config,omitempty"` // digest of the configuration
+	Bundle string `json:"bundle,omitempty"` // digest of the bundle
 	// RemoteURL is the page of the run in another system.
 	RemoteURL string `json:"remote_url,omitempty"`
 
@@ -110,6 +120,35 @@ func OfRun(run state.Run) Event {
 		e.Cause = run.Error
 	}
 	return e
+}
+
+// MaxTasks is how many tasks an event names.
+const MaxTasks = 100
+
+// About returns the event with the tasks that it concerns.
+func (e Event) About(tasks []string) Event {
+	e.Count, e.Tasks = len(tasks), tasks[:min(len(tasks), MaxTasks)]
+	return e
+}
+
+// OfEnd returns the events of a run that has ended, or that begins to wait, which changes its
+// task from was to next. People hear when the task begins to fail, sometimes while it fails, and
+// when it has recovered.
+func OfEnd(was, next state.Task, run state.Run) []Event {
+	e := OfRun(run)
+	switch {
+	case next.Failures > was.Failures:
+		e.Failures, e.Quiet = next.Failures, !next.Failing.Said.Equal(run.Ended)
+		if !next.Failing.Since.Equal(run.Ended) {
+			e.Since = next.Failing.Since
+		}
+	case was.Failures > 0 && next.Failures == 0 && run.State == state.RunSucceeded:
+		recovered := e
+		recovered.Kind, recovered.Failures, recovered.Since = TaskRecovered, was.Failures, was.Failing.Since
+		e.Quiet = true
+		return []Event{e, recovered}
+	}
+	return []Event{e}
 }
 
 // Number numbers the event of a task after the task's earlier events. The task's
@@ -207,6 +246,14 @@ type Choosy interface {
 	Sink
 	// Wants reports whether the sink is to be given the event.
 	Wants(e Event) bool
+}
+
+// Patient is a sink that is given an event only some time after it has happened, and others with
+// it: what happens at about the same time is then one message.
+type Patient interface {
+	Sink
+	// Patience is how long that is.
+	Patience() time.Duration
 }
 
 // record is the stored form of the events of one write.

@@ -171,6 +171,11 @@ func (b *batch) flush(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("write decisions: %w", err)
 		}
+		for _, e := range events.All() {
+			if e.Kind == outbox.TaskReadable {
+				b.tick.readable = append(b.tick.readable, e)
+			}
+		}
 		for _, it := range b.items {
 			d := it.decision
 			b.tick.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)

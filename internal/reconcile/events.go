@@ -29,13 +29,13 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		events = append(events, e)
 	}
 	if d.Lost != nil {
-		events = append(events, outbox.OfRun(*d.Lost))
+		events = append(events, outbox.OfEnd(was, next, *d.Lost)...)
 	}
 	switch present := d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled; {
 	case was.UnreadableSince.IsZero() && !next.UnreadableSince.IsZero():
-		add(outbox.Event{Kind: outbox.TaskUnreadable, Error: state.Cut(d.Unreadable.Error())})
+		add(outbox.Event{Kind: outbox.TaskUnreadable, Error: state.Cut(d.Unreadable.Error()), Quiet: true})
 	case !was.UnreadableSince.IsZero() && next.UnreadableSince.IsZero() && present:
-		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince})
+		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince, Quiet: true})
 	}
 	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
 		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
@@ -68,9 +68,9 @@ func recorded(was, next state.Reconcile, now time.Time) []outbox.Event {
 	}
 	switch {
 	case was.ConsulError == "" && next.ConsulError != "":
-		add(outbox.Event{Kind: outbox.ConsulLost, Error: next.ConsulError})
+		add(outbox.Event{Kind: outbox.ConsulLost, Error: next.ConsulError, Count: next.Concerned})
 	case was.ConsulError != "" && next.ConsulError == "":
-		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since})
+		add(outbox.Event{Kind: outbox.ConsulFound, Since: was.Since, Count: was.Concerned})
 	}
 	switch r, old := next.Replaced, was.Replaced; {
 	case r != nil && r.Said && (old == nil || !old.Said || old.Approved != nil):
@@ -148,16 +148,23 @@ func (r *Reconciler) DeliverRest(ctx context.Context) {
 	if err != nil {
 		return // they are kept
 	}
-	r.deliver(ctx, held, endTime)
+	r.deliver(ctx, held, true)
 	_ = held.Release(ctx) // else it expires
 }
 
 // deliver delivers the events in the store. It comes last in a tick, so that it
-// delays no launch. What cannot be delivered is tried again by a later tick.
-func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, longest time.Duration) {
+// delays no launch. What cannot be delivered is tried again by a later tick. Last says that
+// the process ends.
+func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, last bool) {
+	longest := deliveryTime
+	if last {
+		longest = endTime
+	}
 	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	report, err := r.delivery(held).Run(limited)
+	delivery := r.delivery(held)
+	delivery.Last = last
+	report, err := delivery.Run(limited)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, lease.ErrLost): // the next leader delivers them
 	case err == nil && report.Left == 0:
@@ -191,7 +198,7 @@ func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()
 // deliverNow delivers the events of a tick, or starts their delivery.
 func (t *tick) deliverNow(ctx context.Context) {
 	if t.delivers == nil {
-		t.deliver(ctx, t.opts.Lease, deliveryTime)
+		t.deliver(ctx, t.opts.Lease, false)
 		return
 	}
 	select {

@@ -115,8 +115,47 @@ func TestTick_OneTaskThatCannotBeReadIsAnEvent(t *testing.T) {
 	b.Reconciler.Consul = b.catalog
 	b.now = b.now.Add(refreshEvery)
 	b.tick()
-	if got := events.heard(); got != "task_unreadable(permission denied) task_readable" {
+	if got := events.heard(); got != "task_unreadable(permission denied) tasks_unreadable(permission denied) task_readable tasks_readable" {
 		t.Errorf("the events are %s", got)
+	}
+}
+
+// TestTick_TasksThatCannotBeReadForOneCauseAreOneMessage checks a token that loses its rights for
+// a while, and a task that is added meanwhile.
+func TestTick_TasksThatCannotBeReadForOneCauseAreOneMessage(t *testing.T) {
+	all := tasks(30)
+	b := newBench(t, all[:15]...)
+	b.settle()
+	events := b.recording()
+	messages := func() (all []outbox.Event) {
+		for _, e := range events.got {
+			if !e.Quiet && !e.Kind.Step() && e.Kind.About().Subject != outbox.Configuration {
+				all = append(all, e)
+			}
+		}
+		events.got = nil
+		return all
+	}
+	b.Reconciler.Consul = unreadable{b.catalog}
+	for range 4 {
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+	}
+	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 15 || len(got[0].Tasks) != 15 || got[0].Error != "permission denied" {
+		t.Errorf("people hear %+v", got)
+	}
+	b.Config, b.effective = &config.Config{Tasks: all[:16], KeepRemoved: keptRemoved}, nil
+	b.tick()
+	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 1 || got[0].Tasks[0] != "task-15" {
+		t.Errorf("of another task, people hear %+v", got)
+	}
+	b.Reconciler.Consul = b.catalog
+	for range 2 {
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+	}
+	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksReadable || got[0].Count != 16 || !got[0].Since.Before(got[0].At.Add(-3*refreshEvery)) {
+		t.Errorf("when they can be read again, people hear %+v", got)
 	}
 }
 

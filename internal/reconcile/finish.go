@@ -69,7 +69,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	} else {
 		next.Gates = withMarks(gates, rec.Data.Gates) // with the errors
 	}
-	next.ConsulError = t.problem()
+	next.ConsulError, next.Concerned = t.problem(), t.concerned()
 	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
 	switch {
 	case next.ConsulError == "":
@@ -92,33 +92,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	return t.saveRecord(ctx, rec, next, recorded(rec.Data, next, now))
-}
-
-// unreadable sums up which tasks cannot be read, nil if all can.
-func (t *tick) unreadable() *state.Unreadable {
-	u := state.Unreadable{All: true}
-	for _, d := range t.report.Decisions {
-		switch since := d.State.UnreadableSince; {
-		case !since.IsZero():
-			u.Count++
-			if len(u.Tasks) < state.MaxNames {
-				u.Tasks = append(u.Tasks, d.Task.Name)
-			}
-			if u.Error == "" && d.Unreadable != nil {
-				u.Error = state.Cut(d.Unreadable.Error())
-			}
-			if since.After(u.Since) {
-				u.Since = since
-			}
-		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Spec != nil:
-			u.All = false
-		}
-	}
-	if u.Count == 0 {
-		return nil
-	}
-	return &u
+	return t.saveRecord(ctx, rec, next, append(recorded(rec.Data, next, now), t.readability(rec.Data, next, now)...))
 }
 
 // saveRecord writes the record and its events. If somebody has changed an override,

@@ -147,7 +147,8 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		for n, i := range asked {
 			in, answer := &inputs[i], answers[n]
 			if answer.Err != nil {
-				in.Unreadable, in.ConsulUnreachable = answer.Err, t.unanswered
+				in.Unreadable = answer.Err
+				in.ConsulUnreachable = t.unanswered
 				continue
 			}
 			in.Observed, in.Unreadable = t.observed(ctx, in, answer)
@@ -164,11 +165,6 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	}
 	return inputs, nil
-}
-
-// outage reports whether Consul has answered nothing: that concerns Consul, and no single task.
-func outage(answers []consul.Answer) bool {
-	return len(answers) > 0 && !slices.ContainsFunc(answers, func(a consul.Answer) bool { return !consul.IsUnavailable(a.Err) })
 }
 
 // warnHidden logs, once in this process, that a task works with a part of what

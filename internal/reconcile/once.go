@@ -75,7 +75,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if failed == nil {
 		failed = r.followRemote(ctx, held, wait, &report)
 	}
-	r.deliver(context.WithoutCancel(ctx), held, endTime)
+	r.deliver(context.WithoutCancel(ctx), held, true)
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed
 	}

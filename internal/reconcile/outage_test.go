@@ -82,11 +82,12 @@ func (w *watching) until(what string, is func(failed int) bool) {
 	w.t.Fatal("waited too long: " + what)
 }
 
-// heardAbout returns the kinds of the events about Consul and about what can be read.
+// heardAbout returns the kinds of the events about Consul and about what can be read, with how
+// many tasks they concern.
 func (w *watching) heardAbout() (kinds []string) {
 	for _, e := range w.events.got {
 		if e.Kind.About().Subject == outbox.Consul || strings.HasSuffix(string(e.Kind), "readable") {
-			kinds = append(kinds, string(e.Kind))
+			kinds = append(kinds, fmt.Sprintf("%s %d", e.Kind, e.Count))
 		}
 	}
 	w.events.got = nil
@@ -113,7 +114,10 @@ func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
 	if sick := overview.Unhealthy(rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since "+noon.Format(time.RFC3339)) {
 		t.Errorf("two minutes after the outage began, health says %q", sick)
 	}
-	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost"}) {
+	if rec.Concerned != 15 {
+		t.Errorf("the outage concerns %d tasks", rec.Concerned)
+	}
+	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost 15"}) {
 		t.Errorf("the events are %v, want one", got)
 	}
 
@@ -123,7 +127,7 @@ func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
 	if rec := w.reconcileRecord(); rec.ConsulError != "" || overview.Unhealthy(rec, noon, w.now) != "" {
 		t.Errorf("after the outage: %+v", rec)
 	}
-	if got := w.heardAbout(); len(got) == 0 || got[0] != "consul_found" || slices.Contains(got, "task_readable") {
+	if got := w.heardAbout(); len(got) == 0 || got[0] != "consul_found 15" || strings.Contains(fmt.Sprint(got), "readable") {
 		t.Errorf("the events are %v", got)
 	}
 }
@@ -141,7 +145,7 @@ func TestTick_ConsulThatDiesBetweenGatesAndReadsIsAnOutage(t *testing.T) {
 	if _, err := w.Tick(t.Context(), TickOptions{Marks: marks}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost"}) {
+	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost 15"}) {
 		t.Errorf("the events are %v, want one", got)
 	}
 	if rec := w.reconcileRecord(); !rec.ConsulUnreachable || rec.Unreadable != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/linger"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -152,6 +153,7 @@ type tick struct {
 
 	everything bool                      // every condition is read
 	unanswered bool                      // Consul answered no read of this tick
+	readable   []outbox.Event            // of tasks that can be read again
 	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
 	replaced   *state.Replaced

@@ -139,9 +139,10 @@ func (b *batch) waitingRun(ctx context.Context, task string, live *state.LiveRun
 func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) state.Task {
 	d, ended := it.decision, run.Data
 	ended.State, ended.Ended, ended.Error = d.EndAs, b.now, state.Cut(d.Reason.Text)
-	next, d.Forget = next.Conclude(ended, "")
+	was := next
+	next, d.Forget = was.Conclude(ended, "")
 	it.changes = append(it.changes, run.Write(ended).Until(ended.KeptUntil()))
-	it.events = append(it.events, outbox.OfRun(ended))
+	it.events = append(it.events, outbox.OfEnd(was, next, ended)...)
 	return next
 }
 

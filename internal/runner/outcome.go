@@ -192,7 +192,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
 		next.Counts = done.counts(run, next.Counts)
-		events := append(append(c.ofPeople(run), outbox.OfRun(run)), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
+		events := append(append(c.ofPeople(run), outbox.OfEnd(task.Data, next, run)...), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)

@@ -147,7 +147,9 @@ func TestRun_ApprovedRunHasItsWholeTimeAgain(t *testing.T) {
 			}
 			return end(ctx, out)
 		}
-		b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) { return turn(ctx, out, 6*time.Minute, waits) })
+		b := newFixture(t, func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			return turn(ctx, out, 6*time.Minute, waits)
+		})
 		b.Now, b.Claim = time.Now, time.Hour
 		b.Config().Tasks[0].RunTimeout = 10 * time.Minute
 		b.launch.Runs = b.planned("r1")
@@ -156,7 +158,9 @@ func TestRun_ApprovedRunHasItsWholeTimeAgain(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // a person thinks
 		b.resume()
-		b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) { return turn(ctx, out, 7*time.Minute, succeed) }}
+		b.Driver = fake{apply: func(ctx context.Context, out io.Writer) (*state.Changes, error) {
+			return turn(ctx, out, 7*time.Minute, succeed)
+		}}
 		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

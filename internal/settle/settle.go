@@ -162,6 +162,9 @@ func concludeTask(ctx context.Context, store state.Store, run state.Run) ([]stat
 	if err := state.Forget(ctx, store, run.Task, forgotten); err != nil {
 		return nil, err
 	}
-	events := outbox.NewEvents(outbox.Number(&next, outbox.OfRun(run)))
-	return append([]state.Change{task.Write(next)}, events.Changes()...), nil
+	ends := outbox.OfEnd(task.Data, next, run)
+	for i := range ends {
+		ends[i] = outbox.Number(&next, ends[i])
+	}
+	return append([]state.Change{task.Write(next)}, outbox.NewEvents(ends...).Changes()...), nil
 }

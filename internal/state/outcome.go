@@ -77,6 +77,12 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
 		}
 	}
+	switch {
+	case next.Failures == 0:
+		next.Failing = Failing{}
+	case next.Failures > t.Failures:
+		next.Failing = next.Failing.failed(run.Ended)
+	}
 	if run.Moves != nil && run.State == RunSucceeded {
 		next.MovedFrom = run.Moves.From
 	}

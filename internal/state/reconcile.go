@@ -22,6 +22,7 @@ type Reconcile struct {
 	ConsulError       string          `json:"consul_error,omitempty"`       // why Consul cannot be watched
 	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
 	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
+	Concerned         int             `json:"concerned,omitempty"`          // how many tasks wait for that
 	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
 	Failing           int             `json:"failing,omitempty"`            // the most consecutive failed or lost runs of a task
 

@@ -40,6 +40,7 @@ type Task struct {
 	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
 
 	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success
+	Failing   Failing   `json:"failing,omitzero"`   // since the first of Failures
 	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
 	RetryAt   time.Time `json:"retry_at,omitzero"`
 
