@@ -1,6 +1,6 @@
 // Command install is the function that CloudFormation invokes while it creates, updates or deletes a
 // stack. It puts the program of the containers into the stack's bucket, so that no image has to be
-// built first, checks the subnets, and protects the table.
+// built first, checks the subnets, protects the table, and creates ECS's service-linked role.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/awsenv"
+	"github.com/terrapulse/terrapulse/internal/awsjson"
 	"github.com/terrapulse/terrapulse/internal/logging"
 )
 
@@ -26,7 +27,11 @@ const (
 	typeNetwork = "Custom::Network"
 
 	typeProtection = "Custom::Protection"
+	typeLinkedRole = "Custom::LinkedRole"
 )
+
+// assumable is how long a new role may take until ECS can assume it.
+const assumable = 2 * time.Minute
 
 // propagation is how long the rights of a role that CloudFormation has just created may take to be
 // in force everywhere.
@@ -63,6 +68,9 @@ func handle(ctx context.Context, e cfn.Event, log *slog.Logger) (string, map[str
 	case typeProtection:
 		p := &protection{Client: dynamodb.NewFromConfig(cfg), Patience: propagation, Log: log}
 		return p.handle(ctx, e)
+	case typeLinkedRole:
+		l := &linkedRole{IAM: newIAM(cfg, os.Getenv("AWS_ENDPOINT_URL_IAM")), ECS: awsjson.New(cfg), Patience: propagation, Known: assumable, Log: log}
+		return l.handle(ctx, e)
 	}
 	return e.PhysicalResourceID, nil, fmt.Errorf("%s: unknown type of resource: deploy the template and the functions of one version", e.ResourceType)
 }
@@ -73,19 +81,20 @@ func property(properties map[string]any, name string) string {
 	return text
 }
 
-// patiently repeats an act that is denied, until the patience is over.
-func patiently(ctx context.Context, patience time.Duration, denied func(error) bool, act func() error) error {
+// patiently repeats an act after errors that may pass, until the patience is over, and returns its
+// last error.
+func patiently(ctx context.Context, patience time.Duration, passes func(error) bool, act func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		err := act()
-		if err == nil || !denied(err) {
+		if err == nil || !passes(err) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(3 * time.Second):
+		case <-time.After(max(min(patience/10, 3*time.Second), time.Millisecond)):
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // network finds the VPC of the subnets, and refuses subnets in which the function or the containers
 // could not work.
 type network struct {
-	EC2      *ec2
+	EC2      *query
 	Patience time.Duration
 	Log      *slog.Logger
 }

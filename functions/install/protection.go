@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go"
 )
 
 // protection protects the table against deletion. The template cannot: CloudFormation could then not
@@ -49,8 +48,7 @@ func (p *protection) notYet(err error) bool {
 
 // isDeniedByDynamoDB reports whether DynamoDB denies access.
 func isDeniedByDynamoDB(err error) bool {
-	api := smithy.APIError(nil)
-	return errors.As(err, &api) && api.ErrorCode() == "AccessDeniedException"
+	return isCode(err, "AccessDeniedException")
 }
 
 func (p *protection) set(ctx context.Context, table string, protect bool) error {

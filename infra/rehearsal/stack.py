@@ -18,7 +18,7 @@ REGION = "eu-west-1"
 
 # Types that moto's CloudFormation does not know, and cannot refer to either.
 UNKNOWN = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::Scheduler::Schedule", "AWS::Lambda::EventInvokeConfig",
-           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection")
+           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection", "Custom::LinkedRole")
 
 os.environ.update(
     AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION=REGION, AWS_REGION=REGION,
@@ -191,7 +191,8 @@ def installed(template, given):
 
 def without_unknown(template):
     gone = {k for k, r in template["Resources"].items() if r["Type"] in UNKNOWN}
-    left = {k: r for k, r in template["Resources"].items() if k not in gone}
+    left = {k: {p: v for p, v in r.items() if not (p == "DependsOn" and set([v] if isinstance(v, str) else v) & gone)}
+            for k, r in template["Resources"].items() if k not in gone}
     outputs = {k: o for k, o in template["Outputs"].items() if not any("${%s}" % g in json.dumps(o) or '"%s"' % g in json.dumps(o) for g in gone)}
     return {**template, "Resources": left, "Outputs": outputs}
 

@@ -44,6 +44,10 @@ const (
 	DescribeTaskDefinition Action = "ecs:DescribeTaskDefinition"
 	DescribeClusters       Action = "ecs:DescribeClusters"
 
+	// Those that the deployment uses.
+	CreateCluster Action = "ecs:CreateCluster"
+	DeleteCluster Action = "ecs:DeleteCluster"
+
 	// Those that commands use.
 	FilterLogEvents    Action = "logs:FilterLogEvents"
 	GetQueueAttributes Action = "sqs:GetQueueAttributes"

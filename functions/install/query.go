@@ -17,38 +17,69 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// ec2 calls operations of EC2. The SDK's client of EC2 is ten times as large as this function.
-type ec2 struct {
+// query calls operations of a service with AWS's query protocol. The SDK's clients of EC2 and IAM
+// are ten times as large as this function.
+type query struct {
 	cfg     aws.Config
+	service string // in signatures
+	region  string // in signatures
+	version string
 	address string // such as https://ec2.eu-west-1.amazonaws.com
 }
 
-func newEC2(cfg aws.Config, address string) *ec2 { return &ec2{cfg: cfg, address: address} }
-
-// ec2Error is an answer of EC2 that is an error.
-type ec2Error struct {
-	Status int
-	Errors []struct{ Code, Message string } `xml:"Errors>Error"`
+func newEC2(cfg aws.Config, address string) *query {
+	return &query{cfg: cfg, service: "ec2", region: cfg.Region, version: "2016-11-15", address: address}
 }
 
-func (e *ec2Error) Error() string {
-	if len(e.Errors) == 0 {
-		return http.StatusText(e.Status)
+// newIAM returns a client of IAM, which each partition has once.
+// https://docs.aws.amazon.com/general/latest/gr/iam-service.html
+func newIAM(cfg aws.Config, address string) *query {
+	region := "us-east-1"
+	switch {
+	case strings.HasPrefix(cfg.Region, "cn-"):
+		region = "cn-north-1"
+	case strings.HasPrefix(cfg.Region, "us-gov-"):
+		region = "us-gov-west-1"
 	}
-	return e.Errors[0].Code + ": " + e.Errors[0].Message
+	return &query{cfg: cfg, service: "iam", region: region, version: "2010-05-08", address: address}
 }
 
-// isUnauthorized reports whether EC2 denies access.
+// queryError is an answer that is an error. EC2 lists errors; IAM has one.
+type queryError struct {
+	Status int
+	Errors []queryFault `xml:"Errors>Error"`
+	One    *queryFault  `xml:"Error"`
+}
+
+type queryFault struct{ Code, Message string }
+
+func (e *queryError) first() queryFault {
+	switch {
+	case e.One != nil:
+		return *e.One
+	case len(e.Errors) > 0:
+		return e.Errors[0]
+	}
+	return queryFault{Code: http.StatusText(e.Status)}
+}
+
+func (e *queryError) Error() string {
+	fault := e.first()
+	return strings.TrimSuffix(fault.Code+": "+fault.Message, ": ")
+}
+
+// isUnauthorized reports whether a service denies access.
 func isUnauthorized(err error) bool {
-	e := new(ec2Error)
+	e := new(queryError)
 	return errors.As(err, &e) && (e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized)
 }
 
 // call calls an operation, and decodes its answer into out.
-// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/Query-Requests.html
-func (c *ec2) call(ctx context.Context, operation string, parameters url.Values, out any) error {
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/Query-Requests.html and
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/programming.html
+func (c *query) call(ctx context.Context, operation string, parameters url.Values, out any) error {
 	parameters.Set("Action", operation)
-	parameters.Set("Version", "2016-11-15")
+	parameters.Set("Version", c.version)
 	body := parameters.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+"/", strings.NewReader(body))
 	if err != nil {
@@ -60,7 +91,7 @@ func (c *ec2) call(ctx context.Context, operation string, parameters url.Values,
 		return fmt.Errorf("get credentials for AWS: %w", err)
 	}
 	hash := sha256.Sum256([]byte(body))
-	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, hex.EncodeToString(hash[:]), "ec2", c.cfg.Region, time.Now()); err != nil {
+	if err := v4.NewSigner().SignHTTP(ctx, credentials, req, hex.EncodeToString(hash[:]), c.service, c.region, time.Now()); err != nil {
 		return err
 	}
 	resp, err := c.cfg.HTTPClient.Do(req)
@@ -73,7 +104,7 @@ func (c *ec2) call(ctx context.Context, operation string, parameters url.Values,
 		return fmt.Errorf("%s: %w", operation, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		refusal := &ec2Error{Status: resp.StatusCode}
+		refusal := &queryError{Status: resp.StatusCode}
 		_ = xml.Unmarshal(answer, refusal) // without it, the status must do
 		return fmt.Errorf("%s: %w", operation, refusal)
 	}
