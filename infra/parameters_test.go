@@ -24,6 +24,12 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"memory between two steps", rehearsal.Parameters{"RunnerCpu": "8192", "RunnerMemory": "17408"}, "in steps of 4096"},
 		{"a function in public subnets", rehearsal.Parameters{"AssignPublicIp": "true"}, "A function has no public address"},
 		{"subnets for a function outside of the VPC", rehearsal.Parameters{"FunctionInVpc": "false", "FunctionSubnets": "subnet-1"}, "FunctionSubnets needs FunctionInVpc=true"},
+		{"all functions in the VPC, without a group", rehearsal.Parameters{"AllFunctionsInVpc": "true"}, "AllFunctionsInVpc=true needs FunctionInVpc=true, and SecurityGroups or FunctionSecurityGroups"},
+		{"all functions in the VPC, but not the first", rehearsal.Parameters{"AllFunctionsInVpc": "true", "FunctionInVpc": "false", "SecurityGroups": "sg-1"}, "needs FunctionInVpc=true"},
+		{"all functions in the VPC", rehearsal.Parameters{"AllFunctionsInVpc": "true", "SecurityGroups": "sg-1"}, ""},
+		{"Consul with an IPv6 address", rehearsal.Parameters{"ConsulAddress": "[2001:db8::1]:8501"}, ""},
+		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "2001:db8::1"}, "with an IPv6 address in brackets"},
+		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "[::]:8501"}, "with an IPv6 address in brackets"},
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
 		{"a certificate without its key", rehearsal.Parameters{"ConsulCertArn": certARN}, "ConsulCertArn needs ConsulKeyArn"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
@@ -53,6 +59,30 @@ func TestTemplate_HasARuleForEachCpu(t *testing.T) {
 		if !strings.Contains(text, `RuleCondition: !Equals [!Ref RunnerCpu, "`+value+`"]`) {
 			t.Errorf("no rule says which memory is possible with %s", value)
 		}
+	}
+}
+
+// CloudFormation documents Fn::Contains of rules only by its full name, and with a list of texts.
+// https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/intrinsic-function-reference-rules.html
+func TestTemplate_RulesUseFunctionsInTheirDocumentedForm(t *testing.T) {
+	_, rules, _ := strings.Cut(read(t, "template.yaml"), "\nRules:\n")
+	rules, _, _ = strings.Cut(rules, "\nGlobals:\n")
+	if found := regexp.MustCompile(`!(Contains|EachMember\w+|RefAll|ValueOf\w*)\b`).FindAllString(rules, -1); len(found) > 0 {
+		t.Errorf("short forms: %v", found)
+	}
+	if !strings.Contains(rules, `{ "Fn::Contains": [["`) {
+		t.Error("no rule has Fn::Contains")
+	}
+	if found := regexp.MustCompile(`(?:Fn::|!)(Join|Sub|Split|If|Select|FindInMap)`).FindAllString(rules, -1); len(found) > 0 {
+		t.Errorf("rules do not support %v", found)
+	}
+}
+
+// A cluster needs the service-linked role of ECS.
+func TestTemplate_ClusterComesAfterTheRoleOfECS(t *testing.T) {
+	_, cluster, _ := strings.Cut(read(t, "template.yaml"), "\n    Type: AWS::ECS::Cluster\n")
+	if !strings.HasPrefix(cluster, "    DependsOn: LinkedRole\n") {
+		t.Error("ECS creates its role and assumes it in one breath")
 	}
 }
 

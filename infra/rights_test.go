@@ -163,6 +163,45 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 	}
 }
 
+// Lambda manages network interfaces with the roles of functions in a VPC. The code of the functions
+// has none of these rights.
+func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
+	const managed = "arn:aws:iam::aws:policy/service-role/AWSLambdaENIManagementAccess"
+	for all, roles := range map[string][]string{
+		"false": {"ReconcileRole"}, "true": {"ReconcileRole", "InstallRole", "SettleRole", "ApiRole", "HintRole"},
+	} {
+		parameters := everything()
+		delete(parameters, "RunnerPolicyArns")
+		parameters["AllFunctionsInVpc"] = all
+		stack := built(t).Deploy(t, "network-"+all, parameters)
+		for role, policy := range stack.Roles {
+			var allowed, denied []string
+			for _, s := range policy {
+				once, _ := s.Condition["Null"].(map[string]any)
+				switch {
+				case s.Effect == "Deny" && once["lambda:SourceFunctionArn"] == "false" && slices.Equal(s.Resources, []string{"*"}):
+					denied = append(denied, s.Actions...)
+				case s.SID == "" && slices.Contains(s.Actions, "ec2:CreateNetworkInterface"):
+					allowed = append(allowed, s.Actions...)
+				}
+			}
+			if slices.Contains(roles, role) != (len(allowed) > 0) {
+				t.Errorf("AllFunctionsInVpc=%s: %s has %v of %s", all, role, allowed, managed)
+			}
+			for _, action := range allowed {
+				if !slices.Contains(denied, action) {
+					t.Errorf("AllFunctionsInVpc=%s: the code of %s has the right %s", all, role, action)
+				}
+			}
+		}
+		for name, f := range stack.Functions {
+			if in := len(f.VPC.SubnetIDs) > 0; in != (all == "true" || name == "ReconcileFunction") {
+				t.Errorf("AllFunctionsInVpc=%s: %s is in a VPC: %v", all, name, in)
+			}
+		}
+	}
+}
+
 // A deployment with the backend of docs/deploy.md needs no rights besides those of the template.
 func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
 	stack := bounds(t)
@@ -200,13 +239,12 @@ func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
 	slow(t)
 	needed := map[string]string{
 		"ecr.api": "ECS, which pulls the image", "ecr.dkr": "ECS, which pulls the image", "logs": "ECS, which writes the containers' log",
-		"sts": "Terraform's S3 backend",
+		"sts": "Terraform's S3 backend", "ec2": "functions/install",
 	}
-	for _, program := range []string{"reconcile", "runner"} { // the others are in no VPC
+	for _, program := range []string{"install", "reconcile", "settle", "hint", "api", "runner"} {
 		for action, by := range calls(t, "./functions/"+program) {
 			service, _, _ := strings.Cut(action, ":")
-			// iam is a right for RunTask, and no request; without lambda, containers that linger cause no ticks.
-			if service != "iam" && service != "lambda" {
+			if service != "iam" { // a right for RunTask, and no request
 				needed[service] = by
 			}
 		}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +32,8 @@ type wanted struct {
 	Image           string // of the containers
 	OwnGroup        bool   // the stack creates the security group
 	FunctionGroups  bool   // the function has other security groups than the containers
+	AllFunctions    bool   // the other functions, such as this one, run beside it
+	Consul          string // its address
 }
 
 // route says what a subnet's default route leads to.
@@ -45,15 +49,18 @@ const (
 type subnet struct {
 	ID, VPC string
 	Route   route
+	IPv6    bool // it has IPv6 addresses
 }
 
 // found is what exists.
 type found struct {
 	Subnets   map[string]subnet
 	Endpoints map[string][]string // names of services with an interface endpoint, by VPC
+	complete  bool                // everything was read
 }
 
-// handle checks the network. Its attribute VpcId is the VPC of the containers. Parameters that were
+// handle checks the network. Its attribute VpcId is the VPC of the containers, and Ipv6 whether the
+// functions can send over IPv6. Parameters that were
 // accepted before are accepted again: a failed update is rolled back to them, even if the network
 // has changed since.
 func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[string]any, err error) {
@@ -64,6 +71,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 		Subnets: split(property(e.ResourceProperties, "Subnets")), FunctionSubnets: split(property(e.ResourceProperties, "FunctionSubnets")),
 		PublicIP: property(e.ResourceProperties, "AssignPublicIp") == "true", Image: property(e.ResourceProperties, "Image"),
 		OwnGroup: property(e.ResourceProperties, "OwnGroup") == "true", FunctionGroups: property(e.ResourceProperties, "FunctionGroups") == "true",
+		AllFunctions: property(e.ResourceProperties, "AllFunctions") == "true", Consul: property(e.ResourceProperties, "Consul"),
 	}
 	id, before := identify(w, e.PhysicalResourceID)
 	var f found
@@ -73,7 +81,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 	})
 	if isUnauthorized(err) && !w.OwnGroup {
 		n.Log.Warn("the subnets are not checked: the right to read them is missing", "error", err)
-		return id, map[string]any{"VpcId": ""}, nil
+		return id, map[string]any{"VpcId": "", "Ipv6": "false"}, nil
 	}
 	if err == nil {
 		err = judge(w, f)
@@ -82,10 +90,15 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 			err = nil
 		}
 	}
+	if refusal := new(queryError); err != nil && w.AllFunctions && !f.complete && !errors.As(err, &refusal) {
+		err = fmt.Errorf("the function reaches no EC2 from its subnets: %w: with AllFunctionsInVpc=true, they need a NAT gateway or the endpoints of infra/network.yaml", err)
+	}
 	if err != nil {
 		return cmp.Or(e.PhysicalResourceID, id), nil, err
 	}
-	return id, map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC}, nil
+	// Lambda refuses it for subnets without IPv6.
+	six := len(w.FunctionSubnets) > 0 && !slices.ContainsFunc(w.FunctionSubnets, func(id string) bool { return !f.Subnets[id].IPv6 })
+	return id, map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC, "Ipv6": strconv.FormatBool(six)}, nil
 }
 
 // identify returns the id of the resource, which has the digests of the current and of the previous
@@ -117,6 +130,13 @@ func split(list string) []string {
 // another network to the internet or to endpoints.
 func judge(w wanted, f found) error {
 	vpc := f.Subnets[w.Subnets[0]].VPC
+	if strings.HasPrefix(w.Consul, "[") { // an IPv6 address: a name may have an IPv4 address, too
+		for _, id := range slices.Concat(w.Subnets, w.FunctionSubnets) {
+			if !f.Subnets[id].IPv6 {
+				return fmt.Errorf("%s has no IPv6 addresses, so that ConsulAddress %s cannot be reached from it: choose subnets with IPv6, or a name or an IPv4 address of Consul", id, w.Consul)
+			}
+		}
+	}
 	for _, id := range w.Subnets {
 		s := f.Subnets[id]
 		reachesAWS := s.Route == routed || s.Route == public && w.PublicIP
@@ -145,6 +165,8 @@ func judge(w wanted, f found) error {
 			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionInVpc=false for a Consul on the internet", id)
 		case s.Route == isolated && !endpoint:
 			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway for the function, or create the endpoints of infra/network.yaml first", id)
+		case s.Route != routed && w.AllFunctions && !slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".lambda") }):
+			return fmt.Errorf("from %s, only VPC endpoints can be reached, and there is none for Lambda, which functions invoke: create infra/network.yaml with AllFunctions=true", id)
 		}
 	}
 	return nil
@@ -169,6 +191,9 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 			ID    string `xml:"subnetId"`
 			VPC   string `xml:"vpcId"`
 			Owner string `xml:"ownerId"`
+			IPv6  []struct {
+				State string `xml:"ipv6CidrBlockState>state"`
+			} `xml:"ipv6CidrBlockAssociationSet>item"`
 		} `xml:"subnetSet>item"`
 	}
 	if err := n.EC2.call(ctx, "DescribeSubnets", list("SubnetId", slices.Compact(ids)...), &subnets); err != nil {
@@ -192,8 +217,14 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 		if account != "" && s.Owner != "" && s.Owner != account {
 			r = routed // perhaps
 		}
-		f.Subnets[s.ID] = subnet{s.ID, s.VPC, r}
+		gone := []string{"disassociating", "disassociated", "failing", "failed"}
+		six := false
+		for _, block := range s.IPv6 {
+			six = six || !slices.Contains(gone, block.State)
+		}
+		f.Subnets[s.ID] = subnet{s.ID, s.VPC, r, six}
 	}
+	f.complete = true
 	return f, nil
 }
 

@@ -21,10 +21,12 @@ import (
 func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 	f := found{
 		Subnets: map[string]subnet{
-			"private-1": {"private-1", "vpc-1", routed}, "private-2": {"private-2", "vpc-1", routed}, "public": {"public", "vpc-1", public}, "isolated": {"isolated", "vpc-1", isolated},
-			"other": {"other", "vpc-2", routed}, "endpoints": {"endpoints", "vpc-3", isolated}, "public-endpoints": {"public-endpoints", "vpc-3", public},
+			"private-1": {ID: "private-1", VPC: "vpc-1", Route: routed}, "private-2": {ID: "private-2", VPC: "vpc-1", Route: routed}, "public": {ID: "public", VPC: "vpc-1", Route: public}, "isolated": {ID: "isolated", VPC: "vpc-1", Route: isolated},
+			"other": {ID: "other", VPC: "vpc-2", Route: routed}, "endpoints": {ID: "endpoints", VPC: "vpc-3", Route: isolated}, "public-endpoints": {ID: "public-endpoints", VPC: "vpc-3", Route: public},
+			"six": {ID: "six", VPC: "vpc-1", Route: routed, IPv6: true}, "every": {ID: "every", VPC: "vpc-4", Route: isolated},
 		},
-		Endpoints: map[string][]string{"vpc-1": {"com.amazonaws.eu-west-1.sts"}, "vpc-3": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs"}},
+		Endpoints: map[string][]string{"vpc-1": {"com.amazonaws.eu-west-1.sts"}, "vpc-3": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs"},
+			"vpc-4": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs", "com.amazonaws.eu-west-1.lambda"}},
 	}
 	const stock, own = "public.ecr.aws/hashicorp/terraform:1.11.4", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse:1"
 	for _, tt := range []struct {
@@ -39,7 +41,14 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		{"an image in ECR by its FIPS endpoint", wanted{Subnets: []string{"endpoints"}, Image: "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/terrapulse:1"}, ""},
 		{"an image in a registry of the VPC", wanted{Subnets: []string{"endpoints"}, Image: "registry.example.com/terraform:1.11.4"}, ""},
 		{"a function in another VPC, with groups", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"other"}, Image: stock, OwnGroup: true, FunctionGroups: true}, ""},
+		{"Consul with an IPv6 address", wanted{Subnets: []string{"six"}, FunctionSubnets: []string{"six"}, Image: stock, Consul: "[2001:db8::1]:8501"}, ""},
+		{"Consul with a name, without IPv6", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, Consul: "consul.example.com:8501"}, ""},
+		{"all functions behind NAT", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, AllFunctions: true}, ""},
+		{"all functions with endpoints", wanted{Subnets: []string{"every"}, FunctionSubnets: []string{"every"}, Image: own, AllFunctions: true}, ""},
 
+		{"Consul with an IPv6 address, containers without", wanted{Subnets: []string{"private-1"}, Image: stock, Consul: "[2001:db8::1]:8501"}, "private-1 has no IPv6 addresses, so that ConsulAddress [2001:db8::1]:8501"},
+		{"Consul with an IPv6 address, a function without", wanted{Subnets: []string{"six"}, FunctionSubnets: []string{"six", "private-1"}, Image: stock, Consul: "[2001:db8::1]"}, "private-1 has no IPv6"},
+		{"all functions without an endpoint for Lambda", wanted{Subnets: []string{"endpoints"}, FunctionSubnets: []string{"endpoints"}, Image: own, AllFunctions: true}, "none for Lambda"},
 		{"two VPCs", wanted{Subnets: []string{"private-1", "other"}, Image: stock}, "all Subnets must be in one VPC"},
 		{"containers without an address", wanted{Subnets: []string{"private-1", "public"}, Image: stock}, "public is a public subnet, in which a container without a public address reaches nothing: set AssignPublicIp=true"},
 		{"containers without a route", wanted{Subnets: []string{"isolated"}, PublicIP: true, Image: own}, "isolated has no route out of its VPC"},
@@ -76,6 +85,8 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	address := n.create(t, "AllocateAddress", "allocationId", "Domain=vpc")
 	nat := n.create(t, "CreateNatGateway", "natGatewayId", "SubnetId="+public, "AllocationId="+address)
 	other := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.3.0/24")
+	n.create(t, "AssociateVpcCidrBlock", "associationId", "VpcId="+vpc, "AmazonProvidedIpv6CidrBlock=true")
+	n.create(t, "AssociateSubnetCidrBlock", "associationId", "SubnetId="+other, "Ipv6CidrBlock=2600:1f18:1::/64")
 	routeTables := map[string]string{} // by subnet
 	for subnet, to := range map[string]string{public: "GatewayId=" + gateway, private: "NatGatewayId=" + nat, other: "NatGatewayId=" + nat} {
 		table := n.create(t, "CreateRouteTable", "routeTableId", "VpcId="+vpc)
@@ -93,6 +104,11 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	}
 	if data, err := ask(private, private, "false"); err != nil || data["VpcId"] != vpc {
 		t.Errorf("%v, %v", data, err)
+	}
+	for subnets, six := range map[string]string{other: "true", other + "," + private: "false", "": "false"} {
+		if data, err := ask(private, subnets, "false"); err != nil || data["Ipv6"] != six {
+			t.Errorf("a function in %q sends over IPv6: %v, %v", subnets, data, err)
+		}
 	}
 	if data, err := ask(public, "", "true"); err != nil || data["VpcId"] != vpc {
 		t.Errorf("%v, %v", data, err)

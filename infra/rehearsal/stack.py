@@ -167,7 +167,7 @@ def installed(template, given):
     """The template with the attributes of its custom resources, since moto invokes no function, and
     without the items of lists that are no value, which moto keeps."""
     vpc = client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
-    attributes = {"Network": {"VpcId": vpc}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64}}
+    attributes = {"Network": {"VpcId": vpc, "Ipv6": "false"}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64}}
     given = given | {"conditions": template["Conditions"]}
 
     def put(value):
