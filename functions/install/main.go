@@ -1,6 +1,7 @@
 // Command install is the function that CloudFormation invokes while it creates, updates or deletes a
 // stack. It puts the program of the containers into the stack's bucket, so that no image has to be
-// built first, checks the subnets, protects the table, and creates ECS's service-linked role.
+// built first, checks the subnets, protects the table, creates ECS's service-linked role, and says who
+// holds the security group of a stack that is deleted.
 package main
 
 import (
@@ -28,6 +29,7 @@ const (
 
 	typeProtection = "Custom::Protection"
 	typeLinkedRole = "Custom::LinkedRole"
+	typeGroupUse   = "Custom::GroupUse"
 )
 
 // assumable is how long a new role may take until ECS can assume it.
@@ -71,6 +73,9 @@ func handle(ctx context.Context, e cfn.Event, log *slog.Logger) (string, map[str
 	case typeLinkedRole:
 		l := &linkedRole{IAM: newIAM(cfg, os.Getenv("AWS_ENDPOINT_URL_IAM")), ECS: awsjson.New(cfg), Patience: propagation, Known: assumable, Log: log}
 		return l.handle(ctx, e)
+	case typeGroupUse:
+		g := &groupUse{EC2: newEC2(cfg, os.Getenv("AWS_ENDPOINT_URL_EC2")), Log: log}
+		return g.handle(ctx, e)
 	}
 	return e.PhysicalResourceID, nil, fmt.Errorf("%s: unknown type of resource: deploy the template and the functions of one version", e.ResourceType)
 }

@@ -125,5 +125,5 @@ func list(name string, values ...string) url.Values {
 
 // ofVPC returns the parameters that filter by a VPC.
 func ofVPC(id string) url.Values {
-	return url.Values{"Filter.1.Name": {"vpc-id"}, "Filter.1.Value.1": {id}}
+	return filtered("vpc-id", id)
 }

@@ -18,7 +18,7 @@ REGION = "eu-west-1"
 
 # Types that moto's CloudFormation does not know, and cannot refer to either.
 UNKNOWN = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::Scheduler::Schedule", "AWS::Lambda::EventInvokeConfig",
-           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection", "Custom::LinkedRole")
+           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection", "Custom::LinkedRole", "Custom::GroupUse")
 
 os.environ.update(
     AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION=REGION, AWS_REGION=REGION,
