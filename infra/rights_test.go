@@ -24,6 +24,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -166,37 +167,38 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 // Lambda manages network interfaces with the roles of functions in a VPC. The code of the functions
 // has none of these rights.
 func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
-	const managed = "arn:aws:iam::aws:policy/service-role/AWSLambdaENIManagementAccess"
-	for all, roles := range map[string][]string{
-		"false": {"ReconcileRole"}, "true": {"ReconcileRole", "InstallRole", "SettleRole", "ApiRole", "HintRole"},
-	} {
-		parameters := everything()
-		delete(parameters, "RunnerPolicyArns")
-		parameters["AllFunctionsInVpc"] = all
-		stack := built(t).Deploy(t, "network-"+all, parameters)
-		for role, policy := range stack.Roles {
-			var allowed, denied []string
+	// https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSLambdaENIManagementAccess.html
+	managed := []string{"ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses"}
+	parameters := everything()
+	delete(parameters, "RunnerPolicyArns")
+	parameters["AllFunctionsInVpc"] = "true"
+	all := built(t).Deploy(t, "network", parameters)
+	for _, tt := range []struct {
+		stack      *rehearsal.Stack
+		conditions []string
+	}{{bounds(t), []string{`"InVpc"`}}, {all, []string{`"InVpc"`, `"AllInVpc"`}}} {
+		for role, policy := range tt.stack.Roles {
+			text, err := json.Marshal(tt.stack.Template.Resources[role].Properties["ManagedPolicyArns"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			manages := strings.Contains(string(text), "AWSLambdaENIManagementAccess") &&
+				slices.ContainsFunc(tt.conditions, func(c string) bool { return strings.Contains(string(text), c) })
+			var denied []string
 			for _, s := range policy {
-				once, _ := s.Condition["Null"].(map[string]any)
-				switch {
-				case s.Effect == "Deny" && once["lambda:SourceFunctionArn"] == "false" && slices.Equal(s.Resources, []string{"*"}):
+				if once, _ := s.Condition["Null"].(map[string]any); s.Effect == "Deny" && once["lambda:SourceFunctionArn"] == "false" && slices.Equal(s.Resources, []string{"*"}) {
 					denied = append(denied, s.Actions...)
-				case s.SID == "" && slices.Contains(s.Actions, "ec2:CreateNetworkInterface"):
-					allowed = append(allowed, s.Actions...)
 				}
 			}
-			if slices.Contains(roles, role) != (len(allowed) > 0) {
-				t.Errorf("AllFunctionsInVpc=%s: %s has %v of %s", all, role, allowed, managed)
-			}
-			for _, action := range allowed {
-				if !slices.Contains(denied, action) {
-					t.Errorf("AllFunctionsInVpc=%s: the code of %s has the right %s", all, role, action)
+			for _, action := range managed {
+				if manages != slices.Contains(denied, action) {
+					t.Errorf("with %v, Lambda may use %s with %s: %v; its code is denied %v", tt.conditions, action, role, manages, denied)
 				}
 			}
 		}
-		for name, f := range stack.Functions {
-			if in := len(f.VPC.SubnetIDs) > 0; in != (all == "true" || name == "ReconcileFunction") {
-				t.Errorf("AllFunctionsInVpc=%s: %s is in a VPC: %v", all, name, in)
+		for name, f := range tt.stack.Functions {
+			if in := len(f.VPC.SubnetIDs) > 0; in != (tt.stack == all || name == "ReconcileFunction") {
+				t.Errorf("with %v, %s is in a VPC: %v", tt.conditions, name, in)
 			}
 		}
 	}

@@ -76,6 +76,7 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<member><OutputKey>BundleUrl</OutputKey><OutputValue>s3://files/some/prefix</OutputValue></member>
 			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
 			<member><OutputKey>ApiUrl</OutputKey><OutputValue>%s</OutputValue></member>
+			<member><OutputKey>LogGroups</OutputKey><OutputValue>/terrapulse/prod/1</OutputValue></member>
 			<member><OutputKey>DeadLetters</OutputKey><OutputValue>https://sqs.eu-west-1.amazonaws.com/1/prod-dead</OutputValue></member>
 			</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`, d.path, d.api.Load())
 		return

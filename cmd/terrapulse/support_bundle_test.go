@@ -87,7 +87,7 @@ func TestSupportBundle_HasWhatAReportNeedsWithoutSecrets(t *testing.T) {
 	for name, says := range map[string]string{
 		"version.json": "go_version", "status.json": "failing", "events.json": "[", "tasks.json": `"region": "(removed)"`, "stack.json": "prod-reconcile", "doctor.json": "consul",
 		"runs/lb.json": "db_password=(removed)", "runs/far.json": "[]", "output/lb.txt": "Error: it failed",
-		"logs/reconcile.jsonl": "/terrapulse/prod/reconcilepage2: {", "logs/runner-problems.jsonl": `"msg":"x"`,
+		"logs/reconcile.jsonl": "/terrapulse/prod/1/reconcilepage2: {", "logs/runner-problems.jsonl": `"msg":"x"`,
 	} {
 		if !strings.Contains(found[name], says) {
 			t.Errorf("%s does not have %q:\n%s", name, says, found[name])

@@ -49,7 +49,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	}
 	return inTime(request.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
 		AWS: cfg, Store: dynamo.New(cfg, settings.Table), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
-		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster},
+		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
 		Who:     who, Failed: countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
 	}), request.MaxBody)))), nil
 }

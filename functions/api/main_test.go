@@ -23,7 +23,7 @@ func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 	}
 	for _, act := range []string{"*", ""} { // everybody, and nobody
 		if _, err := newHandler(t.Context(), []string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_BUNDLE=s3://prod/terrapulse",
-			"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile", "TERRAPULSE_CLUSTER=arn:aws:ecs:eu-west-1:111122223333:cluster/prod", "TERRAPULSE_ACT_ARNS=" + act}, io.Discard); err != nil {
+			"TERRAPULSE_RECONCILE_FUNCTION=prod-reconcile", "TERRAPULSE_CLUSTER=arn:aws:ecs:eu-west-1:111122223333:cluster/prod", "TERRAPULSE_LOG_GROUPS=/terrapulse/prod", "TERRAPULSE_ACT_ARNS=" + act}, io.Discard); err != nil {
 			t.Error(err)
 		}
 	}

@@ -97,7 +97,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 
 	made := c.runs("made")
 	if l, id := applied.Links, made[len(made)-1].Runner; l == nil || id == "" || !strings.Contains(l.Container, "/tasks/"+id+"?") ||
-		!strings.HasSuffix(l.Logs, "log-group/$252Fterrapulse$252Fe2e$252Frunner/log-events/runner$252Frunner$252F"+id) {
+		!strings.Contains(l.Logs, "log-group/$252Fterrapulse$252Fe2e$252F") || !strings.HasSuffix(l.Logs, "$252Frunner/log-events/runner$252Frunner$252F"+id) {
 		t.Errorf("the pages of container %q are %+v", id, l)
 	} else if l.Output == nil || !strings.Contains(*l.Output, "/s3/object/") {
 		t.Errorf("the page of the output is %v", l.Output)

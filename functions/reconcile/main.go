@@ -94,7 +94,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		owner:  owner, window: settings.Window, beginsPaused: settings.StartPaused, maxLaunches: settings.MaxContainers,
 		linger: settings.Linger, definition: ecstask.Revision(settings.TaskDefinition),
 		now: time.Now, log: log, metrics: metrics.New(out, settings.Stack), notify: sinks(source), bus: bus, stack: settings.Stack,
-		links: links(ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster}),
+		links: links(ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups}),
 	}
 	tokens := tokens{source: source, arn: settings.HCPTokenARN}
 	cloud := hcp.New(hcp.Options{Token: tokens.read, Values: values.Simple{Look: tokens.look}, Log: log})

@@ -31,6 +31,8 @@ type Reconcile struct {
 	Consul
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
+	// LogGroups is the beginning of the names of the log groups, for links.
+	LogGroups string `env:"TERRAPULSE_LOG_GROUPS,notEmpty" from:"the resource ReconcileLog"`
 	// HCPTokenARN is the ARN of the token for HCP Terraform; empty with driver "terraform".
 	HCPTokenARN string `env:"TERRAPULSE_HCP_TOKEN_ARN" from:"the parameter HcpTokenArn"`
 	// Window is how long an invocation watches the gates; 0 polls them once.
@@ -88,6 +90,8 @@ type API struct {
 	ReconcileFunction string    `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
 	// Cluster is for links to containers.
 	Cluster string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
+	// LogGroups is the beginning of the names of the log groups, for links.
+	LogGroups string `env:"TERRAPULSE_LOG_GROUPS,notEmpty" from:"the resource ApiLog"`
 	// Act are the callers that may change things, if any; the others may read.
 	Act Principals `env:"TERRAPULSE_ACT_ARNS,required" from:"the parameter ActArns"`
 }

@@ -17,7 +17,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	got, err := deployment.Read[deployment.Reconcile]([]string{
 		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_LOG_LEVEL=DEBUG",
 		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_LOGS=s3://files/some/prefix/logs", "TERRAPULSE_WINDOW=50s",
-		"TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
+		"TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
 		"TERRAPULSE_SUBNETS=subnet-1,subnet-2", "TERRAPULSE_SECURITY_GROUPS=sg-1", "TERRAPULSE_PUBLIC_IP=true",
 		"TERRAPULSE_CONSUL_TOKEN_ARN=arn:aws:ssm:eu-west-1:1:parameter/token",
 	})
@@ -30,7 +30,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		Bundle:  s3url.URL{Bucket: "files", Prefix: "some/prefix"},
 		Logs:    s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
 		Window:  50 * time.Second,
-		Cluster: "c", TaskDefinition: "family:7",
+		Cluster: "c", TaskDefinition: "family:7", LogGroups: "/terrapulse/prod/1",
 		Capacity: deployment.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, PublicIP: true,
 		MaxContainers: 40,
@@ -46,7 +46,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 func TestEverythingWrongInTheEnvironmentIsNamedWithWhatSetsIt(t *testing.T) {
 	_, err := deployment.Read[deployment.Reconcile]([]string{
 		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=", "TERRAPULSE_BUNDLE=files/prefix", "TERRAPULSE_LOGS=s3://files/logs", "TERRAPULSE_WINDOW=50",
-		"TERRAPULSE_CAPACITY=FARGATE=many", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=d",
+		"TERRAPULSE_CAPACITY=FARGATE=many", "TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=d",
 	})
 	if err == nil {
 		t.Fatal("accepted")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/s3url"
 	"github.com/terrapulse/terrapulse/internal/tableapi"
 )
@@ -46,7 +45,7 @@ func (s *Stack) API(ctx context.Context, user User) (*apiclient.Client, error) {
 	}
 	return apiclient.Local(tableapi.New(tableapi.Options{
 		AWS: s.aws, Store: store, Table: place.Where, Bundle: bundles, ReconcileFunction: function,
-		Console: ecstask.Console{Stack: s.Name, Cluster: s.outputs["Cluster"]},
+		Console: s.console(),
 		Who:     func(*http.Request) access.Sender { return access.Sender{Name: user.Name} },
 		Log:     user.Log,
 	})), nil

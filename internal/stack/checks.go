@@ -181,7 +181,7 @@ func (s *Stack) checkContainerLog(ctx context.Context, planned state.Run) (strin
 	stream := ecstask.LogStream(planned.Runner)
 	lines, err := s.awaitLines(ctx, logLimit, "runner", map[string]any{"logStreamNames": []string{stream}, "startTime": planned.Created.UnixMilli()})
 	if err == nil && !lines {
-		err = fmt.Errorf("log group %s has no line in %s", ecstask.Console{Stack: s.Name}.LogGroup("runner"), stream)
+		err = fmt.Errorf("log group %s has no line in %s", s.console().LogGroup("runner"), stream)
 	}
 	return "log stream " + stream, err
 }
@@ -203,7 +203,11 @@ func (s *Stack) awaitLines(ctx context.Context, limit time.Duration, component s
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	client := awsjson.New(s.aws)
-	in["logGroupName"], in["limit"] = ecstask.Console{Stack: s.Name}.LogGroup(component), 1
+	group, err := s.logGroup(component)
+	if err != nil {
+		return false, err
+	}
+	in["logGroupName"], in["limit"] = group, 1
 	for {
 		var out struct {
 			Events    []struct{ Message string }

@@ -23,7 +23,7 @@ func answering(t *testing.T, status int, answer string) *Stack {
 		fmt.Fprint(w, answer)
 	}))
 	t.Cleanup(server.Close)
-	return &Stack{Name: "prod", parameters: map[string]string{}, outputs: map[string]string{},
+	return &Stack{Name: "prod", parameters: map[string]string{}, outputs: map[string]string{"LogGroups": "/terrapulse/prod"},
 		aws: aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/awsjson"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 )
 
 // Components are the parts of a deployment that have a log group.
@@ -26,7 +25,10 @@ const (
 // filter in the syntax of CloudWatch selects lines; "" selects all. If CloudWatch fails in the
 // middle, the last line says so.
 func (s *Stack) Log(ctx context.Context, component string, since time.Time, filter string) ([]byte, error) {
-	group := ecstask.Console{Stack: s.Name}.LogGroup(component)
+	group, err := s.logGroup(component)
+	if err != nil {
+		return nil, err
+	}
 	client := awsjson.New(s.aws)
 	in := map[string]any{"logGroupName": group, "startTime": since.UnixMilli(), "limit": pageOf}
 	if filter != "" {

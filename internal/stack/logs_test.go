@@ -33,7 +33,7 @@ func TestLog_HasTheLatestLines(t *testing.T) {
 		fmt.Fprintf(w, `{"events":[%s]%s}`, strings.Join(events, ","), token)
 	}))
 	t.Cleanup(server.Close)
-	s := &Stack{Name: "prod", aws: aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}}
+	s := &Stack{Name: "prod", outputs: map[string]string{"LogGroups": "/terrapulse/prod"}, aws: aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")}}
 
 	text, err := s.Log(t.Context(), "runner", time.Now(), "")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

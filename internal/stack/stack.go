@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/invoke"
 	"github.com/terrapulse/terrapulse/internal/invoke/function"
+	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
@@ -70,6 +71,19 @@ func Find(ctx context.Context, name string) (*Stack, error) {
 		}
 	}
 	return s, nil
+}
+
+// console has the names and the pages of what the stack consists of.
+func (s *Stack) console() ecstask.Console {
+	return ecstask.Console{Stack: s.Name, Cluster: s.outputs["Cluster"], Logs: s.outputs["LogGroups"]}
+}
+
+// logGroup returns the name of the log group of a component.
+func (s *Stack) logGroup(component string) (string, error) {
+	if _, err := s.Output("LogGroups"); err != nil {
+		return "", err
+	}
+	return s.console().LogGroup(component), nil
 }
 
 // Output returns one of the stack's outputs.

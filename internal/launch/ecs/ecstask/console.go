@@ -13,11 +13,11 @@ const logPrefix = "runner"
 type Console struct {
 	Stack   string // its name
 	Cluster string // ARN
+	Logs    string // beginning of the names of the log groups, as the stack's output LogGroups
 }
 
-// LogGroup returns the name of the log group of a component, as the template sets it:
-// reconcile, settle, api or runner.
-func (c Console) LogGroup(component string) string { return "/terrapulse/" + c.Stack + "/" + component }
+// LogGroup returns the name of the log group of a component: reconcile, settle, api or runner.
+func (c Console) LogGroup(component string) string { return c.Logs + "/" + component }
 
 // Group is the page of the log group of a component.
 func (c Console) Group(component string) string {

@@ -18,7 +18,7 @@ func TestConsole_PagesOfAContainer(t *testing.T) {
 			"https://cn-north-1.console.amazonaws.cn/ecs/v2/clusters/a/tasks/0ab1?region=cn-north-1",
 			"https://cn-north-1.console.amazonaws.cn/cloudwatch/home?region=cn-north-1#logsV2:log-groups/log-group/$252Fterrapulse$252Fprod$252Frunner/log-events/runner$252Frunner$252F0ab1"},
 	} {
-		c := ecstask.Console{Cluster: cluster, Stack: "prod"}
+		c := ecstask.Console{Cluster: cluster, Stack: "prod", Logs: "/terrapulse/prod"}
 		if got := [2]string{c.Task("0ab1"), c.Log("0ab1")}; got != want {
 			t.Errorf("the pages of a container of %s are %q, want %q", cluster, got, want)
 		}
@@ -26,7 +26,7 @@ func TestConsole_PagesOfAContainer(t *testing.T) {
 }
 
 func TestConsole_PagesOfADeployment(t *testing.T) {
-	c := ecstask.Console{Stack: "prod", Cluster: "arn:aws:ecs:eu-west-1:111122223333:cluster/prod-Cluster-1X"}
+	c := ecstask.Console{Stack: "prod", Logs: "/terrapulse/prod", Cluster: "arn:aws:ecs:eu-west-1:111122223333:cluster/prod-Cluster-1X"}
 	const host = "https://eu-west-1.console.aws.amazon.com/"
 	for want, got := range map[string]string{
 		"cloudwatch/home?region=eu-west-1#logsV2:log-groups/log-group/$252Fterrapulse$252Fprod$252Fapi": c.Group("api"),
