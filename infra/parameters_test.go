@@ -3,6 +3,7 @@ package infra_test
 import (
 	"maps"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,6 +34,7 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
 		{"a certificate without its key", rehearsal.Parameters{"ConsulCertArn": certARN}, "ConsulCertArn needs ConsulKeyArn"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
+		{"more people than fit into the environment of a function", rehearsal.Parameters{"ActArns": strings.Repeat("arn:aws:iam::123456789012:user/ann,", 80)}, "Let an asterisk stand for several roles"},
 		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
 	}
 	var each []rehearsal.Parameters
@@ -75,6 +77,51 @@ func TestTemplate_RulesUseFunctionsInTheirDocumentedForm(t *testing.T) {
 	}
 	if found := regexp.MustCompile(`(?:Fn::|!)(Join|Sub|Split|If|Select|FindInMap)`).FindAllString(rules, -1); len(found) > 0 {
 		t.Errorf("rules do not support %v", found)
+	}
+}
+
+// Lambda limits all variables of a function together to 4 KB, and refuses the function otherwise.
+// https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+func TestTemplate_EnvironmentsOfFunctionsFitIntoTheLimitOfLambda(t *testing.T) {
+	stack := bounds(t)
+	longest := strings.Repeat("s", 128) // the name of a stack
+	_, act, _ := strings.Cut(read(t, "template.yaml"), "\n  ActArns:\n")
+	limit := regexp.MustCompile(`MaxLength: (\d+)`).FindStringSubmatch(act)
+	if limit == nil {
+		t.Fatal("ActArns has no limit")
+	}
+	most, _ := strconv.Atoi(limit[1])
+	for name, f := range stack.Functions {
+		size := 0
+		for variable, value := range f.Environment {
+			if variable == "TERRAPULSE_ACT_ARNS" {
+				size += len(variable) + most
+				continue
+			}
+			value = strings.ReplaceAll(value, "bounds", longest)
+			size += len(variable) + len(strings.ReplaceAll(value, "some/prefix", strings.Repeat("p", 100)))
+		}
+		if size > 4096 {
+			t.Errorf("the environment of %s can have %d bytes", name, size)
+		}
+	}
+}
+
+// An event that was lost once is no reason for an alarm of 14 days, as long as the queue keeps it.
+func TestTemplate_AlarmOfLostEventsEnds(t *testing.T) {
+	_, alarm, _ := strings.Cut(read(t, "template.yaml"), "\n  Undelivered:\n")
+	alarm, _, _ = strings.Cut(alarm, "\n\n")
+	if !strings.Contains(alarm, "MetricName: NumberOfMessagesSent\n") || !strings.Contains(alarm, "Period: 3600\n") {
+		t.Errorf("the alarm watches what is in the queue, or misses late metrics:\n%s", alarm)
+	}
+}
+
+// Containers that wait for their start load the program of the deployment before, also after a
+// change to an image that contains the program.
+func TestTemplate_ProgramStaysAfterAChangeToAnImage(t *testing.T) {
+	_, program, _ := strings.Cut(read(t, "template.yaml"), "\n    Type: Custom::Program\n")
+	if strings.HasPrefix(program, "    Condition:") {
+		t.Error("a change of RunnerImage deletes the programs")
 	}
 }
 

@@ -133,7 +133,7 @@ def refused(template, given):
         if name not in given:
             return f"Parameters: [{name}] must have values"
         value = str(given[name])
-        if not re.search(p.get("AllowedPattern", ""), value) or value not in [str(v) for v in p.get("AllowedValues", [value])]:
+        if not re.search(p.get("AllowedPattern", ""), value) or len(value) > p.get("MaxLength", 4096) or value not in [str(v) for v in p.get("AllowedValues", [value])]:
             return f"Parameter {name} failed to satisfy constraint: {p.get('ConstraintDescription', value)}"
     for rule in template["Rules"].values():
         if not holds(rule.get("RuleCondition", True), given):
