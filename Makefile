@@ -97,8 +97,9 @@ tools: ## Install Consul, Terraform, conftest, the simulated AWS services and cl
 RELEASE ?= $(shell git describe --tags --exact-match 2>/dev/null || echo v0.0.0-snapshot-$$(git rev-parse --short HEAD))
 
 release: ## Build a release into dist and bin/release; PUBLISH=1 publishes it. See docs/release.md
+	@test -z '$(PUBLISH)' || test -n '$(TERRAFORM_IMAGE)' || { echo "set TERRAFORM_IMAGE to the image of Terraform with its digest: docs/release.md"; exit 1; }
 	@go run ./tools/fetch release
-	go run ./tools/release -version '$(RELEASE)' -to bin/release $(if $(BUCKET),-bucket '$(BUCKET)')
+	go run ./tools/release -version '$(RELEASE)' -to bin/release $(if $(BUCKET),-bucket '$(BUCKET)') $(if $(TERRAFORM_IMAGE),-terraform-image '$(TERRAFORM_IMAGE)')
 	RELEASE='$(RELEASE)' DATE=$$(git log -1 --format=%cI) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PATH='$(ROOT)/.tools/bin':"$$PATH" \
 		goreleaser release --clean $(if $(PUBLISH),,--snapshot)
 

@@ -1,6 +1,8 @@
 package infra_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,6 +64,78 @@ func TestWorkflows_UploadTheFunctionsBeforeTheTemplateIsPublished(t *testing.T) 
 	}
 	if !published {
 		t.Error("nothing is published: does this test search the wrong job?")
+	}
+}
+
+// A tag of an action or an image can be moved to other code, which then has the rights of the release
+// or of the deployment.
+func TestWorkflows_WhatRunsWithRightsIsPinned(t *testing.T) {
+	pinned, commits := regexp.MustCompile(`^([\w./-]+)@([0-9a-f]{40}) # v\d+\.\d+\.\d+$`), map[string]string{}
+	for _, file := range []string{".github/workflows/check.yml", ".github/workflows/release.yml", "examples/ci/github/terrapulse.yml"} {
+		uses := regexp.MustCompile(`(?m)\buses: (.*)$`).FindAllStringSubmatch(read(t, file), -1)
+		if len(uses) == 0 {
+			t.Errorf("%s uses no action", file)
+		}
+		for _, u := range uses {
+			m := pinned.FindStringSubmatch(u[1])
+			if m == nil {
+				t.Errorf("%s uses %s: name its commit, with the version as a comment", file, u[1])
+				continue
+			}
+			if before := commits[m[1]]; before != "" && before != m[2] {
+				t.Errorf("%s uses two commits of %s", file, m[1])
+			}
+			commits[m[1]] = m[2]
+		}
+		if strings.Contains(read(t, file), "@latest") {
+			t.Errorf("%s installs the latest version of something", file)
+		}
+	}
+	if base := regexp.MustCompile(`(?m)^ARG BASE=(\S+)$`).FindStringSubmatch(read(t, "infra/runner/Containerfile")); base == nil || !regexp.MustCompile(`@sha256:[0-9a-f]{64}$`).MatchString(base[1]) {
+		t.Errorf("the base of the images is %v, without its digest", base)
+	}
+	release := read(t, ".github/workflows/release.yml")
+	checked, published := strings.Index(release, `tools/release/digest "$TERRAFORM_IMAGE"`), strings.Index(release, "make release")
+	if checked < 0 || checked > published {
+		t.Error("the digest of TerraformImage is not checked before the release is built")
+	}
+}
+
+// The digest of a release is reviewed by a person, and must be what the registry has.
+func TestDigest_RefusesAnotherImageThanTheRegistryHas(t *testing.T) {
+	if _, err := exec.LookPath("sha256sum"); err != nil {
+		t.Skip("needs sha256sum")
+	}
+	dir := t.TempDir()
+	const index, single = `{"manifests":[{"platform":{"architecture": "amd64"}},{"platform":{"architecture":"arm64"}}]}`, `{"manifests":[{"platform":{"architecture":"amd64"}}]}`
+	_, image, _ := strings.Cut(read(t, "template.yaml"), "\n  TerraformImage:\n")
+	image = regexp.MustCompile(`Default: (\S+):`).FindStringSubmatch(image)[1]
+	reference := func(content string) string { return fmt.Sprintf("%s@sha256:%x", image, sha256.Sum256([]byte(content))) }
+	for _, tt := range []struct {
+		name, registry, given string
+		ok                    bool
+	}{
+		{"the index", index, reference(index), true},
+		{"a moved tag", index + " ", reference(index), false},
+		{"one processor", single, reference(single), false},
+		{"a tag", index, image + ":1.11.4", false},
+	} {
+		docker := "#!/bin/sh\ncat <<'END' | head -c -1\n" + tt.registry + "\nEND\n"
+		if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(testtools.Root(t), "tools", "release", "digest"), tt.given)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); (err == nil) != tt.ok {
+			t.Errorf("%s: %v\n%s", tt.name, err, out)
+		}
+	}
+	for _, given := range []string{image + ":1.11.4", image + "@sha256:12"} {
+		cmd := exec.CommandContext(t.Context(), "go", "run", "./tools/release", "-version", "v0.0.1", "-to", filepath.Join(dir, "out"), "-terraform-image", given)
+		cmd.Dir = testtools.Root(t)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "name it with its digest") {
+			t.Errorf("a release with %s: %v\n%s", given, err, out)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@
 //
 // Usage, from the top of the checkout:
 //
-//	go run ./tools/release -version=v1.2.3 -to=FOLDER [-bucket=NAME]
+//	go run ./tools/release -version=v1.2.3 -to=FOLDER [-bucket=NAME] [-terraform-image=IMAGE@DIGEST]
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "the release, such as v1.2.3")
 	flag.StringVar(&r.folder, "to", "", "the folder to write")
 	flag.StringVar(&r.bucket, "bucket", "terrapulse-${AWS::Region}", "the bucket that will hold the functions, as in !Sub")
+	flag.StringVar(&r.image, "terraform-image", "", "the default of the parameter TerraformImage, with its digest; without it, the template names a tag")
 	flag.Parse()
 	if err := r.write(); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -47,11 +49,18 @@ func main() {
 // release is the packaged template and its functions.
 type release struct {
 	version, folder, bucket string
+	image                   string // of Terraform, with its digest; "" keeps that of the template
 }
+
+// digested is the form of an image that cannot change.
+var digested = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
 
 func (r release) write() error {
 	if r.version == "" || r.folder == "" {
 		return errors.New("set -version and -to")
+	}
+	if r.image != "" && !digested.MatchString(r.image) {
+		return fmt.Errorf("-terraform-image is %s: name it with its digest, such as public.ecr.aws/hashicorp/terraform@sha256:...", r.image)
 	}
 	text, err := os.ReadFile("template.yaml")
 	if err != nil {
@@ -74,6 +83,9 @@ func (r release) write() error {
 	}
 	remove(value(template, "Globals", "Function"), "CodeUri")
 	value(template, "Outputs", "Version", "Value").SetString(r.version)
+	if r.image != "" {
+		value(template, "Parameters", "TerraformImage", "Default").SetString(r.image)
+	}
 
 	file, err := os.Create(filepath.Join(r.folder, "template.yaml"))
 	if err != nil {
