@@ -76,8 +76,8 @@ simulate: ## Search for a history of faults that breaks the engine: N=100000, FO
 verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/verify-aws for its variables
 	@infra/verify-aws
 
-lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint and actionlint
-	@go run ./tools/fetch lint python
+lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint and parliament
+	@go run ./tools/fetch lint python parliament
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(SAME) go vet ./...
 	$(SAME) GOOS=windows go vet ./...
@@ -86,6 +86,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint an
 	.tools/bin/cfn-lint template.yaml infra/network.yaml examples/ci/github/roles.yaml
 	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
+	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/parliament/bin/python infra/iam/lint.py
 
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...

@@ -39,7 +39,7 @@ func TestTemplate_HasTheResourcesThatLinksName(t *testing.T) {
 // Log groups are an audit trail: they stay when the stack is deleted, and are in the way of no later
 // stack of the same name.
 func TestTemplate_LogGroupsOutlastTheStack(t *testing.T) {
-	groups := regexp.MustCompile(`(?s)\n  \w+:\n    Type: AWS::Logs::LogGroup\n(.*?)\n\n`).FindAllStringSubmatch(read(t, "template.yaml"), -1)
+	groups := regexp.MustCompile(`    Type: AWS::Logs::LogGroup\n((?:    .*\n)*)`).FindAllStringSubmatch(read(t, "template.yaml"), -1)
 	if len(groups) != 6 {
 		t.Fatalf("found %d log groups", len(groups))
 	}

@@ -79,6 +79,9 @@ func Fonts(t testing.TB) []string {
 // Python returns the path of a Python with the modules of SAM's translator.
 func Python(t testing.TB) string { return aws(t, "python/bin/python") }
 
+// Parliament returns the path of a Python with parliament, which knows every right of AWS.
+func Parliament(t testing.TB) string { return aws(t, "parliament/bin/python") }
+
 // RIE returns the path of Lambda's runtime interface emulator, which runs a built bootstrap and
 // accepts invocations over HTTP. It exists only for Linux: elsewhere the test is skipped.
 func RIE(t testing.TB) string {

@@ -12,6 +12,7 @@
 //	.tools/bin/<program>                        aws, sam, cfn-lint, moto_server, aws-lambda-rie
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
+//	.tools/parliament                           a Python environment with parliament, which knows every right of AWS
 //	.tools/go-tfe                               the tests of HashiCorp's Go client of HCP Terraform, as a program
 //	.tools/pytfe                                a Python environment with HashiCorp's Python client of HCP Terraform
 //	.tools/browser                              axe-core, fonts, htmx as published, and Chromium, which has
@@ -129,6 +130,10 @@ var tools = append([]tool{
 		name: "schemathesis", set: "aws",
 		pin: "tools/schemathesis/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
+	},
+	{
+		name: "parliament", set: "aws",
+		pin: "tools/parliament/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 	},
 	{
 		name: "go-tfe", set: "hcp", pkg: "github.com/hashicorp/go-tfe",
