@@ -96,8 +96,18 @@ api {
 func TestStart_ATokenThatIsNotThereStopsTheStart(t *testing.T) {
 	s := newSite(t)
 	r := s.run("start", "-config-file", s.config(s.task("lb", "enabled = false")), "-config-file", s.write("api.hcl", `api { token = "{{ env \"X_NOT_SET\" }}" }`))
-	wantCode(t, r, exitError)
+	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "use api.token: the token has 0 characters")
+}
+
+func TestValidate_RefusesATokenThatStartRefuses(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	file := s.write("api.hcl", `api { token = "abc" }`)
+	for _, args := range [][]string{{"validate"}, {"start"}} {
+		r := s.run(append(args, "-config-file", file)...)
+		wantCode(t, r, exitConfig)
+		wantText(t, r.stderr, "api.hcl:1: api.token: the token has 3 characters, but needs at least 16")
+	}
 }
 
 func TestStart_WarnsOfAnOpenAPI(t *testing.T) {

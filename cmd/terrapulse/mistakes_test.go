@@ -44,7 +44,7 @@ task:
     module: ./m
     condition:
       consul-kv: {recurse: true}
-    providers: [a.x, a.y]
+    providers: [a, a.y]
   - name: c
     module: ./m
     terraform_version: 1.0.0

@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/instance"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/reload"
+	"github.com/terrapulse/terrapulse/internal/serve"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/syslog"
 )
@@ -182,7 +183,12 @@ func (a *app) start(o *startOptions) int {
 		a.ctsOnce(code)
 		return code
 	}
-	return max(a.fail(exitError, e.Run(a.ctx)), exitOK)
+	err = e.Run(a.ctx)
+	code = exitError
+	if _, wrong := errors.AsType[*serve.SetupError](err); wrong {
+		code = exitConfig
+	}
+	return max(a.fail(code, err), exitOK)
 }
 
 // reset removes the changes that were made through the API, and prints them.

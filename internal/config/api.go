@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -17,6 +18,10 @@ type API struct {
 	Token       APIToken // needed for every request
 	ReadToken   APIToken // enough for requests that change nothing
 }
+
+// MinToken is the minimum length of a token, in bytes. As failures are limited, a random token
+// of this length cannot be guessed.
+const MinToken = 16
 
 // AnyHost in API.Hosts allows every host name.
 const AnyHost = "*"
@@ -74,6 +79,9 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 	if a.ReadToken.Set() && !a.Token.Set() {
 		l.Fail(raw.Key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")
 	}
+	if text := raw.ReadToken.V; text != "" && text == raw.Token.V {
+		l.Fail(raw.ReadToken.Origin, "read_token is the same as token: readers could change things", "use another one")
+	}
 	return a
 }
 
@@ -90,6 +98,8 @@ func (l *loader) apiToken(name string, text, file block.String, vault bool) APIT
 		l.template(&node{kind: kindString, text: text.V, pos: text.Pos}, t.Key, vault)
 	case text.Set && strings.Contains(text.V, "{{"):
 		l.Fail(text.Origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
+	case text.Set && len(text.V) < MinToken:
+		l.Fail(text.Origin, fmt.Sprintf("the token has %d characters, but needs at least %d", len(text.V), MinToken), "create one with `openssl rand -hex 32`")
 	case file.Set:
 		t.Key += "_file"
 	case !text.Set:

@@ -21,7 +21,7 @@ func TestAPI_Block(t *testing.T) {
 			API{BindAddress: "127.0.0.1", Hosts: []string{"a.example.com", "b_1", "*"}}, ""},
 		{"address of the pages", "url = \"https://net.example.com:8443/\"\nhosts = [\"a\"]",
 			API{URL: "https://net.example.com:8443", Hosts: []string{"a", "net.example.com"}}, ""},
-		{"literal token", `token = "secret"`, API{Token: APIToken{Key: "api.token", Text: "secret"}}, ""},
+		{"literal token", `token = "0123456789abcdef"`, API{Token: APIToken{Key: "api.token", Text: "0123456789abcdef"}}, ""},
 		{"template and file", "token = \"" + template + "\"\nread_token_file = \"r\"",
 			API{Token: APIToken{Key: "api.token", Text: `{{ env "X" }}`}, ReadToken: APIToken{Key: "api.read_token_file", File: filepath.Join(dir, "r")}}, ""},
 

@@ -70,7 +70,7 @@ func TestBufferPeriod_MaxIsNeverLessThanMin(t *testing.T) {
 }
 
 func TestBufferPeriod_NoneForASchedule(t *testing.T) {
-	const schedule = `condition "schedule" { cron = "@daily" }`
+	const schedule = "condition \"schedule\" { cron = \"@daily\" }\nmodule_input \"services\" { names = [\"web\"] }"
 	cfg := load(t, "f.hcl", aTask(schedule))
 	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) > 0 {
 		t.Errorf("buffer period %+v, warnings %v", cfg.Tasks[0].BufferPeriod, cfg.Warnings)
@@ -82,7 +82,7 @@ func TestBufferPeriod_NoneForASchedule(t *testing.T) {
 	}
 	cfg = load(t, "f.hcl", aTask(schedule+"\nbuffer_period { min = \"1s\" }"))
 	if cfg.Tasks[0].BufferPeriod.Enabled || len(cfg.Warnings) != 1 ||
-		cfg.Warnings[0].String() != "f.hcl:5: task[0].buffer_period: buffer_period has no effect on a task with a schedule; remove it" {
+		cfg.Warnings[0].String() != "f.hcl:6: task[0].buffer_period: buffer_period has no effect on a task with a schedule; remove it" {
 		t.Errorf("buffer period %+v, warnings %v", cfg.Tasks[0].BufferPeriod, cfg.Warnings)
 	}
 }

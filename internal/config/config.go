@@ -62,6 +62,17 @@ func (c *Config) Provider(id string) (Provider, bool) {
 	return Provider{}, false
 }
 
+// instancesOf returns the ids of the configured instances of a provider.
+func (c *Config) instancesOf(name string) []string {
+	var ids []string
+	for _, p := range c.Providers {
+		if p.Name == name {
+			ids = append(ids, p.ID())
+		}
+	}
+	return ids
+}
+
 // Task returns the task with this name.
 func (c *Config) Task(name string) (*Task, bool) {
 	for i := range c.Tasks {

@@ -296,7 +296,8 @@ func TestConvert_KeepsTheMeaningOfRandomFiles(t *testing.T) {
 		maybe("# about\nsyslog {\n name = %s\n}", scalar.Draw(rt, "name"))
 		maybe("consul {\n kv_path = %s\n tls { verify = false }\n}", hclString(text.Draw(rt, "path")))
 		maybe("driver \"terraform\" {\n backend \"s3\" {\n%s}\n required_providers {\n x = { source = \"a/x\" }\n y = \"1.0.0\"\n}\n}", body(rt, 2))
-		for _, alias := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(rt, "providers")] {
+		aliases := []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(rt, "providers")]
+		for _, alias := range aliases {
 			line("terraform_provider \"p\" {\n alias = %q\n task_env { \"X\" = %s }\n%s}", alias,
 				hclString(text.Draw(rt, "env")+rapid.SampledFrom([]string{"", `{{ env "X" }}`}).Draw(rt, "template")), body(rt, 2))
 		}
@@ -308,7 +309,7 @@ func TestConvert_KeepsTheMeaningOfRandomFiles(t *testing.T) {
 			maybe(" enabled = %s", rapid.SampledFrom([]string{"true", "false", `"0"`}).Draw(rt, "enabled"))
 			maybe(" variables {\n x = %s\n}", rapid.SampledFrom([]string{"1", "true", `"[1, \"b\"]"`, `"\"a\\nb\""`}).Draw(rt, "variable"))
 			maybe(" buffer_period { min = \"1s\" }")
-			maybe(" providers = [\"p.a\"]")
+			maybe(" providers = [%q]", rapid.SampledFrom(append([]string{"p.a"}[:min(1, len(aliases))], "p", "q")).Draw(rt, "provider"))
 			switch rapid.IntRange(0, 4).Draw(rt, "condition") {
 			case 0:
 				line(" services = [%s]", rapid.SampledFrom([]string{`"api"`, `"api", "db"`, `"w1"`, `"api", "w1"`, ""}).Draw(rt, "services"))

@@ -335,10 +335,44 @@ func TestModule_LocalAndRemote(t *testing.T) {
 }
 
 func TestSchedule_RangeWithoutSundayIsAWarning(t *testing.T) {
-	cfg := load(t, "f.hcl", aTask(`condition "schedule" { cron = "0 3 * * 1-7" }`))
+	cfg := load(t, "f.hcl", aTask("condition \"schedule\" { cron = \"0 3 * * 1-7\" }\nmodule_input \"services\" { names = [\"web\"] }"))
 	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
 		`f.hcl:4: task[0].condition.schedule.cron: the range "1-7" of the schedule "0 3 * * 1-7" leaves Sunday out; if it is meant, add it: SAT,SUN for SAT-SUN` {
 		t.Errorf("warnings: %v", cfg.Warnings)
+	}
+}
+
+func TestSchedule_WithoutModuleInputIsAWarning(t *testing.T) {
+	const schedule = `condition "schedule" { cron = "@daily" }`
+	cfg := load(t, "f.hcl", aTask(schedule))
+	if len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
+		`f.hcl:4: task[0].condition: task "t" has a schedule and no module_input: it runs once, and no later time finds anything new to apply; add a module_input block` {
+		t.Errorf("warnings: %v", cfg.Warnings)
+	}
+	for _, input := range []string{`module_input "services" { names = ["web"] }`, `source_input "consul-kv" { path = "p" }`, `services = ["web"]`} {
+		for _, w := range load(t, "f.hcl", aTask(schedule+"\n"+input)).Warnings {
+			if strings.Contains(w.Problem, "has a schedule") {
+				t.Errorf("%s: %v", input, w)
+			}
+		}
+	}
+}
+
+func TestProviders_InstanceWithoutAliasIsAWarningIfAllHaveOne(t *testing.T) {
+	const task = services + "\nproviders = [\"aws\"]"
+	east := "terraform_provider \"aws\" {\n alias = \"east\"\n}\n"
+	for file, want := range map[string]string{
+		east + aTask(task): `f.hcl:8: task[0].providers[0]: every terraform_provider block of "aws" has an alias: the task gets the provider without configuration; configured: "aws.east"`,
+		east + "terraform_provider \"aws\" {}\n" + aTask(task): "",
+		aTask(task): "",
+	} {
+		said := ""
+		for _, w := range load(t, "f.hcl", file).Warnings {
+			said += w.String()
+		}
+		if said != want {
+			t.Errorf("warned %q, want %q of:\n%s", said, want, file)
+		}
 	}
 }
 

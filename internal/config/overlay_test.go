@@ -443,7 +443,7 @@ func BenchmarkParse(b *testing.B) {
 
 // What was right when it was made stays a task, and keeps no other from being read.
 func TestLoad_AcceptsAScheduleThatHasEnded(t *testing.T) {
-	const over = `condition "schedule" { cron = "0 0 1 1 * 2020" }`
+	const over = "condition \"schedule\" { cron = \"0 0 1 1 * 2020\" }\nmodule_input \"services\" { names = [\"web\"] }"
 	cfg := load(t, "f.hcl", aTask(over))
 	if len(cfg.Tasks) != 1 || len(cfg.Warnings) != 1 || cfg.Warnings[0].String() !=
 		`f.hcl:4: task[0].condition.schedule.cron: the schedule "0 0 1 1 * 2020" never comes due again; remove the task, or correct the year` {

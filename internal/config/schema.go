@@ -278,7 +278,7 @@ type rawTask struct {
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`
-	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias'; one instance per name. A provider without a 'terraform_provider' block gets an empty configuration"`
+	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias'; one instance per name. A provider without a 'terraform_provider' block gets an empty configuration; an alias needs a block"`
 	VariableFiles block.Strings    `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files override earlier ones"`
 	Variables     block.Map        `key:"variables" doc:"values for the module's other variables. Each value is Terraform source text (a string has quotes of its own), or a template for a secret. Files override them"`
 	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the task runs once and is never triggered"`

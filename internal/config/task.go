@@ -159,7 +159,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	l.awsRole(raw)
 	t.Cloud, t.cloud = l.cloudWorkspace(raw, cfg)
 	t.Module, t.written = l.module(raw)
-	l.taskProviders(raw)
+	l.taskProviders(raw, cfg)
 	if t.WorkingDir == "" {
 		t.WorkingDir = filepath.Join(cfg.WorkingDir, t.Name)
 	}
@@ -181,6 +181,10 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 			l.Warn(buffer.Origin, "buffer_period has no effect on a task with a schedule", "remove it")
 		}
 		t.BufferPeriod = BufferPeriod{}
+		if len(t.ModuleInputs) == 0 && len(raw.Services.V) == 0 && len(inputs) == 0 {
+			l.Warn(raw.Condition.Origin, fmt.Sprintf("task %s has a schedule and no module_input: it runs once, and no later time finds anything new to apply", block.Quoted(t.Name)),
+				"add a module_input block")
+		}
 	case t.Condition.Spec == nil && !raw.Condition.Set:
 		l.Warn(raw.Origin, fmt.Sprintf("task %s has no condition: it runs once and nothing ever triggers it again", block.Quoted(t.Name)),
 			"add a condition block")
@@ -230,7 +234,9 @@ func (l *loader) module(raw *rawTask) (module, written string) {
 	return module, module
 }
 
-func (l *loader) taskProviders(raw *rawTask) {
+// taskProviders checks which provider instances a task lists. A provider without a
+// block is valid: its configuration is empty. An alias exists only in a block.
+func (l *loader) taskProviders(raw *rawTask, cfg *Config) {
 	seen := map[string]string{}
 	for i, id := range raw.Providers.V {
 		at := raw.Providers.Element(i)
@@ -244,6 +250,19 @@ func (l *loader) taskProviders(raw *rawTask) {
 			continue
 		}
 		seen[name] = id
+		others := cfg.instancesOf(name)
+		if _, configured := cfg.Provider(id); configured || !hasAlias && len(others) == 0 {
+			continue
+		}
+		hint := fmt.Sprintf(`add a block terraform_provider "%s" with alias = "%s"`, name, alias)
+		if len(others) > 0 {
+			hint = "configured: " + block.QuotedList(others)
+		}
+		if hasAlias {
+			l.Fail(at, "no terraform_provider block configures "+block.Quoted(id), hint)
+		} else {
+			l.Warn(at, fmt.Sprintf("every terraform_provider block of %s has an alias: the task gets the provider without configuration", block.Quoted(id)), hint)
+		}
 	}
 }
 

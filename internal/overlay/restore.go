@@ -53,6 +53,11 @@ func DefinitionOf(cfg *config.Config, t *config.Task, bundle string, secret func
 // Restore returns the configuration with a removed task as it was applied last. The
 // blocks of its providers are those of the configuration.
 func Restore(cfg *config.Config, name string, d state.Definition) (*config.Config, *config.Task, error) {
+	for _, id := range d.Providers {
+		if _, ok := cfg.Provider(id); !ok {
+			return nil, nil, fmt.Errorf("its provider %s is not in the configuration any more: put the terraform_provider block back, or leave everything as it is with `terrapulse forget %s`", id, name)
+		}
+	}
 	with, problems := cfg.With([]config.Change{{Task: name, Definition: d.Task}})
 	if err := problems[name]; err != nil {
 		return nil, nil, err
@@ -60,11 +65,6 @@ func Restore(cfg *config.Config, name string, d state.Definition) (*config.Confi
 	t, ok := with.Task(name)
 	if !ok {
 		return nil, nil, fmt.Errorf("the definition that was kept of task %s is not one of a task", name)
-	}
-	for _, id := range d.Providers {
-		if _, ok := cfg.Provider(id); !ok {
-			return nil, nil, fmt.Errorf("its provider %s is not in the configuration any more: put the terraform_provider block back, or leave everything as it is with `terrapulse forget %s`", id, name)
-		}
 	}
 	t.Enabled, t.ModuleDigest = true, d.Module
 	return with, t, nil

@@ -71,8 +71,14 @@ type Server struct {
 	log      *slog.Logger
 }
 
+// SetupError is why the server cannot be used with its options: an origin, a certificate or a token.
+type SetupError struct{ error }
+
+// Unwrap returns the cause.
+func (e *SetupError) Unwrap() error { return e.error }
+
 // Listen opens the port, so that it is known early whether it is free, and reads the certificates.
-// Clients wait until Serve.
+// Clients wait until Serve. The error is a *SetupError if the options are wrong.
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
 		next: o.Handler, origin: o.AllowOrigin, own: http.NewCrossOriginProtection(), log: o.Log, body: bodyTime, piece: pieceTime,
@@ -84,7 +90,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		s.guard.foreign = http.NewCrossOriginProtection()
 		if o.AllowOrigin != "" {
 			if err := s.guard.foreign.AddTrustedOrigin(o.AllowOrigin); err != nil {
-				return nil, fmt.Errorf("allow web pages to use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)
+				return nil, &SetupError{fmt.Errorf("allow web pages to use the HTTP API: %w; write an origin as in https://ops.example.com, or *", err)}
 			}
 		}
 	}
@@ -92,12 +98,12 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	var err error
 	if o.TLS.Enabled {
 		if certs, err = newCertificates(o.TLS, o.Log); err != nil {
-			return nil, err
+			return nil, &SetupError{err}
 		}
 	}
 	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
-		return nil, err
+		return nil, &SetupError{err}
 	}
 	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.Address, strconv.Itoa(o.Port)))
 	if err != nil {

@@ -18,11 +18,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/terrapulse/terrapulse/internal/access"
+	"github.com/terrapulse/terrapulse/internal/config"
 )
-
-// minToken is the minimum length of a token, in bytes. As failures are limited, a random token of
-// this length cannot be guessed.
-const minToken = 16
 
 // The number of requests with a wrong token per address: some at once, for a script with an old
 // token, and then one per failureEvery.
@@ -88,8 +85,8 @@ func (t *token) refresh() error {
 		}
 		value = strings.TrimSpace(string(text))
 	}
-	if len(value) < minToken {
-		return fmt.Errorf("use %s: the token has %d characters, but needs at least %d: create one with `openssl rand -hex 32`", t.Key, len(value), minToken)
+	if len(value) < config.MinToken {
+		return fmt.Errorf("use %s: the token has %d characters, but needs at least %d: create one with `openssl rand -hex 32`", t.Key, len(value), config.MinToken)
 	}
 	t.sum = sha256.Sum256([]byte(value))
 	return nil
