@@ -105,6 +105,37 @@ func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
 	}
 }
 
+func TestValidate_FindsARightThatIsMissingWhereNothingIsYet(t *testing.T) {
+	s := newSite(t, consultest.WithACLs())
+	const kv = `condition "consul-kv" {
+    path    = "cfg/"
+    recurse = true
+  }`
+	const may, prefix = "may read what the tasks watch", `key_prefix "cfg/" { policy = "read" }`
+	for _, tt := range []struct {
+		name, condition, rules string
+		code                   int
+		says                   string
+	}{
+		{"prefix", kv, `key_prefix "other/" { policy = "read" }`, exitConfig, `task out: confirm that every key with prefix "cfg/" is gone and not hidden`},
+		{"prefix that may be read", kv, prefix, exitOK, may},
+		{"service without its nodes", onWeb, `service "web" { policy = "read" }`,
+			exitOK, "Warning: task out: Consul has nothing yet that the task selects, so nothing shows whether the token may read it: "},
+		{"service and nodes", onWeb, `service "web" { policy = "read" } node_prefix "" { policy = "read" }`, exitOK, may},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := s.beside(t)
+			t.Setenv("CONSUL_HTTP_TOKEN", s.token("to validate the "+tt.name, tt.rules))
+			r := s.run("validate", "-consul", "-config-file", s.config(s.task("out", tt.condition)))
+			wantCode(t, r, tt.code)
+			wantText(t, r.stdout+r.stderr, tt.says)
+			if tt.says != may && strings.Contains(r.stdout, may) {
+				t.Errorf("it claims the right:\n%s", r.stdout)
+			}
+		})
+	}
+}
+
 func TestStart_TokenThatLosesItsRights(t *testing.T) {
 	s := newSite(t, consultest.WithACLs())
 	s.register("web", "web-1", 8080, "passing")

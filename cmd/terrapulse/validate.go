@@ -19,6 +19,8 @@ type validation struct {
 	Valid    bool     `json:"valid"`
 	Errors   []string `json:"errors"`
 	Warnings []string `json:"warnings"`
+
+	unsure bool // access control hides something of what the tasks watch, or may do so
 }
 
 // fail adds an error, or all that are wrong with a configuration.
@@ -79,7 +81,11 @@ func (a *app) validateCommand() command {
 			for _, e := range v.Errors {
 				a.fail(exitConfig, errors.New(e))
 			}
-			if v.Valid && consul {
+			switch {
+			case !v.Valid || !consul:
+			case v.unsure:
+				fmt.Fprintf(a.stdout, "Consul at %s answers.\n", cfg.Consul.Address)
+			default:
 				fmt.Fprintf(a.stdout, "Consul at %s answers, and Terrapulse may read what the tasks watch.\n", cfg.Consul.Address)
 			}
 			if v.Valid {
@@ -143,7 +149,16 @@ func (a *app) checkConsul(v *validation, cfg *config.Config) {
 			}
 			continue
 		}
-		for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
+		named, other := snap.Visibility.Lacks(a.ctx)
+		hidden := snap.Visibility.Hidden()
+		v.unsure = v.unsure || hidden != "" || other != nil
+		switch {
+		case named != nil:
+			v.fail(fmt.Errorf("task %s: %w", task.Name, named))
+		case other != nil:
+			v.warn("task %s: Consul has nothing yet that the task selects, so nothing shows whether the token may read it: %v", task.Name, other)
+		}
+		for _, warning := range []string{hidden, snap.Warning()} {
 			if warning != "" {
 				v.warn("task %s: %s", task.Name, warning)
 			}

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -183,6 +184,34 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 		return err
 	}
 	return v.client.stillEmpty(ctx, v.empty)
+}
+
+// Lacks returns why the reader may not read what a view that is empty now will show
+// later. named is about a right to a name or prefix that a task watches. other is about a
+// right to everything of a kind: a reader with rights to a part of it may see all that the
+// task needs. Both are nil if nothing is empty.
+func (v *Visibility) Lacks(ctx context.Context) (named, other error) {
+	if v == nil {
+		return nil, nil
+	}
+	for _, e := range v.empty {
+		what, rights := e.Empty(condition.Reader{Tokenless: true, Filtered: true})
+		for _, right := range rights {
+			if _, known := v.confirmed.Load(right); known {
+				continue
+			}
+			err := v.client.answer(ctx, question{right, what})
+			if err == nil {
+				v.confirmed.Store(right, true)
+			}
+			if right.Name != "" || !IsForbidden(err) {
+				named = cmp.Or(named, err)
+			} else {
+				other = cmp.Or(other, err)
+			}
+		}
+	}
+	return named, other
 }
 
 // stillEmpty reads views again and returns an error if one is not empty any more.
