@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/cli"
 	"github.com/posener/complete"
+
+	"github.com/terrapulse/terrapulse/internal/config"
 )
 
 // commands are all commands. A new command is a file and a line in this list.
@@ -104,8 +106,30 @@ func (a *app) group(name, synopsis, help string, subcommands ...command) []comma
 	usage := fmt.Sprintf("terrapulse %s %s", name, strings.Join(names, "|"))
 	return append(subcommands, command{
 		flags: newFlags(name), synopsis: synopsis, help: fmt.Sprintf("Usage: %s [flags]\n%s", usage, help),
-		run: func([]string) int { return a.fail(exitMissing, fmt.Errorf("missing subcommand: %s", usage)) },
+		run: func(arguments []string) int {
+			if len(arguments) > 0 {
+				return a.unknown(arguments[0], name)
+			}
+			return a.fail(exitMissing, fmt.Errorf("missing subcommand: %s", usage))
+		},
 	})
+}
+
+// unknown says that there is no such command in a group ("" for the program's own
+// commands), and which one is probably meant.
+func (a *app) unknown(name, group string) int {
+	full := func(name string) string { return strings.TrimSpace(group + " " + name) }
+	var others []string
+	for _, c := range a.commands() {
+		if words := strings.Fields(c.flags.Name()); full(words[len(words)-1]) == c.flags.Name() {
+			others = append(others, words[len(words)-1])
+		}
+	}
+	hint := fmt.Sprintf("`%s -help` lists the commands", strings.TrimSpace(a.program+" "+group))
+	if near, ok := config.Nearest(name, others); ok {
+		hint = fmt.Sprintf("did you mean `%s %s`?", a.program, full(near))
+	}
+	return a.fail(exitUnknown, fmt.Errorf("unknown command %q: %s", full(name), hint))
 }
 
 // factories are the commands as hashicorp/cli takes them.
@@ -139,6 +163,9 @@ func (c *called) Help() string {
 func (c *called) Run(args []string) int {
 	if c.examples == nil && c.app.isCTS() {
 		return cli.RunResultHelp // of a group, whatever the arguments are
+	}
+	if c.examples == nil && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return c.run(args) // not a command of the group: its flags are unknown, too
 	}
 	var rest []string
 	for {

@@ -104,7 +104,7 @@ func (c *configFlags) taskNames(context.Context) ([]string, error) {
 // taskNames returns the tasks of a stack, or those that a store on this machine has
 // records of: reading a store over the network would take too long.
 func (r *recordFlags) taskNames(ctx context.Context) ([]string, error) {
-	if r.api.stack != "" {
+	if r.api.named(r.api.given()) {
 		return r.api.taskNames(ctx)
 	}
 	place, err := r.store.place(ctx)

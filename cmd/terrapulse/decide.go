@@ -120,7 +120,7 @@ func (c *decisionCommand) open() (decisions, int) {
 		return nil, code
 	}
 	files := given["config-file"] || given["config-dir"]
-	if given["stack"] || given["http-addr"] || c.store.url == "" && !files {
+	if c.api.named(given) || c.store.url == "" && !files {
 		return c.apiClient(&c.api)
 	}
 	var cfg *config.Config

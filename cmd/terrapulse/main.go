@@ -90,8 +90,11 @@ func (a *app) run(args []string) int {
 		HelpFunc:     a.helpFunc(),
 	}
 	code, err := c.Run()
-	if err != nil {
+	switch {
+	case err != nil:
 		return a.fail(exitError, err)
+	case code == exitUnknown:
+		return a.unknown(c.Subcommand(), "")
 	}
 	return code
 }

@@ -54,7 +54,7 @@ func (r *recordFlags) register(f *flag.FlagSet) {
 	r.store.register(f)
 	r.api.register(f)
 	address, port := f.Lookup("http-addr"), f.Lookup("port")
-	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or a function URL of a deployment in AWS, to which requests are signed."
+	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or a function URL of a deployment in AWS, to which requests are signed. Also "+addressVariable+", if no flag names a store."
 	port.Usage = "" // deprecated before these commands had it
 }
 
@@ -68,7 +68,7 @@ func (r *recordFlags) open(a *app) (records, int) {
 	switch {
 	case given["stack"]:
 		return a.stackAPI(r.api.stack)
-	case given["http-addr"]:
+	case r.api.named(given):
 		client, err := r.api.client()
 		return client, a.fail(exitFlags, err)
 	}

@@ -41,7 +41,7 @@ var notWithStack = []string{"http-addr", "port", "store", "config-file", "config
 // onePlace fails if flags name several places to read or to change: a stack, an
 // instance or a store. The exit code is -1 if they do not.
 func (a *app) onePlace(given map[string]bool) int {
-	if given["http-addr"] && (given["store"] || given["config-file"] || given["config-dir"]) {
+	if (given["http-addr"] || given["port"]) && (given["store"] || given["config-file"] || given["config-dir"]) {
 		return a.fail(exitFlags, errors.New("-http-addr names an instance: leave out -store, -config-file and -config-dir"))
 	}
 	for _, name := range notWithStack {

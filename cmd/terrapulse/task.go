@@ -46,7 +46,7 @@ func (o *apiFlags) registerCurrent(f *flag.FlagSet) {
 		f.StringVar(p, name, def, usage+" Also "+env+".")
 	}
 	stackFlag(f, &o.stack)
-	text(&o.Address, "http-addr", "CTS_ADDRESS", defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
+	text(&o.Address, "http-addr", addressVariable, defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
 	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
 	text(&o.Cert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")
@@ -63,6 +63,21 @@ func (o *apiFlags) given() map[string]bool {
 	given := map[string]bool{}
 	o.flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	return given
+}
+
+// addressVariable is the environment variable of -http-addr.
+const addressVariable = "CTS_ADDRESS"
+
+// named reports whether a place is named that is an API: by a flag or, unless flags name a
+// store, by the environment.
+func (o *apiFlags) named(given map[string]bool) bool {
+	switch {
+	case given["stack"], given["http-addr"], given["port"]:
+		return true
+	case given["store"], given["config-file"], given["config-dir"]:
+		return false
+	}
+	return os.Getenv(addressVariable) != ""
 }
 
 // environmentAPI returns the options for the API at an address that the

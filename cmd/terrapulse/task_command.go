@@ -89,6 +89,7 @@ func (c *taskCommand) request(client *apiclient.Client, task string, how func(co
 			code = c.printJSON(map[string]any{"task": task, "reason": held.Task.Reason})
 		} else {
 			c.summarise([]reconcile.Outcome{outcome}, 0)
+			fmt.Fprintf(c.stderr, "The request stays: task %s runs when nothing stops it any more.\n", task)
 		}
 	}
 	if c.wait && err == nil {

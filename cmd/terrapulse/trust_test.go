@@ -125,7 +125,9 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	wantText(t, paused.stdout, "new switches", "terrapulse resume")
 	s.instances(2, 2, true)
 	s.inPhase(apispec.PhaseHeld, "new switches")
-	wantCode(t, s.run("run", at, "lb"), exitWaits)
+	requested := s.run("run", at, "lb")
+	wantCode(t, requested, exitWaits)
+	wantText(t, requested.stderr, "new switches", "The request stays: task lb runs when nothing stops it any more.")
 	wantText(t, s.run("status", at).stdout, "Paused by", "new switches")
 	wantText(t, s.run("pause", "-json", at).stdout, `"paused"`, "new switches")
 	if s.applied() != 20 {
@@ -133,6 +135,9 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	}
 	wantText(t, s.run("resume", at).stdout, "Resumed", "new switches")
 	eventually(t, "the change is applied after the resume", func() bool { return s.applied() == 21 })
+	eventually(t, "the run that was requested during the pause begins after the resume", func() bool {
+		return strings.Contains(s.run("runs", at, "lb").stdout, "why: forced: requested by ")
+	})
 	wantText(t, s.run("resume", at).stdout, "Nothing is paused")
 }
 

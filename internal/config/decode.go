@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -341,14 +342,14 @@ func (s *schema) names() []string {
 
 func (s *schema) suggest(name string) string {
 	names := s.names()
-	if near, ok := nearest(name, names); ok {
+	if near, ok := Nearest(name, names); ok {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "allowed: " + strings.Join(names, ", ")
 }
 
-// nearest returns the candidate that name is a likely misspelling of.
-func nearest(name string, candidates []string) (string, bool) {
+// Nearest returns the candidate that name is a likely misspelling of.
+func Nearest(name string, candidates []string) (string, bool) {
 	if len(name) > 100 {
 		return "", false
 	}
@@ -358,11 +359,21 @@ func nearest(name string, candidates []string) (string, bool) {
 		least = 2
 	}
 	for _, c := range candidates {
-		if dist := levenshtein.Distance(name, c, nil); dist < least {
+		dist := levenshtein.Distance(name, c, nil)
+		if dist > 1 && sortedLetters(name) == sortedLetters(c) {
+			dist-- // swapped letters are likelier than wrong ones
+		}
+		if dist < least {
 			best, least, found = c, dist, true
 		}
 	}
 	return best, found
+}
+
+func sortedLetters(text string) string {
+	letters := []byte(text)
+	slices.Sort(letters)
+	return string(letters)
 }
 
 // maxExponent bounds the size of a number: writing a larger one takes gigabytes.

@@ -308,7 +308,7 @@ func (l *loader) backend(raw *labelled, address string, consul Consul) Backend {
 		switch {
 		case !slices.Contains(backends, written.label):
 			hint := "allowed: " + strings.Join(backends, ", ")
-			if near, ok := nearest(written.label, backends); ok {
+			if near, ok := Nearest(written.label, backends); ok {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			l.Fail(written.Origin, "unsupported Terraform backend "+block.Quoted(written.label), hint)

@@ -145,7 +145,7 @@ type noState struct{ path string }
 
 func (e noState) Error() string {
 	return fmt.Sprintf("no state yet: there is no store at %s; the first start creates it. If the instance has task files with another "+
-		"working_dir, name them with -config-file or -config-dir; if it has another store, name it with -store", e.path)
+		"working_dir, name them with -config-file or -config-dir; if it has another store, name it with -store; -http-addr (or CTS_ADDRESS) names the HTTP API of an instance", e.path)
 }
 
 func (e noState) Is(target error) bool { return target == fs.ErrNotExist }
