@@ -149,9 +149,14 @@ func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
 
 // colored reports whether w is a terminal whose user has not asked for plain text.
 func colored(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// isTerminal reports whether a person reads w, and not a script.
+func isTerminal(w io.Writer) bool {
 	if inner, ok := w.(interface{ Unwrap() io.Writer }); ok {
 		w = inner.Unwrap()
 	}
 	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -29,11 +29,22 @@ func at(t *time.Time) string {
 // and rows with good news are green.
 type table struct{ lines []line }
 
-// line is a row of a table, or a note between rows.
+// lineKind is the kind of a line: a row, a note that is wrapped on a terminal, or a
+// text that never is.
+type lineKind int
+
+const (
+	row lineKind = iota
+	note
+	single
+)
+
+// line is a row of a table, or a text between rows.
 type line struct {
-	text  string // of a row: its cells, with tabs between
-	note  bool
-	color color.Attribute
+	text   string // of a row: its cells, with tabs between
+	kind   lineKind
+	margin string // of a note
+	color  color.Attribute
 }
 
 // news is what a row means to its reader.
@@ -53,33 +64,38 @@ func (t *table) row(n news, cells ...string) {
 	t.lines = append(t.lines, line{text: strings.Join(cells, "\t"), color: color.Attribute(n)})
 }
 
-// note adds a text below the last row, wrapped and indented.
+// note adds a text below the last row, indented, and wrapped on a terminal.
 func (t *table) note(margin, text string) {
-	t.lines = append(t.lines, line{text: behind(margin, text), note: true})
+	t.lines = append(t.lines, line{text: text, kind: note, margin: margin})
 }
 
 // line adds one line of any length below the last row.
 func (t *table) line(text string) {
-	t.lines = append(t.lines, line{text: "  " + strings.Join(strings.Fields(text), " "), note: true})
+	t.lines = append(t.lines, line{text: strings.Join(strings.Fields(text), " "), kind: single, margin: "  "})
 }
 
 func (t *table) print(w io.Writer) {
 	var aligned strings.Builder
 	rows := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, l := range t.lines {
-		if !l.note {
+		if l.kind == row {
 			fmt.Fprintln(rows, l.text)
 		}
 	}
 	rows.Flush()
 	next := strings.Split(aligned.String(), "\n")
-	inColor := colored(w)
+	inColor, wrap := colored(w), isTerminal(w)
 	for _, l := range t.lines {
 		text := l.text
-		if !l.note {
+		switch {
+		case l.kind == row:
 			text, next = next[0], next[1:]
+		case l.kind == note && wrap:
+			text = behind(l.margin, text)
+		default:
+			text = l.margin + strings.TrimSpace(text)
 		}
-		if inColor && !l.note && l.color != color.Reset {
+		if inColor && l.kind == row && l.color != color.Reset {
 			c := color.New(l.color)
 			c.EnableColor()
 			text = c.Sprint(text)
@@ -94,7 +110,12 @@ func behind(margin, text string) string {
 	return margin + strings.ReplaceAll(text, "\n", "\n"+margin)
 }
 
-// paragraph prints a text, wrapped and indented.
+// paragraph prints a text, indented, and wrapped on a terminal.
 func (a *app) paragraph(margin, text string) {
-	fmt.Fprintln(a.stdout, behind(margin, text))
+	if isTerminal(a.stdout) {
+		text = behind(margin, text)
+	} else {
+		text = margin + text
+	}
+	fmt.Fprintln(a.stdout, text)
 }

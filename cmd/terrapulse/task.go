@@ -160,7 +160,7 @@ func (a *app) approved(o *approvalOptions, doing, task, question string, reasons
 	a.say("%s", question)
 	var b strings.Builder
 	for _, r := range append([]string{"This cannot be undone."}, reasons...) {
-		b.WriteString(" - " + strings.ReplaceAll(wordwrap.WrapString(r, lineWidth-3), "\n", "\n   ") + "\n")
+		b.WriteString(" - " + strings.ReplaceAll(wrapped(a.stdout, r, lineWidth-3), "\n", "\n   ") + "\n")
 	}
 	b.WriteString("\nOnly 'yes' will be accepted to approve, enter 'no' or leave blank to reject.")
 	a.detail(b.String())
@@ -245,8 +245,9 @@ func (a *app) apiClient(o *apiFlags) (*apiclient.Client, int) {
 	return client, -1
 }
 
-// The lines of these commands are wrapped and indented as scripts know them
-// from Consul-Terraform-Sync.
+// The lines of these commands are indented as scripts know them from
+// Consul-Terraform-Sync. They are wrapped on a terminal only: a script may look for
+// words that a line end would separate.
 const (
 	lineWidth = 78
 	heading   = "==> "
@@ -255,7 +256,7 @@ const (
 
 // say prints a step.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.text(), "%s%s\n\n", heading, indented(wrapped(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(a.text(), "%s%s\n\n", heading, indented(wrapped(a.stdout, fmt.Sprintf(format, args...), lineWidth)))
 }
 
 // detail prints what belongs to a step. Its lines are kept as they are.
@@ -268,11 +269,17 @@ func (a *app) problem(what string, err error) int {
 	if a.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted; what the API was asked for last may still be done")
 	}
-	fmt.Fprintf(a.stderr, "%sError: %s\n\n%s%s\n", heading, indented(wrapped(what)), margin, indented(wrapped(err.Error())))
+	fmt.Fprintf(a.stderr, "%sError: %s\n\n%s%s\n", heading, indented(wrapped(a.stderr, what, lineWidth)), margin, indented(wrapped(a.stderr, err.Error(), lineWidth)))
 	return exitError
 }
 
-func wrapped(text string) string { return wordwrap.WrapString(text, lineWidth) }
+// wrapped wraps a text if it is printed on a terminal.
+func wrapped(w io.Writer, text string, width uint) string {
+	if !isTerminal(w) {
+		return text
+	}
+	return wordwrap.WrapString(text, width)
+}
 
 // indented puts all lines but the first behind the margin.
 func indented(text string) string {

@@ -64,7 +64,7 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
 	}
 	says("yes\n", 0, inspectNew+`==> Creating the task will perform the actions described above\.\n    Do you want to perform these actions for 'newt'\?.*Enter a value: \n==> Creating and running task 'newt'\.\.\.\n\n==> Task 'newt' created\n\n`, "create", "-task-file", "newt.hcl")
 	wantText(t, s.read("newt.txt"), "8080")
-	says("", exitError, `==> Error: unable to generate plan for 'newt'\n\n    400 Bad Request: task with name newt already exists, see logs for more details\n    \(Request ID: UUID\)\n`,
+	says("", exitError, `==> Error: unable to generate plan for 'newt'\n\n    400 Bad Request: task with name newt already exists, see logs for more details \(Request ID: UUID\)\n`,
 		"create", "-auto-approve", "-task-file", "newt.hcl")
 
 	says("yes\n", 0, `==> Inspecting changes to resource if enabling 'dis'\.\.\..*==> Enabling the task will perform .*Do you want to perform these actions for 'dis'\?.*==> Enabling and running 'dis'\.\.\.\n\n==> 'dis' enable complete!\n\n`, "enable", "dis")
@@ -76,9 +76,9 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
 	says("yes\n", 0, `==> Do you want to delete 'newt'\?.*Enter a value: \n`+strings.ReplaceAll(deleted, "%", "newt"), "delete", "newt")
 	says("", 0, strings.ReplaceAll(deleted, "%", "lb")+`    .*comes back.*\n\n`, "delete", "-auto-approve", "lb")
 	for command, unable := range map[string]string{"enable": "generate plan for", "disable": "disable"} {
-		says("", exitError, `==> Error: unable to `+unable+` 'newt'\n\n    request returned 404 status code with error: a task with name 'newt' does not\n    exist or has not been initialized yet\n`, command, "newt")
+		says("", exitError, `==> Error: unable to `+unable+` 'newt'\n\n    request returned 404 status code with error: a task with name 'newt' does not exist or has not been initialized yet\n`, command, "newt")
 	}
-	says("", exitError, `==> Error: unable to delete 'newt'\n\n    404 Not Found: a task with name 'newt' does not exist .*\(Request ID:\s*UUID\)\n`, "delete", "-auto-approve", "newt")
+	says("", exitError, `==> Error: unable to delete 'newt'\n\n    404 Not Found: a task with name 'newt' does not exist or has not been initialized yet\n`, "delete", "-auto-approve", "newt")
 	if got := completions(t, os.Args[0], "terrapulse task disable "); strings.Join(got, " ") != "dis" {
 		t.Errorf("a shell shows the tasks %q", got)
 	}

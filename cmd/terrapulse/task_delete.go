@@ -29,7 +29,7 @@ var deleteTask = taskCommand{
 		}
 		c.say("Task '%s' has been marked for deletion and will be deleted when not running.", task)
 		if note != "" {
-			c.detail(wrapped(note))
+			c.detail(wrapped(c.stdout, note, lineWidth))
 		}
 		return c.changed(taskChange{Task: task, Note: note}), nil
 	},

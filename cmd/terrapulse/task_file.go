@@ -27,11 +27,8 @@ func readTaskFile(file string) (task apispec.Task, warnings []string, err error)
 	if err != nil {
 		return task, nil, errors.New(ofTaskFile.Replace(err.Error()))
 	}
-	switch n := len(cfg.Tasks); {
-	case n == 0:
+	if len(cfg.Tasks) == 0 {
 		return task, nil, fmt.Errorf("task file '%s' contains no task", file)
-	case n > 1:
-		return task, nil, fmt.Errorf("task file '%s' cannot contain more than 1 task, contains %d tasks", file, n)
 	}
 	var deprecated []error
 	for _, w := range cfg.Warnings {

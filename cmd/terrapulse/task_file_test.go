@@ -42,11 +42,12 @@ func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := name + ".hcl"
-			write(file, fmt.Sprintf("task {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n ")))
+			write(file, fmt.Sprintf("terraform_provider \"local\" {\n alias = \"a\"\n}\ntask {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n ")))
 			cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}})
 			if err != nil {
 				t.Fatal(err)
 			}
+			write(file, fmt.Sprintf("task {\n name = %q\n module = \"./mod\"\n %s\n}\n", name, strings.ReplaceAll(body, "\n", "\n "))) // the server has the providers
 			task, _, err := readTaskFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -29,8 +29,7 @@ func TestTask_PrintsWhatScriptsLookFor(t *testing.T) {
 
 `
 	const prompt = ` - This cannot be undone.
-     - Terraform may do something else if what the task watches in Consul changes
-       meanwhile.
+     - Terraform may do something else if what the task watches in Consul changes meanwhile.
 
     Only 'yes' will be accepted to approve, enter 'no' or leave blank to reject.
 
@@ -208,24 +207,19 @@ func TestTask_PrintsRefusalsOfTheAPI(t *testing.T) {
 	}{
 		{[]string{"create", "-task-file", file}, `==> Error: unable to generate plan for 'newt'
 
-    400 Bad Request: task with name newt already exists, see logs for more details
-    (Request ID: 7f0c2f8e)
+    400 Bad Request: task with name newt already exists, see logs for more details (Request ID: 7f0c2f8e)
 `},
 		{[]string{"enable", "nope"}, `==> Error: unable to generate plan for 'nope'
 
-    request returned 404 status code with error: a task with name 'nope' does not
-    exist or has not been initialized yet
+    request returned 404 status code with error: a task with name 'nope' does not exist or has not been initialized yet
 `},
 		{[]string{"disable", "nope"}, `==> Error: unable to disable 'nope'
 
-    request returned 404 status code with error: a task with name 'nope' does not
-    exist or has not been initialized yet
+    request returned 404 status code with error: a task with name 'nope' does not exist or has not been initialized yet
 `},
 		{[]string{"delete", "-auto-approve", "nope"}, `==> Error: unable to delete 'nope'
 
-    404 Not Found: a task with name 'nope' does not exist or has not been
-    initialized yet, see logs for more details (Request ID:
-    c0ffee00-0000-4000-8000-000000000000)
+    404 Not Found: a task with name 'nope' does not exist or has not been initialized yet
 `},
 	} {
 		r := s.task(t, ctsName, "", test.args...)
@@ -249,6 +243,7 @@ func TestTask_HasTheExitCodesOfCTS(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"two.hcl":     newTask + strings.Replace(newTask, "newt", "other", 1),
+		"twice.hcl":   newTask + newTask,
 		"none-in.hcl": "port = 1\n",
 		"old.hcl":     strings.Replace(newTask, "condition \"services\" {\n    names = [\"web\"]\n  }", "services = [\"web\"]", 1),
 	} {
@@ -270,6 +265,7 @@ func TestTask_HasTheExitCodesOfCTS(t *testing.T) {
 		{[]string{"disable", "-bogus", "a"}, exitFlags, "-bogus"},
 		{[]string{"create", "-task-file", "two.hcl", "extra"}, exitError, "Warning: arguments after the flags are ignored: [\"extra\"]"},
 		{[]string{"create", "-task-file", "two.hcl"}, exitError, "task file 'two.hcl' cannot contain more than 1 task, contains 2 tasks"},
+		{[]string{"create", "-task-file", "twice.hcl"}, exitError, "task file 'twice.hcl' cannot contain more than 1 task, contains 2 tasks\n"},
 		{[]string{"create", "-task-file", "none-in.hcl"}, exitError, "task file 'none-in.hcl' contains no task"},
 		{[]string{"create", "-task-file", "old.hcl"}, exitError, "old.hcl:5: the 'services' field in the task block is no longer supported"},
 		{[]string{"create", "-task-file", "none.hcl"}, exitError, "-task-file: stat none.hcl: no such file"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,6 +37,36 @@ func TestATerminalGetsColourAndAPipeNone(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	if colored(screen) {
 		t.Error("a terminal that knows no colour gets it")
+	}
+}
+
+func TestPrinted_TextIsWrappedOnATerminalAndNotInAPipe(t *testing.T) {
+	const words = "the 'services' field in the task block is no longer supported"
+	long := errors.New(strings.Repeat("before ", 8) + words)
+	printed := func(stdout, stderr io.Writer) {
+		a := &app{ctx: t.Context(), program: ctsName, stdout: stdout, stderr: stderr}
+		a.say("%s", long)
+		a.problem("unable to create 'lb'", long)
+		a.paragraph("", long.Error())
+		var tab table
+		tab.row(plain, "TASK")
+		tab.note("  ", long.Error())
+		tab.print(stdout)
+	}
+	var pipe testtools.Output
+	printed(&pipe, &pipe)
+	if n := strings.Count(pipe.String(), words); n != 4 {
+		t.Errorf("a script finds its words %d times, want 4:\n%s", n, pipe.String())
+	}
+	master, screen := terminalPair(t)
+	var seen testtools.Output
+	go func() { _, _ = io.Copy(&seen, master) }()
+	printed(screen, screen)
+	eventually(t, "a terminal gets lines that fit", func() bool { return strings.Count(seen.String(), "supported") == 4 })
+	for line := range strings.SplitSeq(seen.String(), "\n") {
+		if len(line) > 84 {
+			t.Errorf("a terminal gets a line of %d columns: %s", len(line), line)
+		}
 	}
 }
 

@@ -348,3 +348,12 @@ func TestOverview_SameAnswerIsNotSentAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestClient_PlainHTTPToHTTPSKeepsTheServersWords(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	_, err := client(t, Options{Address: "http://" + server.Listener.Addr().String()}).TaskNames(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "Client sent an HTTP request to an HTTPS server") || !strings.Contains(err.Error(), "give its address with https://") {
+		t.Errorf("error %v", err)
+	}
+}

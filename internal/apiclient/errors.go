@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("request returned %d status code with error: %s", e.Status, e.Message)
 	}
 	text := fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Message)
-	if e.RequestID != "" {
+	if e.RequestID != "" && e.Status != http.StatusNotFound { // the log says no more about what does not exist
 		text += fmt.Sprintf(", see logs for more details (Request ID: %s)", e.RequestID)
 	}
 	return text
@@ -40,7 +40,8 @@ const maxForeign = 500
 // refusal reads an answer that says why not.
 func refusal(method string, status int, body []byte, u *url.URL) error {
 	if status == http.StatusBadRequest && u.Scheme == "http" && bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
-		return fmt.Errorf("%s speaks HTTPS only: %s", u.Host, "give its address with https://")
+		//lint:ignore ST1005 scripts look for the server's words
+		return fmt.Errorf("Client sent an HTTP request to an HTTPS server: %s speaks HTTPS only: give its address with https://", u.Host)
 	}
 	var said struct {
 		Error     struct{ Message string }

@@ -33,7 +33,8 @@ type Options struct {
 	// CloudTokenLater accepts a driver "terraform-cloud" without a token: a deployment in
 	// AWS has it from elsewhere, and not every command uses it.
 	CloudTokenLater bool
-	// ForServer says that another process, which has the driver, will run the tasks.
+	// ForServer says that the file has one task for another process, which has the driver
+	// and the providers.
 	ForServer bool
 	// Now is the time after which a schedule should come due; the current time if zero.
 	Now time.Time
@@ -96,6 +97,9 @@ func Examine(opts Options) (*Config, error) {
 	files := l.readAll(&raw)
 	if len(files) == 0 && len(l.Errors) == 0 {
 		return nil, noFiles
+	}
+	if n := len(raw.Tasks); opts.ForServer && n > 1 && len(l.Errors) == 0 {
+		return nil, fmt.Errorf("task file '%s' cannot contain more than 1 task, contains %d tasks", opts.Paths[0].Name, n)
 	}
 	cfg := l.resolve(&raw)
 	cfg.Warnings = l.sorted(l.Warnings, files)

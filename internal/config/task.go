@@ -250,6 +250,9 @@ func (l *loader) taskProviders(raw *rawTask, cfg *Config) {
 			continue
 		}
 		seen[name] = id
+		if l.ForServer {
+			continue
+		}
 		others := cfg.instancesOf(name)
 		if _, configured := cfg.Provider(id); configured || !hasAlias && len(others) == 0 {
 			continue
