@@ -1,5 +1,6 @@
 // Command runner is the program in the container of an ECS task: it executes the runs of one launch
-// with Terraform and exits. The exit code is 0 if it did its job, whatever the outcomes of the
+// with Terraform and exits. As process 1 of the container it does that in a child, so that it can
+// collect the processes that others leave behind. The exit code is 0 if it did its job, whatever the outcomes of the
 // runs; otherwise it is 1, and the reason is in its log and, if possible, in the runs.
 package main
 
@@ -43,11 +44,35 @@ import (
 var errStopped = errors.New("ECS stopped the container (Spot reclaim, a deployment, or by hand)")
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == sshCommand {
+	command := ""
+	if len(os.Args) > 1 {
+		command = os.Args[1]
+	}
+	if command == sshCommand {
 		os.Exit(gitssh.Run(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	_ = terraform.KeepPrivate() // if this fails, there is no other way
+	if err := terraform.KeepPrivate(); err != nil {
+		fail("keep the environment of the container private", err)
+	}
+	switch {
+	case isInit():
+		code, err := supervise()
+		if err != nil {
+			fail("run the worker of the container", err)
+		}
+		os.Exit(code)
+	case command == workerCommand:
+		if err := takeEnvironment(); err != nil {
+			fail("start the worker of the container", err)
+		}
+	}
 	os.Exit(run(context.Background(), os.Stdout))
+}
+
+// fail ends this process because it could not begin.
+func fail(doing string, err error) {
+	logging.JSON(os.Stdout, slog.LevelInfo).Error("the container cannot execute its launch", "doing", doing, "error", err)
+	os.Exit(1)
 }
 
 func run(ctx context.Context, out io.Writer) int {
