@@ -145,6 +145,7 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 			return awsrole.Assume(ctx, cfg, role, task)
 		},
 		providers: providers,
+		hidden:    inFiles(settings),
 		keep:      unsavedStates{client, settings.Bundle}.keep,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),

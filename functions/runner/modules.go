@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/gitssh"
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // sshCommand is the first argument with which git runs this program as its SSH client.
@@ -35,6 +36,11 @@ func prepareModules(settings deployment.Runner) error {
 	// Without credentials git would wait for somebody who types them.
 	_ = os.Setenv("GIT_TERMINAL_PROMPT", "0")
 	return nil
+}
+
+// inFiles returns the secrets that prepareEnvironment writes to files.
+func inFiles(settings deployment.Runner) []string {
+	return append(redact.Environment([]string{"GIT_CREDENTIALS=" + settings.GitCredentials}), settings.GitSSHKey, settings.ConsulKey)
 }
 
 // useGitCredentials makes git log in to hosts over HTTPS.

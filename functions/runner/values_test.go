@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/terrapulse/terrapulse/internal/deployment"
 	"github.com/terrapulse/terrapulse/internal/secrets"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
@@ -56,5 +57,48 @@ terraform_provider "local" {
 	output, err := state.LoadLog(t.Context(), c.store, "t0", c.launch.Runs[0].ID)
 	if err != nil || !strings.Contains(string(output), "said (redacted)") || strings.Contains(string(output)+c.out.String(), "hunter2") {
 		t.Errorf("the output is %s (%v); the log is %s", output, err, c.out)
+	}
+}
+
+func TestProgram_SecretsThatTerraformInheritsAreInNoOutput(t *testing.T) {
+	says := `
+resource "terraform_data" "x" {
+  provisioner "local-exec" {
+    command = "echo said $TF_TOKEN_example_com $AWS_SESSION_TOKEN $OF_T1 $HTTPS_PROXY $(cat \"$HOME/git/credentials\"); exit CODE"
+  }
+}`
+	for name, value := range map[string]string{"TF_TOKEN_example_com": "hunter2-registry", "AWS_SESSION_TOKEN": "hunter2-session", "OF_T1": "hunter2-of-t1",
+		"HTTPS_PROXY": "http://user:hunter2-proxy@192.0.2.1"} {
+		t.Setenv(name, value)
+	}
+	c := newContainer(t, strings.Replace(says, "CODE", "0", 1), strings.Replace(says, "CODE", "7", 1))
+	c.write("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `  module = "./m1"`, `  module = "./m1"
+  variables = { note = "{{ env \"OF_T1\" }}" }`, 1))
+	c.write("m1/note.tf", `variable "note" {}`)
+	settings := deployment.Runner{Work: t.TempDir(), GitCredentials: "https://user:hunter2%21git@example.com"}
+	t.Setenv("HOME", settings.Work)
+	if err := prepareModules(settings); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg, c.store = loadTasks(t, c.dir), &statetest.Faulty{Store: openStore(t, t.TempDir())}
+	c.worker = newTestWorker(c.store, c.cfg, c.out)
+	c.worker.hidden = inFiles(settings)
+	c.decide("l2", state.KindApply)
+	if err := c.work(context.Background(), c.launch.ID); err != nil {
+		t.Fatal(err)
+	}
+	for task, want := range map[string]state.RunState{"t0": state.RunSucceeded, "t1": state.RunFailed} {
+		run := c.run(task)
+		output, err := state.LoadLog(t.Context(), c.store, task, run.ID)
+		if run.State != want || err != nil {
+			t.Fatalf("the run of %s reads %+v, %v", task, run, err)
+		}
+		const redacted = "said (redacted) (redacted) (redacted) http://user:(redacted)@192.0.2.1 (redacted)"
+		if !strings.Contains(string(output), redacted) {
+			t.Errorf("the output of %s lacks %q:\n%s", task, redacted, output)
+		}
+		if strings.Contains(string(output)+run.Error+c.out.String(), "hunter2") {
+			t.Errorf("a secret of %s is shown: %s\n%s\n%s", task, run.Error, output, c.out)
+		}
 	}
 }

@@ -47,6 +47,7 @@ type worker struct {
 	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
 	assume    func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
 	providers providers
+	hidden    []string                                                                             // secrets in files that Terraform and git can read
 	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // stores states that could not be saved
 	parallel  int                                                                                  // runs at a time
 	metrics   *metrics.Writer
@@ -163,7 +164,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	}
 	r.Driver = tfdriver.New(tfdriver.Options{
 		Terraform: binary, Orphaned: tfdriver.Locks{Store: r.Store, Log: w.log}.Orphaned,
-		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
+		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, Hidden: w.hidden, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
 		Keep:   w.keep, Assume: w.assume, Log: w.log, Parallel: w.parallel, Shared: w.providers.shared,
 	})
 	r.Bundle = w.bundles.old

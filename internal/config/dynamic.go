@@ -2,6 +2,7 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"text/template/parse"
 
@@ -30,6 +31,7 @@ var (
 		`|range\s+(?:\$\w+\s*(?:,\s*\$\w+\s*)?:=\s*)?(?:nodes|services|datacenters)\b` +
 		`)|\|\s*(?:env|key|secret|secretsmanager|ssm)\b`)
 
+	envCall   = regexp.MustCompile(`\b(?:env|envOrDefault|mustEnv)\b`)
 	vaultCall = regexp.MustCompile(`(?:^|[\s(|=])secrets?\s+["$.(]|\|\s*secret\b`)
 )
 
@@ -45,6 +47,45 @@ func IsTemplate(text string) bool {
 
 // UsesVault reports whether a template reads from Vault.
 func UsesVault(text string) bool { return calls(text, vaultCall) }
+
+// EnvNames returns the names of the environment variables that the templates of the configuration
+// may read: of providers, of variables of all tasks, of tokens and of notify blocks. Other texts in
+// these templates may be among them.
+func (c *Config) EnvNames() []string {
+	var names []string
+	add := func(text string) {
+		if !strings.Contains(text, "{{") || !calls(text, envCall) {
+			return
+		}
+		for _, literal := range templateLiteral.FindAllString(text, -1) {
+			names = append(names, strings.Trim(literal, "\\\"`"))
+		}
+	}
+	for i := range c.Providers {
+		c.Providers[i].Body.Map(func(_, text string) string { add(text); return text })
+		for _, text := range c.Providers[i].Env {
+			add(text)
+		}
+	}
+	for i := range c.Tasks {
+		for _, text := range c.Tasks[i].VariableTemplates {
+			add(text)
+		}
+	}
+	add(c.API.Token.Text)
+	add(c.API.ReadToken.Text)
+	if c.Cloud != nil {
+		add(c.Cloud.Token)
+		add(c.Cloud.NotificationToken)
+	}
+	for _, s := range c.Notify {
+		for _, value := range s.Values() {
+			add(value.Text)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // calls reports whether an action of a template has a call, outside of literals.
 func calls(text string, call *regexp.Regexp) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/notify"
+	"github.com/terrapulse/terrapulse/internal/redact"
 	"github.com/terrapulse/terrapulse/internal/vault"
 )
 
@@ -50,6 +51,9 @@ type Evaluator struct {
 	// Context ends the renewals of Vault's token. If nil, they end with the program.
 	Context context.Context
 	Log     *slog.Logger // slog.Default() if nil
+	// Hidden are secrets that Terraform can read although they are in no variable, such as logins in
+	// files of git. They are among the secrets of all values.
+	Hidden []string
 
 	// The clients, and their configurations, which may change with a reload.
 	mu        sync.Mutex
@@ -58,6 +62,9 @@ type Evaluator struct {
 	vault     *vault.Client
 	vaultCfg  config.Vault
 	stop      context.CancelFunc // of the Vault client's renewals
+
+	names    []string       // of environment variables
+	namesCfg *config.Config // whose templates may read them
 }
 
 // Values are the providers of a task with evaluated templates.
@@ -78,7 +85,29 @@ func Check(cfg *config.Config, t *config.Task) error {
 // argument and what was looked up.
 func (e *Evaluator) Evaluate(ctx context.Context, cfg *config.Config, t *config.Task) (Values, error) {
 	l := &lookups{Evaluator: e, ctx: ctx, cfg: cfg, task: t.Name}
-	return values.Evaluate(ctx, cfg, t, l.evaluate)
+	v, err := values.Evaluate(ctx, cfg, t, l.evaluate)
+	if err == nil {
+		v.Secrets = slices.Concat(v.Secrets, e.inherited(cfg))
+	}
+	return v, err
+}
+
+// inherited returns the secrets that Terraform can read whatever the task: it inherits the
+// environment, with the values for the templates of all tasks.
+func (e *Evaluator) inherited(cfg *config.Config) []string {
+	e.mu.Lock()
+	if e.namesCfg != cfg {
+		e.names, e.namesCfg = cfg.EnvNames(), cfg
+	}
+	names := e.names
+	e.mu.Unlock()
+	secrets := slices.Concat(e.Hidden, redact.Environment(os.Environ()))
+	for _, name := range names {
+		if value, ok := e.lookupEnv(name); ok {
+			secrets = append(secrets, value)
+		}
+	}
+	return secrets
 }
 
 // Text evaluates a template in a key outside of the provider blocks. Any other text is returned

@@ -371,9 +371,32 @@ func TestEvaluate_PartsOfAValueAreSecretAndLiteralTextIsNot(t *testing.T) {
   url = "https://{{ with secret \"kv/db\" }}{{ .Data.user }}:{{ .Data.password }}{{ end }}@host"
 }`, "p")
 	v, err := h.Evaluate(t.Context(), cfg, task)
+	v.Secrets = v.Secrets[:len(v.Secrets)-len(h.inherited(cfg))]
 	slices.Sort(v.Secrets)
 	if want := []string{"p-piece", "u-piece"}; err != nil || !slices.Equal(v.Secrets, want) {
 		t.Errorf("the pieces are %q (%v)", v.Secrets, err)
+	}
+}
+
+func TestEvaluate_SecretsThatTerraformInheritsAreThoseOfAnyTask(t *testing.T) {
+	h := newFixture(t)
+	t.Setenv("TF_TOKEN_example_com", "registry-token")
+	h.env["OF_ANOTHER"], h.env["UNUSED"] = "value-of-another-provider", "plain-value"
+	h.Hidden = []string{"git-password"}
+	cfg, task := h.load(`terraform_provider "p" {
+  url = "https://host"
+}
+terraform_provider "other" {
+  task_env { X = "{{ envOrDefault \"OF_ANOTHER\" \"UNSET\" }}" }
+}`, "p")
+	v, err := h.Evaluate(t.Context(), cfg, task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for secret, want := range map[string]bool{"registry-token": true, "value-of-another-provider": true, "git-password": true, "plain-value": false, "UNSET": false} {
+		if slices.Contains(v.Secrets, secret) != want {
+			t.Errorf("%q is a secret: %v", secret, !want)
+		}
 	}
 }
 

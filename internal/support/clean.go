@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // removed replaces a secret.
@@ -34,10 +34,10 @@ type Cleaner struct{ known [][]byte }
 func NewCleaner(environ []string, secrets ...string) *Cleaner {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
-		if base, isFile := strings.CutSuffix(name, "_FILE"); isFile && namesSecret(base) {
+		if base, isFile := strings.CutSuffix(name, "_FILE"); isFile && redact.NamesSecret(base) {
 			value, name = contentOf(value), base
 		}
-		if namesSecret(name) {
+		if redact.NamesSecret(name) {
 			secrets = append(secrets, value)
 		}
 	}
@@ -131,12 +131,7 @@ var (
 	// harmless are values that are no secrets, whatever the name says.
 	harmless = regexp.MustCompile(`^(?:true|false|null|arn:.*|~|->)?$`)
 	number   = regexp.MustCompile(`^-?[0-9.]{1,5}$`)
-
-	// others are the last words of further names of secrets.
-	others = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|(?:^|[_.-])(?:psk|passcode|community|phash|signature|sig|dsn|conn(?:ection)?_?str(?:ing)?|cookie|webhook_?url|(?:pan|routing|integration|license)[_-]?key))$`)
 )
-
-func namesSecret(key string) bool { return bundle.NamesSecret(key) || others.MatchString(key) }
 
 // Clean returns a text without secrets.
 func (c *Cleaner) Clean(content []byte) []byte {
@@ -152,7 +147,7 @@ func (c *Cleaner) Clean(content []byte) []byte {
 		content = form.ReplaceAll(content, []byte("${1}"+removed))
 	}
 	content = element.ReplaceAllFunc(content, func(match []byte) []byte {
-		if tag := string(element.FindSubmatch(match)[1]); tag == "key" || namesSecret(tag) {
+		if tag := string(element.FindSubmatch(match)[1]); tag == "key" || redact.NamesSecret(tag) {
 			return []byte("<" + tag + ">" + removed + "</")
 		}
 		return match
@@ -174,7 +169,7 @@ func (c *Cleaner) Clean(content []byte) []byte {
 func replace(form *regexp.Regexp, content []byte, by func(parts []string) string) []byte {
 	return form.ReplaceAllFunc(content, func(match []byte) []byte {
 		parts := form.FindStringSubmatch(string(match))
-		if parts == nil || !namesSecret(parts[1]) {
+		if parts == nil || !redact.NamesSecret(parts[1]) {
 			return match
 		}
 		return []byte(by(parts))
@@ -185,7 +180,7 @@ func replace(form *regexp.Regexp, content []byte, by func(parts []string) string
 func unassigned(content []byte, all bool) []byte {
 	return assigned.ReplaceAllFunc(content, func(match []byte) []byte {
 		parts := assigned.FindStringSubmatch(string(match))
-		secret := all || namesSecret(parts[1])
+		secret := all || redact.NamesSecret(parts[1])
 		out := parts[1] + parts[2] + masked(parts[3], secret)
 		if parts[4] != "" {
 			out += parts[4] + masked(parts[5], secret)

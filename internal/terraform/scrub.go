@@ -12,6 +12,9 @@ func newScrubber(o Options) *redact.Scrubber {
 	for _, value := range o.Env {
 		secrets = append(secrets, value)
 	}
+	for name, value := range o.Credentials {
+		secrets = append(secrets, redact.Environment([]string{name + "=" + value})...)
+	}
 	if o.Consul.Auth.Enabled {
 		secrets = append(secrets, o.Consul.Auth.Password)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/dynamic/values"
 	"github.com/terrapulse/terrapulse/internal/notify"
+	"github.com/terrapulse/terrapulse/internal/redact"
 )
 
 // CheckPlaces finds settings that work on one machine but not in AWS, as config.Errors:
@@ -158,47 +159,12 @@ func CheckSecrets(cfg *config.Config) error {
 var (
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
 	uuids      = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	wordStart  = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 	// dynamic matches a value that is looked up when it is needed.
 	dynamic = regexp.MustCompile(`^\s*\{\{.*\}\}\s*$`)
 )
 
 // endpoint matches keys of notify blocks whose value is a secret although the name does not say so.
 var endpoint = regexp.MustCompile(`^notify\[\d+\]\.(slack\.url|webhook\.headers\.(?i:authorization))$`)
-
-// secretWords are names of credentials: a key with these words in sequence is the name of a
-// credential.
-var secretWords = []string{
-	"token", "tokens", "password", "passwords", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials",
-	"api key", "apikey", "private key", "access key", "secret key", "auth key", "encryption key", "shared key", "account key", "signing key",
-}
-
-// aspects are last words of keys that describe a credential but do not contain it.
-var aspects = map[string]bool{
-	"file": true, "files": true, "path": true, "dir": true, "name": true, "names": true, "arn": true, "url": true, "uri": true, "endpoint": true,
-	"id": true, "ids": true, "ttl": true, "period": true, "duration": true, "timeout": true, "expiry": true, "expiration": true, "age": true,
-	"length": true, "size": true, "type": true, "version": true, "enabled": true, "required": true, "policy": true, "policies": true,
-	"rotation": true, "prefix": true, "store": true, "namespace": true, "engine": true, "mount": true, "role": true, "env": true, "region": true,
-	"algorithm": true, "format": true, "header": true, "reader": true, "manager": true, "count": true,
-}
-
-// words splits a key into words: clientSecret, client-secret and CLIENT_SECRET become client
-// secret.
-func words(key string) []string {
-	key = strings.ToLower(wordStart.ReplaceAllString(key, "${1}_${2}"))
-	return strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune("_-. ", r) })
-}
-
-// joinedWords returns the words of a key, each between spaces.
-func joinedWords(key string) string { return " " + strings.Join(words(key), " ") + " " }
-
-// NamesSecret reports whether a key is the name of a credential, such as clientSecret or
-// CONSUL_HTTP_TOKEN, and not of something about it, such as token_file.
-func NamesSecret(key string) bool {
-	all, joined := words(key), joinedWords(key)
-	return len(all) > 0 && !aspects[all[len(all)-1]] &&
-		slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(joined, " "+w+" ") })
-}
 
 // credential says why a literal looks like a credential; "" if it does not.
 func credential(l config.Literal) string {
@@ -214,11 +180,11 @@ func credential(l config.Literal) string {
 	if endpoint.MatchString(l.Key) && !strings.Contains(text, "{{") && text != "" {
 		return "looks like a secret in plain text"
 	}
-	joined := joinedWords(l.Name)
+	joined := redact.Words(l.Name)
 	if len(text) == 0 || dynamic.MatchString(text) || config.IsTemplate(text) {
 		return ""
 	}
-	if !NamesSecret(l.Name) && !(strings.HasSuffix(joined, " secret id ") && uuids.MatchString(text)) {
+	if !redact.NamesCredential(l.Name) && !(strings.HasSuffix(joined, " secret id ") && uuids.MatchString(text)) {
 		return ""
 	}
 	switch strings.ToLower(text) {
