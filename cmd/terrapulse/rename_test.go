@@ -58,8 +58,8 @@ resource "terraform_data" "once" {
 			s.awaitPhase("lb", apispec.PhaseApplied, "")
 
 			config(taskOf("edge", module, destroy))
-			s.awaitPhase("edge", apispec.PhaseHeld, `set moved_from to "lb"`)
-			s.awaitPhase("lb", apispec.PhaseHeld, "nothing is destroyed")
+			s.awaitPhase("edge", apispec.PhaseWaiting, `set moved_from to "lb"`)
+			s.awaitPhase("lb", apispec.PhaseWaiting, "nothing is destroyed")
 
 			config(taskOf("edge", module, destroy+"\n  moved_from = \"lb\""))
 			s.awaitPhase("edge", apispec.PhaseApplied, "")

@@ -1315,8 +1315,8 @@ type Task struct {
 	// ModuleInput further data for the module, which does not trigger the task
 	ModuleInput *ModuleInput `json:"module_input,omitempty"`
 
-	// MovedFrom name that the task had before: its Terraform state is taken along
-	MovedFrom *string `json:"moved_from,omitempty"`
+	// MovedFrom names that the task had before: its Terraform state is taken along. A single name needs no brackets when a task is created
+	MovedFrom *[]string `json:"moved_from,omitempty"`
 
 	// Name a letter or an underscore, then letters, digits, underscores and dashes
 	//

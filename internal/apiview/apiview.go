@@ -146,7 +146,7 @@ func Task(t *config.Task) apispec.Task {
 		def.TerraformCloudWorkspace = &apispec.TerraformCloudWorkspace{ExecutionMode: Optional(w.ExecutionMode),
 			AgentPoolID: Optional(w.AgentPoolID), AgentPoolName: Optional(w.AgentPoolName), TerraformVersion: Optional(w.TerraformVersion)}
 	}
-	if t.MovedFrom != "" {
+	if len(t.MovedFrom) > 0 {
 		def.MovedFrom = &t.MovedFrom
 	}
 	if own := t.OwnRules(); len(own) > 0 {

@@ -171,7 +171,7 @@ type Task struct {
 	BufferPeriod      BufferPeriod
 	RunTimeout        time.Duration // of each run; 0 is no limit
 	AWSRole           string        // ARN of the role that Terraform assumes; "" for none
-	MovedFrom         string        // the name that the task had before
+	MovedFrom         []string      // the names that the task had before
 	Cloud             CloudWorkspace
 	WorkingDir        string // the task's own directory
 	Rules

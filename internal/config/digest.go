@@ -46,6 +46,16 @@ func (c *Config) Digest() string {
 // description, its buffer period and whether it is enabled.
 func (t *Task) Digest(c *Config) string { return c.taskMeaning(t).digest() }
 
+// DigestNamed is the Digest that the task would have under another name: if that is the
+// one of the task of that name, nothing but the name differs.
+func (t *Task) DigestNamed(c *Config, name string) string {
+	other := *t
+	if other.Name = name; t.WorkingDir == filepath.Join(c.WorkingDir, t.Name) {
+		other.WorkingDir = filepath.Join(c.WorkingDir, name)
+	}
+	return other.Digest(c)
+}
+
 // Shape identifies what makes a renamed task the same one: its module, its providers
 // and its condition.
 func (t *Task) Shape(c *Config) string {

@@ -56,6 +56,7 @@ const (
 var values = map[string]object{
 	"identifier": {"type": "string", "pattern": identifierPattern},
 	"task":       {"type": []string{"string", "boolean"}, "pattern": identifierPattern, "maxLength": maxTaskName},
+	"tasks":      {"anyOf": []object{{"$ref": "#/$defs/task"}, {"type": "array", "items": object{"$ref": "#/$defs/task"}}}},
 	"cluster":    {"type": []string{"string", "number", "boolean"}, "pattern": "^[^/]+$"},
 	"any":        {"type": []string{"string", "number", "boolean"}}, // also the empty text
 	"port": {"anyOf": []object{

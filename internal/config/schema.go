@@ -286,7 +286,7 @@ type rawTask struct {
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
 	AWSRole       block.String     `key:"aws_role" form:"role" example:"arn:aws:iam::123456789012:role/load-balancer" doc:"ARN of the IAM role that Terraform and its providers assume for this task, in place of Terrapulse's credentials for AWS"`
-	MovedFrom     block.String     `key:"moved_from" form:"task" doc:"name that the task had before: its Terraform state is taken along, so that nothing is made anew"`
+	MovedFrom     block.Strings    `key:"moved_from" form:"tasks" doc:"names that the task had before: its Terraform state is taken along, so that nothing is made anew. Several names, for deployments that have skipped a rename"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
 	rawRules      `unset:"the global value"`
 

@@ -50,7 +50,7 @@ type taken struct {
 	names      map[string]*Task // by folded name
 	dirs       map[string]string
 	autoCommit map[string]string // by the provider's id
-	moved      map[string]string // by the name before
+	moved      map[string]string // by the former name
 }
 
 // takenBy returns what the tasks have taken.
@@ -58,7 +58,7 @@ func (l *loader) takenBy(cfg *Config, tasks []Task) taken {
 	all := taken{l, cfg, map[string]*Task{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	for i := range tasks {
 		all.add(&tasks[i])
-		if from := tasks[i].MovedFrom; from != "" {
+		for _, from := range tasks[i].MovedFrom {
 			all.moved[from] = tasks[i].Name
 		}
 	}
@@ -111,20 +111,22 @@ func (all taken) refuse(raw *rawTask, t *Task) {
 // refuseMove reports a moved_from that names a task which is still there, or one that
 // is moved to another task as well.
 func (all taken) refuseMove(raw *rawTask) {
-	from, at := raw.MovedFrom.V, raw.MovedFrom.Origin
-	if !raw.MovedFrom.Set {
-		return
-	}
-	other, moved := all.moved[from]
-	switch {
-	case !identifier(from):
-		all.Fail(at, fmt.Sprintf("moved_from is not the name of a task: %s", block.Quoted(from)), "the name that the task had before")
-	case all.names[folded(from)] != nil:
-		all.Fail(at, fmt.Sprintf("moved_from names the task %s, which is in the configuration", block.Quoted(from)), "remove moved_from, or the task of that name")
-	case moved && other != raw.Name.V:
-		all.Fail(at, fmt.Sprintf("the tasks %s and %s are both moved from %s", block.Quoted(other), block.Quoted(raw.Name.V), block.Quoted(from)), "only one of them can have its state")
-	default:
-		all.moved[from] = raw.Name.V
+	for i, from := range raw.MovedFrom.V {
+		at := raw.MovedFrom.Element(i)
+		if len(raw.MovedFrom.Parts) == 0 { // one name without brackets
+			at = raw.MovedFrom.Origin
+		}
+		other, moved := all.moved[from]
+		switch {
+		case !identifier(from):
+			all.Fail(at, fmt.Sprintf("moved_from is not the name of a task: %s", block.Quoted(from)), "the name that the task had before")
+		case all.names[folded(from)] != nil:
+			all.Fail(at, fmt.Sprintf("moved_from names the task %s, which is in the configuration", block.Quoted(from)), "remove moved_from, or the task of that name")
+		case moved && other != raw.Name.V:
+			all.Fail(at, fmt.Sprintf("the tasks %s and %s are both moved from %s", block.Quoted(other), block.Quoted(raw.Name.V), block.Quoted(from)), "only one of them can have its state")
+		default:
+			all.moved[from] = raw.Name.V
+		}
 	}
 }
 

@@ -120,7 +120,7 @@ var kinds = map[Kind]About{
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since", "quiet"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, set moved_from in the task of the new name; `terrapulse forget` removes its records here", []string{"detail", "until"}},
-	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one is held, so that nothing is made twice", []string{"detail"}},
+	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one waits, so that nothing is made twice", []string{"detail"}},
 	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays unless it was destroyed", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},

@@ -239,7 +239,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 	want := map[state.ReasonCode]apispec.Phase{
 		state.ReasonUnreadable: apispec.PhaseUnreadable, state.ReasonBlocked: apispec.PhaseBlocked, state.ReasonCorrupt: apispec.PhaseCorrupt,
 		state.ReasonDisabled: apispec.PhaseDisabled, state.ReasonRemoved: apispec.PhaseRemoved, state.ReasonHeld: apispec.PhaseHeld,
-		state.ReasonReplaced: apispec.PhaseHeld, state.ReasonRenamed: apispec.PhaseHeld, state.ReasonCancelled: apispec.PhaseCancelled, state.ReasonQueued: apispec.PhasePending, state.ReasonBuffering: apispec.PhasePending,
+		state.ReasonReplaced: apispec.PhaseHeld, state.ReasonRenamed: apispec.PhaseWaiting, state.ReasonCancelled: apispec.PhaseCancelled, state.ReasonQueued: apispec.PhasePending, state.ReasonBuffering: apispec.PhasePending,
 		state.ReasonUnread: apispec.PhasePending, "of a newer version": apispec.PhasePending,
 		// The run that had one of these reasons has ended, and a failure would show.
 		state.ReasonUnchanged: apispec.PhaseApplied, state.ReasonBackoff: apispec.PhaseApplied, state.ReasonRunning: apispec.PhaseApplied,

@@ -112,7 +112,7 @@ var decided = map[state.ReasonCode]apispec.Phase{
 	state.ReasonOutside:    apispec.PhaseWaiting,
 	state.ReasonReplaced:   apispec.PhaseHeld,
 	state.ReasonPaused:     apispec.PhaseHeld,
-	state.ReasonRenamed:    apispec.PhaseHeld,
+	state.ReasonRenamed:    apispec.PhaseWaiting,
 	state.ReasonCancelled:  apispec.PhaseCancelled,
 	state.ReasonQueued:     apispec.PhasePending,
 	state.ReasonBuffering:  apispec.PhasePending,
@@ -160,7 +160,7 @@ func (f facts) between() verdict {
 		}
 	}
 	switch {
-	case phase == apispec.PhaseWaiting, t.Reason.Code == state.ReasonReplaced, t.Reason.Code == state.ReasonPaused:
+	case phase == apispec.PhaseWaiting && t.Reason.Code != state.ReasonRenamed, t.Reason.Code == state.ReasonReplaced, t.Reason.Code == state.ReasonPaused:
 		return in(phase) // a requested run waits, too
 	case t.Destroy != nil && t.Failures == 0:
 		if t.Reason.Code != state.ReasonQueued {
@@ -172,7 +172,7 @@ func (f facts) between() verdict {
 			t.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
 		}
 		return in(apispec.PhasePending)
-	case phase == apispec.PhaseCancelled, phase == apispec.PhaseHeld:
+	case phase == apispec.PhaseCancelled, phase == apispec.PhaseHeld, phase == apispec.PhaseWaiting:
 		return in(phase)
 	case t.Failures > 0:
 		if t.Due.IsZero() {

@@ -73,14 +73,17 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return nil
 	}
 	s := &d.state
-	if d.MovedTo == "" && d.RenamedTo != "" && (d.Destroy || d.Undestroyable != nil) {
+	renamed := d.MovedTo != "" || len(d.RenamedTo) > 0
+	if d.MovedTo == "" && renamed && (d.Destroy || d.Undestroyable != nil) {
 		return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: %s", d.perhapsRenamed())
 	}
 	if d.Destroy || d.Undestroyable != nil {
 		return d.holdUndestroyed(t)
 	}
-	d.dropRequests()
-	s.Held, s.HoldNext, s.Destroy = nil, false, nil
+	if !renamed { // else they move to the new name
+		d.dropRequests()
+		s.Destroy = nil
+	}
 	if d.Blocked != nil {
 		return refuse(state.ReasonRemoved, time.Time{}, "the task, created through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
 	}
@@ -88,7 +91,9 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if a := s.Abandoned; a != nil && d.Remotely && !reached(until, d.now) {
 		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", a.Run.ID)
 	}
-	if s.Deleted || reached(until, d.now) {
+	if renamed && !s.Deleted && s.MovedTo == "" {
+		until = time.Time{} // its records are kept until they move, or until the new task is known to be new
+	} else if s.Deleted || reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase
 		return h
@@ -101,7 +106,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 		stays = "it was renamed to " + s.MovedTo
 	case d.MovedTo != "":
 		stays = "it is renamed to " + d.MovedTo
-	case d.RenamedTo != "":
+	case len(d.RenamedTo) > 0:
 		stays += "; " + d.perhapsRenamed()
 	}
 	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; %s", stays)

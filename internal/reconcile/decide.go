@@ -22,14 +22,14 @@ type Input struct {
 	// applied with. Undestroyable is why that is not possible.
 	Destroy       bool
 	Undestroyable error
-	// Renamed is the removed task that a new one perhaps was before, and RenamedTo the
-	// new task that a removed one perhaps is now. MovedTo is the task that takes over
+	// Renamed are the removed tasks of which a new one is perhaps one, and RenamedTo the
+	// new tasks of which a removed one is perhaps one. MovedTo is the task that takes over
 	// what a removed one has, and Unmoved why a task cannot do so yet.
-	Renamed, RenamedTo, MovedTo string
-	Unmoved                     string
-	Shape                       string        // of the task, as config.Task.Shape says
-	State                       state.Task    // as it was read from the store
-	Keep                        time.Duration // how long the records of a removed task are kept
+	Renamed, RenamedTo []string
+	MovedTo, Unmoved   string
+	Shape              string        // of the task, as config.Task.Shape says
+	State              state.Task    // as it was read from the store
+	Keep               time.Duration // how long the records of a removed task are kept
 
 	// Observed is what the condition showed in this tick, nil if its views
 	// were not read because nothing hinted at a change.
@@ -204,9 +204,9 @@ func (d *decider) note() {
 			s.Held = nil // it is back, and perhaps a part of it was destroyed
 		}
 		s.RemovedAt, s.Deleted, s.DeletedBy = time.Time{}, false, ""
-		s.Shape, s.MovedTo, s.Renamed = d.Shape, "", d.Renamed
+		s.Shape, s.MovedTo, s.Renamed = d.Shape, "", d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
 		if s.Forced != "" || !s.AppliedAt.IsZero() {
-			s.Renamed = "" // somebody has said that it is a new task
+			s.Renamed = nil // somebody has said that it is a new task
 		}
 	}
 	if d.Removed && d.Blocked == nil && (s.RemovedAt.IsZero() || s.RemovedAt.After(d.now)) {

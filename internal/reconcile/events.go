@@ -44,8 +44,8 @@ func decided(was, next state.Task, d Decision, now time.Time, backend string) []
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}
-	if was.Renamed == "" && next.Renamed != "" {
-		add(outbox.Event{Kind: outbox.TaskRenamed, Detail: perhapsBefore(d.Task.Name, next.Renamed)})
+	if len(was.Renamed) == 0 && len(next.Renamed) > 0 {
+		add(outbox.Event{Kind: outbox.TaskRenamed, Detail: perhapsBefore(d.Task, next.Renamed)})
 	}
 	for _, e := range drifted(was, next, d, now) {
 		add(e)

@@ -49,7 +49,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"somebody asks", Input{Task: webTask(), State: held(fresh, onA), Force: "somebody"}, Run, state.ReasonForced, nil},
 		{"somebody asks before it was read", Input{Task: webTask(), State: held(state.Task{}, next), Observed: &Observed{Digest: "A"}, Force: "somebody"}, Run, state.ReasonForced, nil},
 		{"it is disabled again", Input{Task: disabled, State: held(fresh, onA)}, Wait, state.ReasonDisabled, onA},
-		{"it is removed", Input{Task: webTask(), Removed: true, Keep: keptRemoved, State: held(fresh, onA)}, Wait, state.ReasonRemoved, nil},
+		{"it is removed", Input{Task: webTask(), Removed: true, Keep: keptRemoved, State: held(fresh, onA)}, Wait, state.ReasonRemoved, onA},
 		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, next), Unreadable: errors.New("no leader")}, Wait, state.ReasonUnreadable, next},
 
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},

@@ -55,3 +55,14 @@ func (r *Reconciler) keep(ctx context.Context, held *lease.Lease) error {
 	}
 	return ctx.Err()
 }
+
+// ledStore is the store, in which every write holds only under the lease.
+type ledStore struct {
+	state.Store
+	lease *lease.Lease
+}
+
+// Apply implements state.Store.
+func (s ledStore) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	return s.lease.Apply(ctx, changes...)
+}

@@ -64,7 +64,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
 			Shape: task.shape, Unconfirmed: s.Unconfirmed, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
-		if t.opts.All && names.before[task.Name] != "" {
+		if t.opts.All && len(names.before[task.Name]) > 0 {
 			inputs[i].Force = ""
 		}
 		if err := t.corrupt[task.Name]; err != nil {

@@ -1,11 +1,10 @@
 package reconcile
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -16,58 +15,108 @@ import (
 // under another name: somebody may change two files one after the other.
 const renameTime = time.Hour
 
+// saidRenamed is how many tasks a sentence names.
+const saidRenamed = 5
+
 // renames are the tasks that were renamed, or perhaps were.
 type renames struct {
-	moved  map[string]string // the tasks that say so, by the name before
-	before map[string]string // the name that a new task perhaps had before
-	after  map[string]string // the new tasks, by that name
+	moved  map[string]string   // the task whose moved_from names a removed one
+	before map[string][]string // the removed tasks of which a new one is perhaps one
+	after  map[string][]string // the new tasks of which a removed one is perhaps one
 }
 
-// renames compares new tasks with those that were removed at the same time.
+// renames compares new tasks with removed ones. If it is not clear which removed task a
+// new one is, or whether it is one, the new one waits, and none of them is destroyed.
 func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time) renames {
-	r := renames{map[string]string{}, map[string]string{}, map[string]string{}}
-	for _, task := range t.tasks {
-		if task.MovedFrom != "" {
-			r.moved[task.MovedFrom] = task.Name
-		}
-	}
-	var gone map[string]string // the removed tasks by their shape
+	r := renames{t.movedFrom(states), map[string][]string{}, map[string][]string{}}
+	var gone *goneTasks
 	for _, task := range t.tasks {
 		record := states[task.Name]
-		before := record.Data.Renamed
-		switch {
-		case task.MovedFrom != "", t.opts.Force[task.Name] != "" && !t.opts.All, record.Data.Forced != "", !record.Data.AppliedAt.IsZero():
+		if !t.isNew(task.Task, record) {
 			continue
-		case before != "" && t.configured(before):
-			continue // it is another task, then
-		case before == "" && (record.Exists() || task.FromAPI):
+		}
+		if gone == nil {
+			gone = t.gone(states, r.moved, now)
+		}
+		before := gone.perhaps(task, record.Data)
+		if len(before) == 0 || slices.ContainsFunc(task.MovedFrom, func(name string) bool { return slices.Contains(before, name) }) {
 			continue
-		case before == "":
-			if gone == nil {
-				gone = t.gone(states, r.moved, now)
-			}
-			if before = gone[task.shape]; before == "" {
-				continue
+		}
+		r.before[task.Name] = before
+		for _, name := range before {
+			if len(r.after[name]) < state.MaxRenamed {
+				r.after[name] = append(r.after[name], task.Name)
 			}
 		}
-		r.before[task.Name], r.after[before] = before, task.Name
 	}
 	return r
 }
 
-// gone returns the applied tasks that were removed just now, by their shape.
-func (t *tick) gone(states map[string]state.Stored[state.Task], moved map[string]string, now time.Time) map[string]string {
-	gone := map[string]string{}
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(states))) {
-		s := states[name].Data
-		switch {
-		case t.configured(name), t.effective.Problems[name] != nil, t.corrupt[name] != nil, moved[name] != "":
-		case s.AppliedAt.IsZero(), s.Shape == "", s.Deleted, s.MovedTo != "":
-		case s.RemovedAt.IsZero() || now.Sub(s.RemovedAt) < renameTime:
-			gone[s.Shape] = name
+// isNew reports whether no run of a task has begun, and no person has said that it is a
+// new one. A disabled task that is there for longer is not taken for a removed one.
+func (t *tick) isNew(task *config.Task, record state.Stored[state.Task]) bool {
+	s := record.Data
+	switch {
+	case t.opts.Force[task.Name] != "" && !t.opts.All, s.Forced != "", !s.AppliedAt.IsZero(), s.Run != nil, t.corrupt[task.Name] != nil:
+		return false
+	case len(s.Renamed) > 0, s.MovedTo != "": // it waits already, or it had this name before
+		return true
+	}
+	return !task.FromAPI && !s.Used() && (task.Enabled || !record.Exists())
+}
+
+// movedFrom returns the tasks whose moved_from names a removed one, by its name.
+func (t *tick) movedFrom(states map[string]state.Stored[state.Task]) map[string]string {
+	moved := map[string]string{}
+	for _, task := range t.tasks {
+		for _, name := range task.MovedFrom {
+			moved[name] = task.Name
+		}
+		for _, name := range t.formers(task.Task, states) {
+			moved[name] = task.Name
 		}
 	}
-	return gone
+	return moved
+}
+
+// formers returns the removed tasks that have what a task's moved_from names: each of
+// these names, or the latest name that it has got since.
+func (t *tick) formers(task *config.Task, states map[string]state.Stored[state.Task]) []string {
+	var all []string
+	for _, name := range task.MovedFrom {
+		if name = t.latest(name, states); name != task.Name && (states[name].Exists() || t.disabledByHand(name)) {
+			all = state.Names(all, []string{name})
+		}
+	}
+	if used := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return t.corrupt[name] == nil && !t.used(name, states) }); len(used) > 0 {
+		return used
+	}
+	return all[:min(len(all), 1)]
+}
+
+// latest follows the renames of a task that is in no configuration.
+func (t *tick) latest(name string, states map[string]state.Stored[state.Task]) string {
+	for seen := map[string]bool{}; !seen[name] && !t.configured(name); {
+		seen[name] = true
+		to := states[name].Data.MovedTo
+		if to == "" {
+			return name
+		}
+		name = to
+	}
+	return name
+}
+
+// used reports whether a removed task may have made something, or whether a person has
+// said something about it.
+func (t *tick) used(name string, states map[string]state.Stored[state.Task]) bool {
+	return states[name].Data.Used() || t.disabledByHand(name)
+}
+
+// disabledByHand reports whether a person has disabled a task of the files.
+func (t *tick) disabledByHand(name string) bool {
+	enabled := t.effective.Overrides[name].Enabled
+	return enabled != nil && !*enabled
 }
 
 func (t *tick) configured(name string) bool {
@@ -75,109 +124,144 @@ func (t *tick) configured(name string) bool {
 	return ok
 }
 
+// goneTasks are the removed tasks that a new one can be.
+type goneTasks struct {
+	left    map[string]bool     // all of them
+	shapes  map[string][]string // those that were removed just now, by their shape; sorted
+	ever    map[string][]string // those removed at any time
+	renamed map[string][]string // those that took over from another task, by its name
+	states  map[string]state.Stored[state.Task]
+}
+
+// gone returns the removed tasks that may have made something, except those whose new
+// name is known.
+func (t *tick) gone(states map[string]state.Stored[state.Task], moved map[string]string, now time.Time) *goneTasks {
+	g := &goneTasks{map[string]bool{}, map[string][]string{}, map[string][]string{}, map[string][]string{}, states}
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		s := states[name].Data
+		if t.configured(name) || t.effective.Problems[name] != nil || t.corrupt[name] != nil || moved[name] != "" || s.MovedTo != "" || s.Deleted || !t.used(name, states) {
+			continue
+		}
+		g.left[name] = true
+		for _, former := range state.Names(s.MovedFrom, s.Moving) {
+			g.renamed[former] = append(g.renamed[former], name)
+		}
+		if s.Shape == "" {
+			continue
+		}
+		g.ever[s.Shape] = append(g.ever[s.Shape], name)
+		if s.RemovedAt.IsZero() || now.Sub(s.RemovedAt) < renameTime {
+			g.shapes[s.Shape] = append(g.shapes[s.Shape], name)
+		}
+	}
+	return g
+}
+
+// perhaps returns the removed tasks of which a new one is perhaps one: those that it was
+// taken for before, those that had its name, and those of its shape that were removed just now.
+func (g *goneTasks) perhaps(task task, s state.Task) []string {
+	shape := g.shapes[task.shape]
+	if len(s.Renamed) == state.MaxRenamed {
+		shape = g.ever[task.shape] // the record does not name all of them
+	}
+	was, renamed := s.Renamed, g.renamed[task.Name]
+	if len(was)+len(renamed) == 0 {
+		return shape
+	}
+	known := slices.DeleteFunc(slices.Clone(was), func(name string) bool { return g.states[name].Exists() && !g.left[name] })
+	all := state.Names(state.Names(known, renamed), shape)
+	slices.Sort(all)
+	return all
+}
+
 // unmoved says why a task cannot take over what the task has that its moved_from
 // names; "" if it can, or if there is nothing to take over.
 func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.Task]) string {
-	from := states[task.MovedFrom]
 	s := states[task.Name].Data
-	switch {
-	case task.MovedFrom == "" || s.MovedFrom == task.MovedFrom:
+	for _, name := range task.MovedFrom {
+		if t.configured(name) && !slices.Contains(s.MovedFrom, name) {
+			return fmt.Sprintf("its moved_from names task %s, which is in the configuration", name)
+		}
+	}
+	if !takesOver(s) {
 		return ""
-	case t.configured(task.MovedFrom):
-		return fmt.Sprintf("its moved_from names task %s, which is in the configuration", task.MovedFrom)
-	case t.corrupt[task.MovedFrom] != nil:
-		return fmt.Sprintf("the record of task %s, which its moved_from names, cannot be read", task.MovedFrom)
-	case takesOver(from, s) && from.Data.Run != nil:
-		return fmt.Sprintf("run %s of task %s, which its moved_from names, has not ended", from.Data.Run.ID, task.MovedFrom)
+	}
+	formers := t.formers(task, states)
+	for _, name := range formers {
+		from := states[name].Data
+		switch {
+		case t.corrupt[name] != nil:
+			return fmt.Sprintf("the record of task %s, which its moved_from names, cannot be read", name)
+		case t.effective.Problems[name] != nil:
+			return fmt.Sprintf("task %s, which its moved_from names, was created through the API and is without effect: delete it there", name)
+		case t.configured(name):
+			return fmt.Sprintf("its moved_from names an earlier name of task %s, which is in the configuration", name)
+		case from.Run != nil:
+			return fmt.Sprintf("run %s of task %s, which its moved_from names, has not ended", from.Run.ID, name)
+		}
+	}
+	if len(formers) > 1 {
+		return fmt.Sprintf("its moved_from names the tasks %s, and each of them has something of its own: leave only the one that it was", some(formers, "and"))
 	}
 	return ""
 }
 
-// takesOver reports whether a task that was never applied gets the records of another.
-func takesOver(from state.Stored[state.Task], to state.Task) bool {
-	return from.Exists() && from.Data.MovedTo == "" && to.AppliedAt.IsZero() && to.Run == nil
-}
-
-// takeOver gives each renamed task what was applied under its name before: guards
-// compare with that, and its definition counts as changed. The history of its runs
-// stays under that name. It reports whether there was such a task.
-func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
-	moved := false
-	for _, task := range t.tasks {
-		from, to := states[task.MovedFrom], states[task.Name]
-		if task.MovedFrom == "" || t.corrupt[task.Name] != nil || t.unmoved(task.Task, states) != "" || !takesOver(from, to.Data) {
-			continue
-		}
-		if err := t.takeRecords(ctx, task.Name, from, to); err != nil {
-			return moved, fmt.Errorf("take what task %s has along to task %s, its new name: %w", task.MovedFrom, task.Name, err)
-		}
-		t.Log.Info("a renamed task has taken over the records of the name before", "task", task.Name, "from", task.MovedFrom)
-		moved = true
-	}
-	return moved, nil
-}
-
-func (t *tick) takeRecords(ctx context.Context, name string, from, to state.Stored[state.Task]) error {
-	before := state.TaskName(from.Key)
-	if err := state.CopyInputs(ctx, t.Store, before, name); err != nil {
-		return err
-	}
-	was := from.Data
-	next := state.Task{Definition: was.Definition, Observed: was.Observed, ObservedAt: was.ObservedAt, Applied: was.Applied, AppliedAt: was.AppliedAt,
-		Scheduled: was.Scheduled, Doubt: was.Doubt, OnHold: was.OnHold, Remote: was.Remote, Abandoned: was.Abandoned, Recheck: true, Forced: to.Data.Forced, HoldNext: to.Data.HoldNext, Events: to.Data.Events,
-		Reason: state.Reason{Code: state.ReasonQueued, Text: "its next run takes along the state of task " + before}}
-	if to.Data.OnHold != nil {
-		next.OnHold = to.Data.OnHold
-	}
-	left := state.Task{RemovedAt: t.Now(), MovedTo: name, History: was.History, Last: was.Last, Recent: was.Recent, Reason: was.Reason, Events: was.Events}
-	changes := []state.Change{to.Write(next), from.Write(left)}
-	if was.Remote {
-		taken, err := t.takeRemote(ctx, before, name)
-		if err != nil {
-			return err
-		}
-		changes = append(changes, taken...)
-	}
-	switch definition, err := t.Store.Get(ctx, state.DefinitionKey(before)); {
-	case err == nil:
-		changes = append(changes, state.Delete(definition))
-	case !errors.Is(err, state.ErrNotFound):
-		return err
-	}
-	if _, err := t.opts.Lease.Apply(ctx, changes...); err != nil {
-		return err
-	}
-	return state.ForgetInputs(ctx, t.Store, before)
-}
+// takesOver reports whether a task with this record gets the records of the task that
+// its moved_from names.
+func takesOver(s state.Task) bool { return s.AppliedAt.IsZero() && s.Run == nil }
 
 // moves returns what the run of a renamed task takes along; nil if there is nothing,
 // or if an earlier run has done it.
 func moves(d *Decision) *state.Move {
-	if d.Task.MovedFrom == "" || d.State.MovedFrom == d.Task.MovedFrom {
+	from := d.State.Moving
+	for _, name := range d.Task.MovedFrom {
+		if !slices.Contains(d.State.MovedFrom, name) {
+			from = state.Names(from, []string{name})
+		}
+	}
+	if len(from) == 0 {
 		return nil
 	}
-	return &state.Move{From: d.Task.MovedFrom, Expected: !d.State.AppliedAt.IsZero()}
+	return &state.Move{From: from, Expected: !d.State.AppliedAt.IsZero()}
 }
 
 // holdRenamed refuses a new task that perhaps is a removed one under another name,
 // and one that cannot take over yet what its moved_from names.
 func holdRenamed(d *decider, _ trigger) *hold {
 	switch {
-	case d.destroys():
 	case d.Unmoved != "":
 		return refuse(state.ReasonRenamed, time.Time{}, "%s", d.Unmoved)
-	case d.state.Renamed != "":
-		return refuse(state.ReasonRenamed, time.Time{}, "%s", perhapsBefore(d.Task.Name, d.state.Renamed))
+	case !d.destroys() && len(d.state.Renamed) > 0:
+		return refuse(state.ReasonRenamed, time.Time{}, "%s", perhapsBefore(d.Task, d.state.Renamed))
 	}
 	return nil
 }
 
-func perhapsBefore(name, before string) string {
-	return fmt.Sprintf("perhaps this is task %s under a new name, and nothing was made yet: if so, set moved_from to %q; if it is a new task, request a run with `terrapulse run %s`",
-		before, before, name)
+// perhapsBefore says which removed tasks a new one perhaps was.
+func perhapsBefore(task *config.Task, before []string) string {
+	is, set := "task "+before[0], fmt.Sprintf("%q", before[0])
+	if len(before) > 1 {
+		is, set = "one of the tasks "+some(before, "and"), "its name"
+	}
+	text := fmt.Sprintf("perhaps this is %s under a new name, and nothing was made yet: if so, set moved_from to %s; if it is a new task, request a run with `terrapulse run %s`", is, set, task.Name)
+	if len(task.MovedFrom) > 0 {
+		text = fmt.Sprintf("its moved_from names %s, and there is no such task; %s", some(task.MovedFrom, "and"), text)
+	}
+	return text
 }
 
 // perhapsRenamed is perhapsBefore for the removed task.
 func (d *decider) perhapsRenamed() string {
-	return fmt.Sprintf("perhaps it was renamed to %s, which is held until somebody says so", d.RenamedTo)
+	return fmt.Sprintf("perhaps it was renamed to %s, which waits until somebody says so", some(d.RenamedTo, "or"))
+}
+
+// some names the first of several tasks.
+func some(names []string, last string) string {
+	if more := len(names) - saidRenamed; more > 0 {
+		return fmt.Sprintf("%s %s %d more", strings.Join(names[:saidRenamed], ", "), last, more)
+	}
+	if n := len(names) - 1; n > 0 {
+		return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
+	}
+	return names[0]
 }

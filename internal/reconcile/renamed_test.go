@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -18,14 +19,14 @@ func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
 		action Action
 		code   state.ReasonCode
 	}{
-		{"perhaps renamed", Input{State: seen, Renamed: "old"}, Wait, state.ReasonRenamed},
-		{"held before, and the removed one is back", Input{State: with(seen, func(s *state.Task) { s.Renamed = "old" })}, Run, state.ReasonFirst},
-		{"a run is requested", Input{State: seen, Renamed: "old", Force: "Jo"}, Run, state.ReasonForced},
-		{"a run was requested", Input{State: with(seen, func(s *state.Task) { s.Forced = "Jo" }), Renamed: "old"}, Run, state.ReasonForced},
+		{"perhaps renamed", Input{State: seen, Renamed: []string{"old"}}, Wait, state.ReasonRenamed},
+		{"held before, and the removed one is back", Input{State: with(seen, func(s *state.Task) { s.Renamed = []string{"old"} })}, Run, state.ReasonFirst},
+		{"a run is requested", Input{State: seen, Renamed: []string{"old"}, Force: "Jo"}, Run, state.ReasonForced},
+		{"a run was requested", Input{State: with(seen, func(s *state.Task) { s.Forced = "Jo" }), Renamed: []string{"old"}}, Run, state.ReasonForced},
 		{"the state cannot be taken along yet", Input{State: seen, Unmoved: "run r1 has not ended"}, Wait, state.ReasonRenamed},
 		{"the same, and a run is requested", Input{State: seen, Unmoved: "run r1 has not ended", Force: "Jo"}, Wait, state.ReasonRenamed},
-		{"on hold", Input{State: with(seen, func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo"} }), Renamed: "old"}, Wait, state.ReasonOnHold},
-		{"removed, and perhaps renamed", Input{State: gone, Removed: true, Destroy: true, RenamedTo: "new"}, Wait, state.ReasonRenamed},
+		{"on hold", Input{State: with(seen, func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo"} }), Renamed: []string{"old"}}, Wait, state.ReasonOnHold},
+		{"removed, and perhaps renamed", Input{State: gone, Removed: true, Destroy: true, RenamedTo: []string{"new"}}, Wait, state.ReasonRenamed},
 		{"removed, and renamed", Input{State: gone, Removed: true, MovedTo: "new"}, Wait, state.ReasonRemoved},
 		{"removed", Input{State: gone, Removed: true, Destroy: true}, Run, state.ReasonDestroy},
 	} {
@@ -48,7 +49,10 @@ func (b *bench) reload(tasks ...config.Task) Report {
 // renamedTask is the one task of a bench under another name.
 func renamedTask(from string) config.Task {
 	task := tasks(1)[0]
-	task.Name, task.MovedFrom = "new", from
+	task.Name = "new"
+	if from != "" {
+		task.MovedFrom = []string{from}
+	}
 	return task
 }
 
@@ -80,7 +84,7 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	b.tick()
 	got := b.runs("new")
-	if got == nil || got.Kind != state.KindApply || got.Reason.Code != state.ReasonDefinition || got.Moves == nil || *got.Moves != (state.Move{From: "task-0", Expected: true}) {
+	if got == nil || got.Kind != state.KindApply || got.Reason.Code != state.ReasonDefinition || !reflect.DeepEqual(got.Moves, &state.Move{From: []string{"task-0"}, Expected: true}) {
 		t.Fatalf("the run of the new name: %+v", got)
 	}
 	if task := b.task("new"); task.Applied != "A" || task.AppliedAt.IsZero() {

@@ -352,9 +352,13 @@ func (d *decider) acceptWaiting(live *state.LiveRun) *state.LiveRun {
 	return &resumed
 }
 
-// noteAccepted keeps what a person accepted for as long as the task would apply it.
+// noteAccepted keeps what a person accepted for as long as the task would apply it. A
+// removed task may come back, or have got another name.
 func (d *decider) noteAccepted() {
 	s := &d.state
+	if d.Removed {
+		return
+	}
 	if d.Accepted != nil {
 		s.Accepted = d.Accepted
 	}

@@ -87,6 +87,10 @@ func (d *decider) why() trigger {
 	case appliesDrift(d.Task, s) && atRest(s, d.Definition):
 		return triggered(state.ReasonDrift, "%s", s.Drifted())
 
+	// Its run is the one for a change if there is one, which waits for its buffer period or schedule.
+	case len(s.Moving) > 0 && s.Observed == s.Applied && !s.Unfinished():
+		return triggered(state.ReasonDefinition, "the task was renamed from %s: its Terraform state is taken along", s.Moving[0])
+
 	case d.scheduled():
 		return d.schedule()
 

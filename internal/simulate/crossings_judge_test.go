@@ -80,7 +80,7 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 	was := j.tasks[from]
 	if !slices.ContainsFunc(v.bundles(), func(b bundle) bool {
 		t, ok := b.config.Task(task)
-		return ok && t.MovedFrom == from
+		return ok && slices.Contains(t.MovedFrom, from)
 	}) {
 		v.violated("only moved_from moves a task: %s gives %s what %s has", v.name, task, from)
 	}
@@ -128,7 +128,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.AppliedAt.IsZero() || record.Deleted || record.MovedTo != "":
 		case record.Run != nil && record.Run.Destroys() || record.Last != nil && record.Last.Kind == state.KindDestroy && record.Last.State != state.RunCancelled:
 		case !record.RemovedAt.IsZero() && v.now().Sub(record.RemovedAt) > 50*time.Minute:
-		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return t.MovedFrom == name }):
+		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return slices.Contains(t.MovedFrom, name) }):
 		default:
 			c.suspects[task] = append(c.suspects[task], name)
 			v.note("    %s is perhaps %s", task, name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/approval"
@@ -68,7 +69,9 @@ func forCrossings() []bundle {
 		if !there {
 			panic(problems[name])
 		}
-		t.FromAPI, t.MovedFrom = false, from
+		if t.FromAPI = false; from != "" {
+			t.MovedFrom = []string{from}
+		}
 		return *t
 	}
 	site := func(name, from string) config.Task { return task(name, from, "./site", removal.Always) }
@@ -155,27 +158,32 @@ func (h *hand) takeAlong(ctx context.Context, job driver.Job) error {
 	if m == nil {
 		return nil
 	}
-	return h.step(ctx, "terraform moves the state of "+m.From+" to "+job.Task.Name, func() error { return h.move(job.Task.Name, m) })
+	return h.step(ctx, "terraform moves the state of "+strings.Join(m.From, ", ")+" to "+job.Task.Name, func() error { return h.move(job.Task.Name, m) })
 }
 
 func (w *world) move(task string, m *state.Move) error {
-	from, to := w.tfstate(m.From), w.tfstate(task)
-	switch {
-	case to.saves > 0 || len(to.left) > 0:
+	if to := w.tfstate(task); to.saves > 0 || len(to.left) > 0 {
 		return nil // an earlier run has moved it
-	case from.lock != nil:
-		return from.lock
-	case w.judge.applying[m.From] != nil:
-		return errors.New("another process applies " + m.From)
-	case from.saves == 0 && len(from.left) == 0 && m.Expected:
-		return errors.New("there is no state of " + m.From)
-	case from.saves == 0 && len(from.left) == 0:
+	}
+	for _, name := range m.From {
+		from := w.tfstate(name)
+		switch {
+		case from.lock != nil:
+			return from.lock
+		case w.judge.applying[name] != nil:
+			return errors.New("another process applies " + name)
+		case from.saves == 0 && len(from.left) == 0:
+			continue
+		}
+		w.states[task] = from
+		delete(w.states, name)
+		w.judge.infra[task] = w.judge.infra[name]
+		delete(w.judge.infra, name)
 		return nil
 	}
-	w.states[task] = from
-	delete(w.states, m.From)
-	w.judge.infra[task] = w.judge.infra[m.From]
-	delete(w.judge.infra, m.From)
+	if m.Expected {
+		return errors.New("there is no state of " + strings.Join(m.From, ", "))
+	}
 	return nil
 }
 

@@ -46,6 +46,6 @@ type Resource struct {
 
 // Move is what a run of a renamed task takes along.
 type Move struct {
-	From     string `json:"from"`               // the name before
-	Expected bool   `json:"expected,omitempty"` // the task was applied, so that there must be a state
+	From     []string `json:"from"`               // the former names under which its state may be, the latest first
+	Expected bool     `json:"expected,omitempty"` // the task was applied, so that there must be a state
 }

@@ -84,7 +84,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Failing = next.Failing.failed(run.Ended)
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
-		next.MovedFrom = run.Moves.From
+		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil
 	}
 	if run.FromRemote && run.State == RunSucceeded {
 		next.Remote = false // the state is where the run worked with it

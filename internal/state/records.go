@@ -67,11 +67,14 @@ type Task struct {
 
 	// Shape is that of the task's definition, as config.Task.Shape says.
 	Shape string `json:"shape,omitempty"`
-	// Renamed, if set, is the name that a task which was never applied perhaps had
-	// before: it is held until a person says what it is.
-	Renamed string `json:"renamed,omitempty"`
-	// MovedFrom is the moved_from whose Terraform state a run has taken along.
-	MovedFrom string `json:"moved_from,omitempty"`
+	// Renamed are the removed tasks of which a task that never ran is perhaps one under a
+	// new name: it waits until a person says what it is. MaxRenamed at most.
+	Renamed []string `json:"renamed,omitempty"`
+	// Moving are the former names, the latest first, under which the Terraform state of a
+	// renamed task may still be: its next run takes it along.
+	Moving []string `json:"moving,omitempty"`
+	// MovedFrom are the former names whose Terraform state a run has taken along.
+	MovedFrom []string `json:"moved_from,omitempty"`
 	// MovedTo is the task that has everything that this removed task had.
 	MovedTo string `json:"moved_to,omitempty"`
 
@@ -300,6 +303,7 @@ type Run struct {
 
 // Result is the short form of an ended run.
 type Result struct {
+	Task    string    `json:"task,omitempty"` // the former name of a renamed task that the run belongs to
 	Run     string    `json:"run"`
 	Kind    Kind      `json:"kind"`
 	Reason  Reason    `json:"reason"`

@@ -16,90 +16,112 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 )
 
-// Former is where the state of a task was under its name before.
+// Former is where the state of a task was under a former name.
 type Former struct {
 	Task    string
 	Backend config.Backend // for that name
 	Dirs    []string       // the directories that it may have had: a local backend is below one of them
-	// Expected says that there must be a state, as the task was applied.
-	Expected bool
 }
 
-// TakeAlong moves the state that the task had under another name to its workspace, and
-// the resources in it to its module: nothing is made anew. Then it removes the state
-// before. A move that did not get to its end is taken up by the next one.
-func (d *Dir) TakeAlong(ctx context.Context, former Former) error {
-	if err := d.takeAlong(ctx, former); err != nil {
-		return fmt.Errorf("take the Terraform state of task %s along to task %s, its new name: %w", former.Task, d.opts.Task, err)
+// TakeAlong moves the state that the task had under other names, the latest first, to its
+// workspace, and the resources in it to its module: nothing is made anew. Then it removes
+// the state there. A move that did not get to its end is taken up by the next one. Expected
+// says that there must be a state, as the task was applied.
+func (d *Dir) TakeAlong(ctx context.Context, expected bool, formers ...Former) error {
+	var names []string
+	for _, former := range formers {
+		found, err := d.takeAlong(ctx, former)
+		if err != nil {
+			return fmt.Errorf("take the Terraform state of task %s along to task %s, its new name: %w", former.Task, d.opts.Task, err)
+		}
+		expected = expected && !found
+		names = append(names, former.Task)
+	}
+	if expected {
+		return fmt.Errorf("take the Terraform state of task %s along to task %s, its new name: there is no state under either name: "+
+			"if it is in another place, move it to the new name by hand; to begin without one, remove moved_from", strings.Join(names, " or "), d.opts.Task)
 	}
 	return nil
 }
 
-func (d *Dir) takeAlong(ctx context.Context, former Former) error {
+// takeAlong takes up the state under one former name. It reports whether there is a state
+// under that name or the new one.
+func (d *Dir) takeAlong(ctx context.Context, former Former) (found bool, err error) {
 	from, err := d.former(former)
 	if err != nil {
-		return err
+		return false, err
 	}
 	was, err := from.stateIn(ctx, former.Backend)
 	if err != nil {
-		return err
+		return false, err
 	}
 	now, err := d.current(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	there, err := markOf(now)
-	if err != nil {
-		return err
+	shared := d.sharesState(former.Backend)
+	if shared {
+		was = now
 	}
-	before, err := markOf(was)
-	if err != nil {
-		return err
+	if len(was) == 0 {
+		return len(now) > 0, nil
 	}
-	switch shared := d.sharesState(former.Backend); {
-	case shared:
-		if now, err = d.renamed(ctx, former.Task, now); err != nil || now == nil {
-			return err
+	if shared {
+		if next, err := d.renamed(ctx, former.Task, was); err != nil || next == nil {
+			return true, err
+		} else if _, err = d.push(ctx, next); err != nil {
+			return true, err
 		}
-		_, err = d.push(ctx, now)
-		return err
-	case len(was) == 0 && len(now) == 0 && former.Expected:
-		return errors.New("there is no state under either name: if it is in another place, move it to the new name by hand; to begin without one, remove moved_from")
-	case len(was) == 0:
-		return nil
-	case len(there.Objects) > 0 && there.Lineage != before.Lineage:
-		if len(before.Objects) == 0 {
-			return nil // nothing is managed under the name before
-		}
-		return fmt.Errorf("both names have a state, and neither is replaced: the new one has %d resources, the one before %d. Find out which one is right, and remove the other "+
-			"(terraform workspace delete), or remove moved_from", len(there.Objects), len(before.Objects))
+		return true, nil
 	}
-	if there.Lineage != before.Lineage || there.Serial <= before.Serial {
-		next, err := d.renamed(ctx, former.Task, was)
-		if err != nil {
-			return err
-		}
-		if next == nil {
-			next = was // it has nothing of the module
-		}
-		if err := d.receive(ctx, next, d); err != nil {
-			return err
-		}
-		if now, err = d.current(ctx); err != nil {
-			return err
-		}
-		if there, err = markOf(now); err != nil {
-			return err
-		}
-		if there.Lineage != before.Lineage || len(there.Objects) != len(before.Objects) {
-			return errors.New("the backend did not take all of it: the state before stays, and the next run tries again")
-		}
+	if done, err := d.takeState(ctx, former, was, now); !done || err != nil {
+		return true, err
 	}
 	fmt.Fprintf(d.opts.Log, "The state of task %s was taken along: it is the state of task %s now.\n", former.Task, d.opts.Task)
 	if err := d.removeFormer(ctx, from, former); err != nil {
-		return fmt.Errorf("it was copied, but the state before was not removed (the next run tries again): %w", err)
+		return true, fmt.Errorf("it was copied, but the state before was not removed (the next run tries again): %w", err)
 	}
-	return nil
+	return true, nil
+}
+
+// takeState copies a state of a former name to the workspace of the task, unless it is there
+// already. It is not done if nothing is managed under the former name.
+func (d *Dir) takeState(ctx context.Context, former Former, was, now []byte) (done bool, err error) {
+	there, err := markOf(now)
+	if err != nil {
+		return false, err
+	}
+	before, err := markOf(was)
+	if err != nil {
+		return false, err
+	}
+	if len(there.Objects) > 0 && there.Lineage != before.Lineage {
+		if len(before.Objects) == 0 {
+			return false, nil
+		}
+		return false, fmt.Errorf("both names have a state, and neither is replaced: the new one has %d resources, the one before %d. Find out which one is right, and remove the other "+
+			"(terraform workspace delete), or remove moved_from", len(there.Objects), len(before.Objects))
+	}
+	if there.Lineage == before.Lineage && there.Serial > before.Serial {
+		return true, nil
+	}
+	next, err := d.renamed(ctx, former.Task, was)
+	if err != nil {
+		return false, err
+	}
+	if next == nil {
+		next = was // it has nothing of the module
+	}
+	if err := d.receive(ctx, next, d); err != nil {
+		return false, err
+	}
+	if now, err = d.current(ctx); err == nil {
+		there, err = markOf(now)
+	}
+	if err == nil && (there.Lineage != before.Lineage || len(there.Objects) != len(before.Objects)) {
+		err = errors.New("the backend did not take all of it: the state before stays, and the next run tries again")
+	}
+	return err == nil, err
 }
 
 // former returns a directory that stands for the one under the name before.

@@ -22,7 +22,7 @@ func placeModule(t *testing.T) string {
 // rename gives the fixture's task another name, in another directory.
 func (f *fixture) rename(to string) Former {
 	f.t.Helper()
-	former := Former{Task: f.task.Name, Backend: f.cfg.Terraform.Backend, Dirs: []string{filepath.Join(filepath.Dir(f.dir), "elsewhere"), f.dir}, Expected: true}
+	former := Former{Task: f.task.Name, Backend: f.cfg.Terraform.Backend, Dirs: []string{filepath.Join(filepath.Dir(f.dir), "elsewhere"), f.dir}}
 	f.task.Name, f.dir = to, filepath.Join(filepath.Dir(f.dir), to)
 	f.render("api")
 	return former
@@ -35,7 +35,7 @@ func (f *fixture) takes(former Former) {
 	if _, err := d.Init(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
-	if err := d.TakeAlong(f.t.Context(), former); err != nil {
+	if err := d.TakeAlong(f.t.Context(), true, former); err != nil {
 		f.t.Fatalf("%v\n%s", err, f.log.String())
 	}
 	if sum := f.apply(d); sum.Any() {
@@ -79,7 +79,7 @@ func TestTakeAlong_RefusesToGuess(t *testing.T) {
 	f.init(f.open(), true)
 	f.apply(f.open()) // made anew
 	now := read(t, f.open().localState())
-	err := f.open().TakeAlong(t.Context(), former)
+	err := f.open().TakeAlong(t.Context(), true, former)
 	if err == nil || !strings.Contains(err.Error(), "both names have a state") {
 		t.Errorf("two states: %v", err)
 	}
@@ -93,11 +93,11 @@ func TestTakeAlong_RefusesToGuess(t *testing.T) {
 	if err := os.Remove(f.open().localState()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.open().TakeAlong(t.Context(), former); err == nil || !strings.Contains(err.Error(), "no state under either name") {
+	if err := f.open().TakeAlong(t.Context(), true, former); err == nil || !strings.Contains(err.Error(), "no state under either name") {
 		t.Errorf("no state: %v", err)
 	}
-	former.Expected = false // the task was never applied
-	if err := f.open().TakeAlong(t.Context(), former); err != nil {
+	// The task was never applied.
+	if err := f.open().TakeAlong(t.Context(), false, former); err != nil {
 		t.Errorf("no state, and none is expected: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestTakeAlong_InterruptedMoveLosesNothing(t *testing.T) {
 	f.init(f.open(), true)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.open().TakeAlong(ctx, former); err == nil {
+	if err := f.open().TakeAlong(ctx, true, former); err == nil {
 		t.Error("an interrupted move succeeded")
 	}
 	if !exists(before) {
@@ -150,5 +150,28 @@ func TestTakeAlong_InterruptedMoveLosesNothing(t *testing.T) {
 	f.takes(former)
 	if exists(before) {
 		t.Error("the state before is still there")
+	}
+}
+
+func TestTakeAlong_RenamedTwiceFindsTheStateUnderEachFormerName(t *testing.T) {
+	for _, applied := range []string{"web", "web2"} { // perhaps a run under the second name has moved it
+		f := newFixture(t, placeModule(t))
+		f.init(f.open(), true)
+		f.apply(f.open())
+		first := f.rename("web2")
+		if applied == "web2" {
+			f.takes(first)
+		}
+		second := f.rename("web3")
+		d := f.open()
+		if _, err := d.Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.TakeAlong(t.Context(), true, second, first); err != nil {
+			t.Fatalf("the state of %s: %v", applied, err)
+		}
+		if sum := f.apply(d); sum.Any() {
+			t.Errorf("the state of %s: something was made anew: %+v\n%s", applied, sum, f.log.String())
+		}
 	}
 }

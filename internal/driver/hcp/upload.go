@@ -19,6 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/terraform/module"
 )
 
@@ -76,13 +77,32 @@ func pack(job driver.Job, destroy bool) (upload, error) {
 		}
 		files[name] = bundle.TreeFile{Content: content.Bytes()}
 	}
-	if from := t.MovedFrom; from != "" && t.Module != "" {
+	if from := formerNames(job); len(from) > 0 && t.Module != "" {
 		if v := root.Terraform; v != nil && v.LessThan(firstMoved) {
-			return upload{}, fmt.Errorf("task %s: Terraform %s cannot move the state of task %s: set its terraform_version to %s or later", t.Name, v, from, firstMoved)
+			return upload{}, fmt.Errorf("task %s: Terraform %s cannot move the state of task %s: set its terraform_version to %s or later", t.Name, v, from[0], firstMoved)
 		}
-		files[movedFile] = bundle.TreeFile{Content: fmt.Appendf(nil, "moved {\n  from = module.%s\n  to   = module.%s\n}\n", from, t.Name)}
+		files[movedFile] = bundle.TreeFile{Content: movedBlocks(t.Name, from)}
 	}
 	return archive(files, fmt.Sprintf("destroy %v, definition %s\n", destroy, job.Task.Digest(job.Config)))
+}
+
+// formerNames are the names that the task had before, the latest first.
+func formerNames(job driver.Job) []string {
+	if moves := job.Run.Moves; moves != nil {
+		return state.Names(moves.From, job.Task.MovedFrom)
+	}
+	return job.Task.MovedFrom
+}
+
+// movedBlocks move resources of any former name to the module of the task: each block to the
+// next later name, because Terraform moves only one module to a place.
+func movedBlocks(name string, formers []string) []byte {
+	var blocks []byte
+	for _, former := range formers {
+		blocks = fmt.Appendf(blocks, "moved {\n  from = module.%s\n  to   = module.%s\n}\n", former, name)
+		name = former
+	}
+	return blocks
 }
 
 // rootOf is the root module of a task. Its module may be at another place than that of the job.

@@ -69,7 +69,7 @@ func (s *step) workspace(ctx context.Context) error {
 	if errors.Is(err, errNoWorkspace) {
 		ws, err = s.formerWorkspace(ctx)
 	}
-	if m := s.job.Run.Moves; err == nil && m != nil && ws.Name == s.cloud.Workspace(m.From) && !s.reads {
+	if err == nil && s.isFormer(ws) && !s.reads {
 		ws, err = s.rename(ctx, ws)
 	}
 	switch {
@@ -91,22 +91,32 @@ func (s *step) workspace(ctx context.Context) error {
 	return nil
 }
 
-// formerWorkspace returns the workspace that the task had under its former name.
+// formerWorkspace returns the workspace that the task had under one of its former names.
 func (s *step) formerWorkspace(ctx context.Context) (Workspace, error) {
 	moves := s.job.Run.Moves
 	if moves == nil {
 		return Workspace{}, errNoWorkspace
 	}
-	before := s.cloud.Workspace(moves.From)
-	ws, err := s.api.Workspace(ctx, s.cloud.Organization, before)
-	if errors.Is(err, ErrNotFound) && moves.Expected {
-		return ws, fmt.Errorf("task %s was called %s, but there is no workspace %s to rename, or the token may not read it: "+
-			"remove moved_from if the task begins without a state", s.job.Task.Name, moves.From, before)
+	var names []string
+	for _, former := range moves.From {
+		name := s.cloud.Workspace(former)
+		ws, err := s.api.Workspace(ctx, s.cloud.Organization, name)
+		if !errors.Is(err, ErrNotFound) {
+			return ws, s.failed("read the workspace "+name, err)
+		}
+		names = append(names, name)
 	}
-	if errors.Is(err, ErrNotFound) {
-		return ws, errNoWorkspace
+	if moves.Expected {
+		return Workspace{}, fmt.Errorf("task %s was called %s, but there is no workspace %s to rename, or the token may not read it: "+
+			"remove moved_from if the task begins without a state", s.job.Task.Name, strings.Join(moves.From, ", "), strings.Join(names, " or "))
 	}
-	return ws, s.failed("read the workspace "+before, err)
+	return Workspace{}, errNoWorkspace
+}
+
+// isFormer reports whether the workspace has one of the former names of the task.
+func (s *step) isFormer(ws Workspace) bool {
+	moves := s.job.Run.Moves
+	return moves != nil && slices.ContainsFunc(moves.From, func(former string) bool { return ws.Name == s.cloud.Workspace(former) })
 }
 
 // rename gives the workspace of a renamed task its new name.

@@ -194,7 +194,7 @@ func TestDriver_RenamedTaskKeepsItsWorkspace(t *testing.T) {
 	s.rec = state.Remote{}
 	s.job.Task.Name = "site"
 	s.next("run2")
-	s.job.Run.Moves = &state.Move{From: "web", Expected: true}
+	s.job.Run.Moves = &state.Move{From: []string{"web"}, Expected: true}
 	s.succeeds()
 	if names := s.hcp.Workspaces(); !slices.Equal(names, []string{"net-site"}) || s.rec.Workspace != id || !s.rec.Created {
 		t.Errorf("there are the workspaces %v, and %+v was recorded", names, s.rec)
@@ -203,7 +203,7 @@ func TestDriver_RenamedTaskKeepsItsWorkspace(t *testing.T) {
 	// The record of the task has been taken along.
 	s.job.Task.Name = "edge"
 	s.next("run2b")
-	s.job.Run.Moves = &state.Move{From: "site", Expected: true}
+	s.job.Run.Moves = &state.Move{From: []string{"site"}, Expected: true}
 	s.succeeds()
 	if names := s.hcp.Workspaces(); !slices.Equal(names, []string{"net-edge"}) || s.rec.Workspace != id {
 		t.Errorf("there are the workspaces %v, and %+v was recorded", names, s.rec)
@@ -212,9 +212,30 @@ func TestDriver_RenamedTaskKeepsItsWorkspace(t *testing.T) {
 	s.rec = state.Remote{}
 	s.job.Task.Name = "third"
 	s.next("run3")
-	s.job.Run.Moves = &state.Move{From: "second", Expected: true}
+	s.job.Run.Moves = &state.Move{From: []string{"second"}, Expected: true}
 	if _, _, err := s.step(); err == nil || !strings.Contains(err.Error(), "there is no workspace net-second to rename") {
 		t.Errorf("a workspace that is missing: %v", err)
+	}
+}
+
+// A task is renamed twice before a run of the second name: the workspace has the first name, and
+// its state has the module under that name.
+func TestDriver_TaskThatWasRenamedTwiceKeepsItsWorkspace(t *testing.T) {
+	t.Parallel()
+	s := newTask(t)
+	s.succeeds()
+	s.rec = state.Remote{}
+	s.job.Task.Name = "edge"
+	s.next("run2")
+	s.job.Run.Moves = &state.Move{From: []string{"site", "web"}, Expected: true}
+	var destroys int
+	s.job.Judge = func(_ context.Context, p driver.Plan) error {
+		destroys = p.Changes.Destroy
+		return nil
+	}
+	s.succeeds()
+	if names := s.hcp.Workspaces(); !slices.Equal(names, []string{"net-edge"}) || destroys > 0 {
+		t.Errorf("there are the workspaces %v; %d resources would be destroyed", names, destroys)
 	}
 }
 

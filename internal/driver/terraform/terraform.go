@@ -117,9 +117,9 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 		return nil, err
 	}
 	if m := job.Run.Moves; m != nil {
-		former, err := formerOf(job, m)
+		formers, err := formersOf(job, m)
 		if err == nil {
-			err = dir.TakeAlong(ctx, former)
+			err = dir.TakeAlong(ctx, m.Expected, formers...)
 		}
 		if err != nil {
 			return nil, err
@@ -222,13 +222,19 @@ func doubtful(changes *state.Changes, reasons ...string) (causes []state.Cause) 
 	return causes
 }
 
-// formerOf returns where the state of a task was under its name before.
-func formerOf(job driver.Job, m *state.Move) (terraform.Former, error) {
-	before := *job.Task
-	before.Name = m.From
-	backend, err := rootmodule.Backend(job.Config, &before)
-	return terraform.Former{Task: m.From, Backend: backend, Expected: m.Expected,
-		Dirs: []string{filepath.Join(job.Config.WorkingDir, m.From), job.Task.WorkingDir}}, err
+// formersOf returns where the state of a task was under its former names.
+func formersOf(job driver.Job, m *state.Move) ([]terraform.Former, error) {
+	formers := make([]terraform.Former, len(m.From))
+	for i, name := range m.From {
+		before := *job.Task
+		before.Name = name
+		backend, err := rootmodule.Backend(job.Config, &before)
+		if err != nil {
+			return nil, err
+		}
+		formers[i] = terraform.Former{Task: name, Backend: backend, Dirs: []string{filepath.Join(job.Config.WorkingDir, name), job.Task.WorkingDir}}
+	}
+	return formers, nil
 }
 
 // Plan implements driver.Driver. It works in a directory of its own, which it

@@ -1,0 +1,391 @@
+package reconcile
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/window"
+)
+
+// renameBench is a bench with task-0, which is applied and then renamed to new.
+type renameBench struct {
+	*bench
+	is config.Task // the task under its new name
+}
+
+// rename puts the new name in force.
+func (b *renameBench) rename() {
+	b.t.Helper()
+	b.reload(b.is)
+}
+
+// changes has the condition show something else.
+func (b *renameBench) changes(digest string) { b.catalog.set(digest, nil) }
+
+// waits has the task's run wait for an approval.
+func (b *renameBench) waits(wait state.Wait) state.PlannedRun {
+	b.t.Helper()
+	b.changes("B")
+	b.tick()
+	all := b.launcher.launches()
+	run := all[len(all)-1].Runs[0]
+	b.claimed(run, "container")
+	b.wait(run, wait)
+	b.launcher.forget()
+	b.tickAfterEnd()
+	return run
+}
+
+// ends ends the run under way.
+func (b *renameBench) ends(outcome state.RunState, digest string) {
+	b.t.Helper()
+	b.end(outcome, digest)
+	b.now = b.now.Add(liveCheck)
+}
+
+// runsAs fails the test unless a run of the new name begins, and takes the state along.
+func (b *renameBench) runsAs(code state.ReasonCode) *state.Run {
+	b.t.Helper()
+	b.tick()
+	run := b.runs("new")
+	if run == nil || run.Reason.Code != code || run.Moves == nil || !slices.Contains(run.Moves.From, "task-0") {
+		b.t.Fatalf("the run of the new name is %+v; it waits because of %+v", run, b.task("new").Reason)
+	}
+	return run
+}
+
+// rests fails the test if a run of any name begins within an hour, or if the task is stopped for
+// another reason.
+func (b *renameBench) rests(code state.ReasonCode) {
+	b.t.Helper()
+	b.launcher.forget()
+	for range 4 {
+		b.tick()
+		b.now = b.now.Add(20 * time.Minute)
+	}
+	if n := len(b.launcher.launches()); n > 0 {
+		b.t.Errorf("%d launches", n)
+	}
+	if r := b.task("new").Reason; r.Code != code {
+		b.t.Errorf("the new name is stopped by %q: %s", r.Code, r.Text)
+	}
+}
+
+// closed is a window that denies everything.
+func closed() []window.Window {
+	return window.Specs(&block.Report{}, []window.Keys{{Kind: block.String{V: "deny"}, Schedule: block.String{V: "* * * * *"},
+		Duration: block.Duration{Origin: block.Origin{Set: true}, V: time.Hour}}})
+}
+
+// renameCases says what a rename does to each stop of a task: by the row of the table in
+// docs/trust.md, how the cell begins, and what happens.
+var renameCases = []struct {
+	row, cell string
+	test      func(*renameBench)
+}{
+	{"disabled by a person", "moves", func(b *renameBench) {
+		b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, ChangeOptions{By: "ann"}))
+		b.tick()
+		b.changes("B")
+		b.rename()
+		b.rests(state.ReasonDisabled)
+		if o := b.override("new").Data; o.By != "ann" || b.override("task-0").Exists() {
+			b.t.Errorf("the override of the new name is %+v", o)
+		}
+		b.must(b.people().SetEnabled(b.t.Context(), "new", true, ChangeOptions{By: "bob"}))
+		b.rests(state.ReasonHeld)
+		b.changes("C")
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"on hold", "moves", func(b *renameBench) {
+		b.must(b.people().Hold(b.t.Context(), "task-0", "ann", "wait for me"))
+		b.changes("B")
+		b.rename()
+		b.rests(state.ReasonOnHold)
+		if h := b.task("new").OnHold; h == nil || h.By != "ann" || h.Comment != "wait for me" {
+			b.t.Errorf("the hold is %+v", h)
+		}
+		b.must(b.people().Release(b.t.Context(), "new", "ann"))
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"all tasks are paused", "keeps", func(b *renameBench) {
+		b.must(b.people().PauseAll(b.t.Context(), "ann", ""))
+		b.rename()
+		b.rests(state.ReasonPaused)
+		b.must(b.people().ResumeAll(b.t.Context(), "ann", ""))
+		b.runsAs(state.ReasonDefinition)
+	}},
+	{"its plan was rejected", "moves", func(b *renameBench) {
+		b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
+		b.must(b.people().Reject(b.t.Context(), "task-0", "", "ann", "no"))
+		b.tickAfterEnd()
+		b.rename()
+		b.rests(state.ReasonRejected)
+		b.changes("C")
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"its run was cancelled", "moves", func(b *renameBench) {
+		b.changes("B")
+		b.tick()
+		b.ends(state.RunCancelled, "")
+		b.tick()
+		b.rename()
+		b.rests(state.ReasonCancelled)
+		b.must(b.people().Force(b.t.Context(), "new", "ann"))
+		b.runsAs(state.ReasonForced)
+	}},
+	{"destroyed by hand", "moves", func(b *renameBench) {
+		b.must(b.people().Destroy(b.t.Context(), "task-0", "ann"))
+		b.tick()
+		b.ends(state.RunSucceeded, "")
+		b.tick()
+		b.rename()
+		b.rests(state.ReasonHeld)
+		if r := b.task("new").Reason; !strings.Contains(r.Text, "everything that it had made was destroyed") {
+			b.t.Errorf("%+v", r)
+		}
+		b.must(b.people().Force(b.t.Context(), "new", "ann"))
+		if run := b.runsAs(state.ReasonForced); run.Moves.Expected {
+			b.t.Error("a state is expected after a destroy")
+		}
+	}},
+	{"created or enabled without a run", "moves", func(b *renameBench) {
+		b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, ChangeOptions{}))
+		b.changes("B")
+		b.tick()
+		b.must(b.people().SetEnabled(b.t.Context(), "task-0", true, ChangeOptions{}))
+		b.rename() // no tick has seen the task enabled
+		b.rests(state.ReasonHeld)
+		b.changes("C")
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"its plan waits for an approval", "asks again", func(b *renameBench) {
+		planned := b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
+		b.rename()
+		b.tick()
+		if run := b.runsAs(state.ReasonChanged); run.Approval != nil || b.run(planned).Data.State != state.RunSuperseded {
+			b.t.Errorf("approved by %+v; the run of the former name is %s", run.Approval, b.run(planned).Data.State)
+		}
+	}},
+	{"its plan was approved, and has not begun", "asks again", func(b *renameBench) {
+		planned := b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
+		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+		b.rename()
+		b.tick()
+		if run := b.runsAs(state.ReasonChanged); run.Approval != nil || b.run(planned).Data.State != state.RunSuperseded {
+			b.t.Errorf("approved by %+v; the run of the former name is %s", run.Approval, b.run(planned).Data.State)
+		}
+	}},
+	{"its input was approved, and has not begun", "moves", func(b *renameBench) {
+		was := b.Config.Tasks[0].Digest(b.Config)
+		b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Definition: was, Input: "in"}})
+		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+		b.rename()
+		b.tick()
+		run := b.runsAs(state.ReasonChanged)
+		if a := run.Approval; a == nil || a.By != "ann" || a.Content != (state.Content{Definition: b.is.Digest(b.Config), Input: "in"}) {
+			b.t.Errorf("the approval is %+v", a)
+		}
+	}},
+	{"outside its window", "judged again", func(b *renameBench) {
+		b.Config.Tasks[0].Windows = closed()
+		b.changes("B")
+		b.tick()
+		if r := b.task("task-0").Reason; r.Code != state.ReasonOutside {
+			b.t.Fatalf("%+v", r)
+		}
+		open := b.is
+		b.is.Windows = closed()
+		b.rename()
+		b.rests(state.ReasonOutside)
+		b.is = open
+		b.rename()
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"it would lose entries to a replaced Consul", "moves", func(b *renameBench) {
+		b.must(state.SaveInputs(b.t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1"}}))
+		b.changes("B")
+		b.catalog.identity = newConsul
+		rec, err := state.ReadReconcile(b.t.Context(), b.store)
+		b.must(err)
+		held := rec.Data // the others were approved
+		held.Consuls = map[string]state.Identity{"": newConsul}
+		held.Replaced = &state.Replaced{Since: b.now, Why: "it is another one", Now: map[string]state.Identity{"": newConsul}, Unconfirmed: 1}
+		task := b.taskRecord("task-0")
+		task.Data.Unconfirmed = true
+		b.must(b.store.Apply(b.t.Context(), rec.Write(held), task.Write(task.Data)))
+		b.rename()
+		b.rests(state.ReasonReplaced)
+		b.approveAll()
+		b.tick()
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"perhaps renamed", "ends", func(b *renameBench) {
+		said := b.is
+		b.is.MovedFrom = nil
+		b.rename()
+		b.rests(state.ReasonRenamed)
+		b.is = said
+		b.rename()
+		b.runsAs(state.ReasonDefinition)
+	}},
+	{"unreadable", "judged again", func(b *renameBench) {
+		b.catalog.closed = 1
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+		since := b.task("task-0").UnreadableSince
+		if since.IsZero() {
+			b.t.Fatalf("%+v", b.task("task-0").Reason)
+		}
+		b.now = b.now.Add(time.Minute)
+		b.rename()
+		b.rests(state.ReasonUnreadable)
+		if again := b.task("new").UnreadableSince; !again.After(since) {
+			b.t.Errorf("the new name is unreadable since %s, the former one since %s", again, since)
+		}
+		b.catalog.closed = 0
+		b.runsAs(state.ReasonDefinition)
+	}},
+	{"blocked under the new name", "waits", func(b *renameBench) {
+		blocked := map[string]error{"new": errors.New("no such folder")}
+		b.Blocked = func() map[string]error { return blocked }
+		b.rename()
+		b.rests(state.ReasonBlocked)
+		if was := b.task("task-0"); was.MovedTo != "" || was.AppliedAt.IsZero() {
+			b.t.Errorf("the former name has %+v", was)
+		}
+		delete(blocked, "new")
+		b.now = b.now.Add(refreshEvery)
+		b.runsAs(state.ReasonDefinition)
+	}},
+	{"the record of the former name cannot be decoded", "waits", func(b *renameBench) {
+		b.corrupt(state.TaskKey("task-0"))
+		b.rename()
+		b.rests(state.ReasonRenamed)
+		if r := b.task("new").Reason; !strings.Contains(r.Text, "the record of task task-0") {
+			b.t.Errorf("%+v", r)
+		}
+	}},
+	{"backing off after a failure", "moves", func(b *renameBench) {
+		b.changes("B")
+		b.tick()
+		b.end(state.RunFailed, "")
+		for range 3 {
+			b.now = b.task("task-0").RetryAt
+			b.tickAfterEnd()
+			b.end(state.RunFailed, "")
+		}
+		b.tickAfterEnd()
+		b.rename()
+		failed := b.task("new")
+		if failed.Reason.Code != state.ReasonBackoff || failed.Failures != 4 || b.runs("new") != nil {
+			b.t.Fatalf("%d failures, %+v", failed.Failures, failed.Reason)
+		}
+		b.now = failed.RetryAt
+		b.runsAs(state.ReasonRetry)
+	}},
+	{"buffering", "moves", func(b *renameBench) {
+		b.is.BufferPeriod = config.BufferPeriod{Enabled: true, Min: time.Minute, Max: 10 * time.Minute}
+		b.Config.Tasks[0].BufferPeriod = b.is.BufferPeriod
+		b.changes("B")
+		b.tick()
+		seen := b.now
+		b.now = b.now.Add(40 * time.Second)
+		b.rename()
+		if r := b.task("new"); r.Reason.Code != state.ReasonBuffering || !r.Due.Equal(seen.Add(time.Minute)) {
+			b.t.Fatalf("due at %s, %+v", r.Due, r.Reason)
+		}
+		b.now = seen.Add(time.Minute)
+		b.runsAs(state.ReasonChanged)
+	}},
+	{"queued", "leaves the queue", func(b *renameBench) {
+		many := tasks(27)
+		b.reload(many...)
+		b.ends(state.RunSucceeded, "A")
+		b.tick()
+		b.launcher.forget()
+		b.MaxLaunches = 1
+		b.changes("B")
+		b.tick()
+		var queued string
+		for _, task := range many {
+			if b.task(task.Name).Reason.Code == state.ReasonQueued {
+				queued = task.Name
+			}
+		}
+		if queued == "" {
+			b.t.Fatal("no task is queued")
+		}
+		at := slices.IndexFunc(many, func(t config.Task) bool { return t.Name == queued })
+		many[at].Name, many[at].MovedFrom = "new", []string{queued}
+		b.reload(many...)
+		if r := b.task("new").Reason; r.Code != state.ReasonQueued || b.runs("new") != nil || b.task(queued).Reason.Code == "" {
+			b.t.Errorf("the new name: %+v", r)
+		}
+		b.ends(state.RunSucceeded, "B")
+		b.tick()
+		if run := b.runs("new"); run == nil || !slices.Equal(run.Moves.From, []string{queued}) {
+			b.t.Errorf("its run is %+v: %+v", run, b.task("new").Reason)
+		}
+	}},
+	{"removed, and kept", "becomes the new name's", func(b *renameBench) {
+		b.reload()
+		b.now = b.now.Add(20 * 24 * time.Hour)
+		b.tick()
+		b.rename()
+		if run := b.runsAs(state.ReasonDefinition); !run.Moves.Expected || b.task("task-0").MovedTo != "new" {
+			b.t.Errorf("%+v, %+v", run.Moves, b.task("task-0"))
+		}
+	}},
+}
+
+func TestRename_StopsOfATaskGoAlong(t *testing.T) {
+	table := rows(t)
+	var listed []string
+	for _, tt := range renameCases {
+		listed = append(listed, tt.row)
+		if cell := table[tt.row]; !strings.HasPrefix(cell, tt.cell) {
+			t.Errorf("%s: docs/trust.md says %q, and the test shows %q", tt.row, cell, tt.cell)
+		}
+		t.Run(tt.row, func(t *testing.T) {
+			b := &renameBench{newBench(t, tasks(1)...), renamedTask("task-0")}
+			b.catalog.identity = oldConsul
+			b.settle()
+			b.launcher.forget()
+			b.now = b.now.Add(time.Minute)
+			tt.test(b)
+		})
+	}
+	for row := range table {
+		if !slices.Contains(listed, row) {
+			t.Errorf("%s: there is no test of this row of docs/trust.md", row)
+		}
+	}
+}
+
+// rows are the cells of the table in docs/trust.md that says what a rename does.
+func rows(t *testing.T) map[string]string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/trust.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, doc2, found := strings.Cut(string(doc), "| before the rename | under the new name |\n|---|---|\n")
+	table, _, _ := strings.Cut(doc2, "\n\n")
+	if !found {
+		t.Fatal("docs/trust.md has no table of renames")
+	}
+	cells := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|$`).FindAllStringSubmatch(table, -1) {
+		cells[m[1]] = m[2]
+	}
+	return cells
+}

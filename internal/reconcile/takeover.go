@@ -1,0 +1,140 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/outbox"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// takeOver gives each renamed task what there is under its former name: what was applied,
+// with which guards compare, and what people have said about the task. The history of its
+// runs stays under that name. It reports whether there was such a task.
+func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
+	moved := false
+	for _, task := range t.tasks {
+		to := states[task.Name]
+		if len(task.MovedFrom) == 0 || t.corrupt[task.Name] != nil || !takesOver(to.Data) || t.unmoved(task.Task, states) != "" {
+			continue
+		}
+		formers := t.formers(task.Task, states)
+		if len(formers) == 0 || t.isBlocked(task.Name) {
+			continue
+		}
+		if err := t.takeRecords(ctx, task, formers[0], states); err != nil {
+			return moved, fmt.Errorf("take what task %s has along to task %s, its new name: %w", formers[0], task.Name, err)
+		}
+		t.Log.Info("a renamed task has taken over the records of its former name", "task", task.Name, "from", formers[0])
+		moved = true
+	}
+	return moved, nil
+}
+
+// isBlocked reports whether a task cannot run here. Its rename waits, too.
+func (t *tick) isBlocked(task string) bool { return t.Blocked != nil && t.Blocked()[task] != nil }
+
+// takeRecords writes everything that moves to a new name at once. If somebody else changes
+// a part of it meanwhile, the next tick does so.
+func (t *tick) takeRecords(ctx context.Context, task task, before string, states map[string]state.Stored[state.Task]) error {
+	if err := state.CopyInputs(ctx, ledStore{t.Store, t.opts.Lease}, before, task.Name); err != nil {
+		return err
+	}
+	rec, err := state.ReadReconcile(ctx, t.Store)
+	if err != nil {
+		return err
+	}
+	shared := rec.Data
+	from, e := states[before], &edit{now: t.Now(), rec: &shared, record: states[task.Name]}
+	from.Key = state.TaskKey(before) // it has no record if only an override names it
+	rename := state.Rename{From: before, To: task.Name, Was: task.DigestNamed(t.effective.Config, before), Is: task.definition, At: e.now}
+	next, left := rename.Take(from.Data, e.record.Data)
+	e.next = next
+	if err := t.takeOverride(ctx, e, rename, from.Data.Last); err != nil {
+		return err
+	}
+	changes, events := e.changes()
+	changes = append(changes, from.Write(left))
+	if from.Data.Remote {
+		taken, err := t.takeRemote(ctx, before, task.Name)
+		if err != nil {
+			return err
+		}
+		changes = append(changes, taken...)
+	}
+	switch definition, err := t.Store.Get(ctx, state.DefinitionKey(before)); {
+	case err == nil:
+		changes = append(changes, state.Delete(definition))
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	}
+	if shared.Overrides != rec.Data.Overrides || shared.Replaced != rec.Data.Replaced {
+		changes = append(changes, rec.Write(shared))
+	}
+	written, err := t.opts.Lease.Apply(ctx, changes...)
+	if errors.As(err, new(*state.ConflictError)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if last := written[len(written)-1]; last.Key == state.ReconcileKey && t.opts.Replaces == rec.Version {
+		t.opts.Replaces = last.Version // this tick still puts its bundle in force
+	}
+	t.eventLog().Now(ctx, events)
+	return state.ForgetInputs(ctx, ledStore{t.Store, t.opts.Lease}, before)
+}
+
+// takeOverride moves what a person has said with an override: that the task is disabled or
+// enabled. What the new name's own override says counts more. A provisional change moves
+// only once its run has succeeded; until then, what was in effect before it moves.
+func (t *tick) takeOverride(ctx context.Context, e *edit, rename state.Rename, last *state.Result) error {
+	was, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(rename.From))
+	if err != nil {
+		return err
+	}
+	is, err := state.Read[state.Override](ctx, t.Store, state.OverrideKey(rename.To))
+	if err != nil {
+		return err
+	}
+	if p := is.Data.Provisional; p != nil && last != nil { // a run of the former name does not decide about it
+		next, since := is.Data, *p
+		since.Since, next.Provisional = last.Run, &since
+		e.others = append(e.others, is.Write(next))
+		e.rec.Overrides = newID()
+		return nil
+	}
+	if !was.Exists() {
+		return nil
+	}
+	said, left := was.Data, was.Data
+	for said.Provisional != nil {
+		before := said.Provisional.Before
+		if said = (state.Override{}); before != nil {
+			said = *before
+		}
+	}
+	if left.Enabled, left.Provisional = nil, nil; left.Deleted == "" && len(left.Definition) == 0 {
+		e.others = append(e.others, state.Delete(was.Record))
+	} else {
+		e.others = append(e.others, was.Write(left))
+	}
+	e.rec.Overrides = newID()
+	next := is.Data
+	if said.Enabled == nil || next.Enabled != nil {
+		return nil
+	}
+	if !is.Exists() {
+		next = state.Override{Task: rename.To, By: said.By, At: said.At, Made: said.Made}
+	}
+	next.Enabled = said.Enabled
+	next.Others = slices.DeleteFunc(state.Names(next.Others, said.ChangedBy()), func(by string) bool { return by == next.By })
+	if redundant(next, t.Config) {
+		return nil
+	}
+	e.override(is.Write(next), outbox.Event{Kind: outbox.OverrideCreated, At: e.now, Task: rename.To, By: said.By,
+		Detail: fmt.Sprintf("%s, as it was under its former name %s", next, rename.From)})
+	return nil
+}
