@@ -63,8 +63,9 @@ func (d *Dir) takeAlong(ctx context.Context, former Former) (found bool, err err
 	if shared {
 		was = now
 	}
-	if len(was) == 0 {
-		return len(now) > 0, nil
+	unsaved, was, err := d.takeUnsaved(ctx, from, former, was)
+	if err != nil || len(was) == 0 {
+		return len(now) > 0, err
 	}
 	if shared {
 		if next, err := d.renamed(ctx, former.Task, was); err != nil || next == nil {
@@ -72,9 +73,12 @@ func (d *Dir) takeAlong(ctx context.Context, former Former) (found bool, err err
 		} else if _, err = d.push(ctx, next); err != nil {
 			return true, err
 		}
-		return true, nil
+		return true, unsaved.isSaved()
 	}
 	if done, err := d.takeState(ctx, former, was, now); !done || err != nil {
+		return true, err
+	}
+	if err := unsaved.isSaved(); err != nil {
 		return true, err
 	}
 	fmt.Fprintf(d.opts.Log, "The state of task %s was taken along: it is the state of task %s now.\n", former.Task, d.opts.Task)
@@ -122,6 +126,44 @@ func (d *Dir) takeState(ctx context.Context, former Former, was, now []byte) (do
 		err = errors.New("the backend did not take all of it: the state before stays, and the next run tries again")
 	}
 	return err == nil, err
+}
+
+// takeUnsaved returns the state that a task had under its former name: the one in the backend, or
+// the one that its last apply has left in its directory because the backend did not accept it.
+// Without that one, what the apply has made would be made again. Left is where it is; nil if there
+// is none.
+func (d *Dir) takeUnsaved(ctx context.Context, from *Dir, former Former, was []byte) (left *Dir, state []byte, err error) {
+	for _, path := range former.Dirs {
+		there := *from
+		if there.path, err = filepath.Abs(path); err != nil {
+			return nil, nil, err
+		}
+		raw, err := readState(there.unsaved())
+		if err != nil {
+			return nil, nil, err
+		}
+		if raw == nil || there.path == d.path && !hasModule(raw, former.Task) { // or an apply of the new name has left it
+			continue
+		}
+		_ = os.Chmod(there.unsaved(), 0o600) // it holds what a state holds
+		why := there.notFollowed(was, raw)
+		if why == "" {
+			return &there, raw, nil
+		}
+		if _, err := there.setAside(ctx, raw, why); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, was, nil
+}
+
+// isSaved forgets the state that an apply has left in the directory: the backend has it now.
+func (d *Dir) isSaved() error {
+	if d == nil {
+		return nil
+	}
+	fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
+	return errors.Join(os.Remove(d.unsaved()), d.forgetBegin())
 }
 
 // former returns a directory that stands for the one under the name before.

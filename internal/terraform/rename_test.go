@@ -175,3 +175,66 @@ func TestTakeAlong_RenamedTwiceFindsTheStateUnderEachFormerName(t *testing.T) {
 		}
 	}
 }
+
+// An apply under the former name could not save its state.
+func TestTakeAlong_UnsavedStateGoesAlong(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	backend, left := f.open().localState(), filepath.Join(f.dir, "errored.tfstate")
+	f.render()
+	f.init(f.open(), true)
+	f.apply(f.open())
+	was := read(t, backend)
+	f.render("api")
+	f.apply(f.open())
+	write(t, left, read(t, backend))
+	write(t, backend, was)
+	f.began(was)
+
+	former := f.rename("web2")
+	f.takes(former)
+	if exists(left) || exists(backend) {
+		t.Error("the state is still under the former name")
+	}
+	f.takes(former) // the outcome of the run was lost: nothing is left to do
+}
+
+func TestTakeAlong_UnsavedStateOfWhichTheBackendHasANewerOneIsKeptAside(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	backend, left := f.open().localState(), filepath.Join(f.dir, "errored.tfstate")
+	f.init(f.open(), true)
+	f.apply(f.open())
+	f.began(read(t, backend))
+	write(t, left, serial(t, read(t, backend), 2))
+	write(t, backend, serial(t, strings.ReplaceAll(read(t, backend), `"api"`, `"by another instance"`), 1))
+	former := f.rename("web2")
+	d := f.open()
+	if _, err := d.Init(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.TakeAlong(t.Context(), true, former); err != nil {
+		t.Fatal(err)
+	}
+	if kept, _ := filepath.Glob(filepath.Join(filepath.Dir(left), "errored.tfstate.*")); len(kept) != 1 || exists(left) {
+		t.Errorf("kept aside: %v", kept)
+	}
+	if now := read(t, d.localState()); !strings.Contains(now, "by another instance") {
+		t.Errorf("the state is\n%s", now)
+	}
+}
+
+// The run of the new name has moved the state, and could not save what it has made.
+func TestTakeAlong_UnsavedStateOfTheNewNameStaysThere(t *testing.T) {
+	f := newFixture(t, placeModule(t))
+	f.init(f.open(), true)
+	f.apply(f.open())
+	former := f.rename("web2")
+	former.Dirs = append(former.Dirs, f.dir)
+	f.takes(former)
+	moved := read(t, f.open().localState())
+	f.render("api", "db")
+	f.apply(f.open())
+	write(t, filepath.Join(f.dir, "errored.tfstate"), read(t, f.open().localState()))
+	write(t, f.open().localState(), moved)
+	f.began(moved)
+	f.takes(former)
+}

@@ -58,8 +58,7 @@ func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
 	failed := (*Error)(nil)
 	switch {
 	case err == nil:
-		fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
-		return "", errors.Join(os.Remove(path), d.forgetBegin())
+		return "", d.isSaved()
 	case errors.As(err, &failed) && failed.has(newerState|unrelatedState|sameSerialState):
 		return d.setAside(ctx, raw, "the backend's state has changed meanwhile")
 	default:
