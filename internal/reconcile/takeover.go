@@ -24,10 +24,13 @@ func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[stat
 		if len(formers) == 0 || t.isBlocked(task.Name) {
 			continue
 		}
-		if err := t.takeRecords(ctx, task, formers[0], states); err != nil {
+		switch err := t.takeRecords(ctx, task, formers[0], states); {
+		case errors.As(err, new(*state.ConflictError)): // somebody changes a part of it at this moment: the next tick takes it
+		case err != nil:
 			return moved, fmt.Errorf("take what task %s has along to task %s, its new name: %w", formers[0], task.Name, err)
+		default:
+			t.Log.Info("a renamed task has taken over the records of its former name", "task", task.Name, "from", formers[0])
 		}
-		t.Log.Info("a renamed task has taken over the records of its former name", "task", task.Name, "from", formers[0])
 		moved = true
 	}
 	return moved, nil
@@ -36,8 +39,7 @@ func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[stat
 // isBlocked reports whether a task cannot run here. Its rename waits, too.
 func (t *tick) isBlocked(task string) bool { return t.Blocked != nil && t.Blocked()[task] != nil }
 
-// takeRecords writes everything that moves to a new name at once. If somebody else changes
-// a part of it meanwhile, the next tick does so.
+// takeRecords writes everything that moves to a new name at once.
 func (t *tick) takeRecords(ctx context.Context, task task, before string, states map[string]state.Stored[state.Task]) error {
 	if err := state.CopyInputs(ctx, ledStore{t.Store, t.opts.Lease}, before, task.Name); err != nil {
 		return err
@@ -74,9 +76,6 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 		changes = append(changes, rec.Write(shared))
 	}
 	written, err := t.opts.Lease.Apply(ctx, changes...)
-	if errors.As(err, new(*state.ConflictError)) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -99,34 +98,25 @@ func (t *tick) takeOverride(ctx context.Context, e *edit, rename state.Rename, l
 	if err != nil {
 		return err
 	}
-	if p := is.Data.Provisional; p != nil && last != nil { // a run of the former name does not decide about it
-		next, since := is.Data, *p
-		since.Since, next.Provisional = last.Run, &since
-		e.others = append(e.others, is.Write(next))
-		e.rec.Overrides = newID()
-		return nil
-	}
-	if !was.Exists() {
-		return nil
-	}
-	said, left := was.Data, was.Data
-	for said.Provisional != nil {
-		before := said.Provisional.Before
-		if said = (state.Override{}); before != nil {
-			said = *before
+	if was.Exists() {
+		left := was.Data
+		left.Enabled, left.Provisional = nil, nil
+		change := was.Write(left)
+		if left.Deleted == "" && len(left.Definition) == 0 {
+			change = state.Delete(was.Record)
 		}
+		e.others, e.rec.Overrides = append(e.others, change), newID()
 	}
-	if left.Enabled, left.Provisional = nil, nil; left.Deleted == "" && len(left.Definition) == 0 {
-		e.others = append(e.others, state.Delete(was.Record))
-	} else {
-		e.others = append(e.others, was.Write(left))
-	}
-	e.rec.Overrides = newID()
-	next := is.Data
-	if said.Enabled == nil || next.Enabled != nil {
+	said, next := settled(was.Data), is.Data
+	switch {
+	case next.Provisional != nil && last != nil: // a run of the former name does not decide about it
+		since := *next.Provisional
+		since.Since, next.Provisional = last.Run, &since
+		e.others, e.rec.Overrides = append(e.others, is.Write(next)), newID()
 		return nil
-	}
-	if !is.Exists() {
+	case said.Enabled == nil, next.Enabled != nil, next.Provisional != nil:
+		return nil
+	case !is.Exists():
 		next = state.Override{Task: rename.To, By: said.By, At: said.At, Made: said.Made}
 	}
 	next.Enabled = said.Enabled
@@ -134,7 +124,22 @@ func (t *tick) takeOverride(ctx context.Context, e *edit, rename state.Rename, l
 	if redundant(next, t.Config) {
 		return nil
 	}
-	e.override(is.Write(next), outbox.Event{Kind: outbox.OverrideCreated, At: e.now, Task: rename.To, By: said.By,
+	kind := outbox.OverrideCreated
+	if is.Exists() {
+		kind = outbox.OverrideChanged
+	}
+	e.override(is.Write(next), outbox.Event{Kind: kind, At: e.now, Task: rename.To, By: said.By,
 		Detail: fmt.Sprintf("%s, as it was under its former name %s", next, rename.From)})
 	return nil
+}
+
+// settled is what an override says without provisional changes.
+func settled(o state.Override) state.Override {
+	for o.Provisional != nil {
+		before := o.Provisional.Before
+		if o = (state.Override{}); before != nil {
+			o = *before
+		}
+	}
+	return o
 }

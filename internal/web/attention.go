@@ -91,7 +91,7 @@ func urgency(t *apispec.TaskOverview) int {
 		return 2
 	case t.Phase == apispec.PhaseHeld && t.Reason.Code == "paused":
 		return 0 // an alert says so of all tasks
-	case t.Phase == apispec.PhaseHeld && t.Reason.Code != "on_hold":
+	case t.Phase == apispec.PhaseHeld && t.Reason.Code != "on_hold", t.Reason.Code == "renamed":
 		return 3
 	case t.Phase == apispec.PhaseHeld, t.Phase == apispec.PhaseDrifted:
 		return 4

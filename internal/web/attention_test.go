@@ -24,7 +24,7 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 	approval.Run = &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForApproval}}
 	o := some(in("applied", apispec.PhaseApplied, "unchanged"), in("by-person", apispec.PhaseHeld, "on_hold"), in("drifted", apispec.PhaseDrifted, "unchanged"),
 		in("by-guard", apispec.PhaseHeld, "consul_replaced"), approval, in("window", apispec.PhaseWaiting, "outside_window"), in("running", apispec.PhaseRunning, "condition_changed"),
-		in("failing", apispec.PhaseFailing, "backing_off"), in("blocked", apispec.PhaseBlocked, "blocked"))
+		in("failing", apispec.PhaseFailing, "backing_off"), in("blocked", apispec.PhaseBlocked, "blocked"), in("by-name", apispec.PhaseWaiting, "renamed"))
 	names := func(tasks []*apispec.TaskOverview) []string {
 		var all []string
 		for _, t := range tasks {
@@ -32,7 +32,7 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 		}
 		return all
 	}
-	urgent := []string{"blocked", "failing", "approval", "by-guard", "by-person", "drifted"}
+	urgent := []string{"blocked", "failing", "approval", "by-guard", "by-name", "by-person", "drifted"}
 	if diff := cmp.Diff(urgent, names(tasksOf(o, nil).Urgent)); diff != "" {
 		t.Errorf("needs attention: %s", diff)
 	}
@@ -43,7 +43,7 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 	if diff := cmp.Diff(append(urgent, "applied", "running", "window"), names(tasksOf(o, url.Values{"sort": {"phase"}}).Tasks)); diff != "" {
 		t.Errorf("all by phase: %s", diff)
 	}
-	if got := attentionOf(o).String(); got != "6 tasks need attention." {
+	if got := attentionOf(o).String(); got != "7 tasks need attention." {
 		t.Error(got)
 	}
 }
