@@ -22,13 +22,18 @@ const saidRenamed = 5
 type renames struct {
 	moved  map[string]string   // the task whose moved_from names a removed one
 	before map[string][]string // the removed tasks of which a new one is perhaps one
-	after  map[string][]string // the new tasks of which a removed one is perhaps one
+	after  map[string][]string // the new tasks of which a removed one is perhaps one, or that are to take over from it
 }
 
 // renames compares new tasks with removed ones. If it is not clear which removed task a
 // new one is, or whether it is one, the new one waits, and none of them is destroyed.
 func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time) renames {
 	r := renames{t.movedFrom(states), map[string][]string{}, map[string][]string{}}
+	for name, to := range r.moved {
+		if takesOver(states[to].Data) && states[name].Data.MovedTo == "" {
+			r.after[name] = []string{to}
+		}
+	}
 	var gone *goneTasks
 	for _, task := range t.tasks {
 		record := states[task.Name]
@@ -139,7 +144,7 @@ func (t *tick) gone(states map[string]state.Stored[state.Task], moved map[string
 	g := &goneTasks{map[string]bool{}, map[string][]string{}, map[string][]string{}, map[string][]string{}, states}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		s := states[name].Data
-		if t.configured(name) || t.effective.Problems[name] != nil || t.corrupt[name] != nil || moved[name] != "" || s.MovedTo != "" || s.Deleted || !t.used(name, states) {
+		if s.MovedTo != "" || s.Deleted || moved[name] != "" || !t.used(name, states) || t.effective.Problems[name] != nil || t.corrupt[name] != nil || t.configured(name) {
 			continue
 		}
 		g.left[name] = true

@@ -63,6 +63,10 @@ func TestRename_OfSeveralTasksOfOneShapeProtectsAllOfThem(t *testing.T) {
 	const both = "perhaps this is one of the tasks aa and bb under a new name"
 	b.waitsAs(map[string]string{"edge-aa": both, "edge-bb": both, "aa": "perhaps it was renamed to edge-aa or edge-bb", "bb": "edge-aa or edge-bb"})
 
+	if report := b.tick(); !report.Idle {
+		t.Errorf("a tick decides about %d tasks, and nothing has changed", len(report.Decisions))
+	}
+
 	// Weeks later, a person says what one of them is: the other one is clear, and waits for its word.
 	b.now = b.now.Add(keptRemoved + time.Hour)
 	b.inForce(alike(t, dir, "edge-aa<aa", "edge-bb"))
