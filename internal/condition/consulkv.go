@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -164,9 +165,83 @@ func (c keyContents) Elements(v View) []Element {
 	return elements
 }
 
-// kvStore is Consul's KV store. A few keys are held open one by one, so that other
-// keys, such as Terraform's state, start no tick.
-var kvStore = &Family{Name: "consul-kv", Poll: kvGates, Block: kvGates, Few: 3}
+// kvStore is Consul's KV store. A few keys are held open one by one, more of them by their
+// folders, so that other keys start no tick: those of Terraform's state, and those of a
+// store in Consul, which every renewal of the lease writes.
+var kvStore = &Family{Name: "consul-kv", Poll: kvGates, Block: kvFolders, Few: 3, Loose: true}
+
+// folders is how many folders are held open, unless the keys have more that differ in their
+// first letter.
+const folders = 4
+
+// kvFolders returns a gate for each folder of the views.
+func kvFolders(s Scope, views []View) []Gate {
+	behind := map[string][]View{}
+	byPath := slices.SortedFunc(slices.Values(views), func(a, b View) int {
+		return strings.Compare(a.(kvSelection).Path, b.(kvSelection).Path)
+	})
+	paths := make([]string, len(byPath))
+	for i, v := range byPath {
+		paths[i] = v.(kvSelection).Path
+	}
+	var order []string
+	for i, prefix := range commonPrefixes(paths, folders) {
+		if behind[prefix] == nil {
+			order = append(order, prefix)
+		}
+		behind[prefix] = append(behind[prefix], byPath[i])
+	}
+	var gates []Gate
+	for _, prefix := range order {
+		if prefix == "" {
+			return kvGates(s, views)
+		}
+		gates = append(gates, Gate{
+			Key: Encode("keys", prefix) + s.String(), Instead: behind[prefix], Only: true,
+			Request: Request{Act: fmt.Sprintf("watch keys with prefix %q%s", prefix, s), Needs: fmt.Sprintf("key:list on prefix %q", prefix),
+				Path: "/v1/kv/" + prefix, Scope: s, Query: url.Values{"keys": {""}, "separator": {"/"}}, Missing: true},
+		})
+	}
+	return gates
+}
+
+// commonPrefixes returns a prefix for each of the sorted paths: about so many different
+// ones, as long as possible, and none that is empty unless a path is.
+func commonPrefixes(paths []string, most int) []string {
+	common := make([]int, len(paths)) // bytes that a path shares with the one before
+	for i := 1; i < len(paths); i++ {
+		a, b := paths[i-1], paths[i]
+		for common[i] < min(len(a), len(b)) && a[common[i]] == b[common[i]] {
+			common[i]++
+		}
+	}
+	// Paths that share fewer bytes than this are in different folders.
+	shared := 1
+	if len(paths) > most {
+		sorted := slices.Sorted(slices.Values(common[1:]))
+		shared = max(1, sorted[most-1])
+	} else if len(paths) > 1 {
+		shared = slices.Max(common) + 1
+	}
+	prefixes := make([]string, len(paths))
+	for first := 0; first < len(paths); {
+		last := first
+		for last+1 < len(paths) && (common[last+1] >= shared || common[last+1] >= len(paths[first])) {
+			last++
+		}
+		prefix := paths[first]
+		for _, path := range paths[first : last+1] {
+			for !strings.HasPrefix(path, prefix) {
+				prefix = prefix[:len(prefix)-1]
+			}
+		}
+		for i := first; i <= last; i++ {
+			prefixes[i] = prefix
+		}
+		first = last + 1
+	}
+	return prefixes
+}
 
 func kvGates(s Scope, views []View) []Gate {
 	return []Gate{{

@@ -189,6 +189,9 @@ type Family struct {
 	// CheapPoll is set if the gates of Poll cost less than a view: then they are polled
 	// for a single view, too.
 	CheapPoll bool
+	// Loose is set if the index of an answer is that of anything else where there is nothing
+	// to show.
+	Loose bool
 	// NoIndex is set if the answers have no index: a view is its own gate, which is
 	// judged by the digest of what it shows.
 	NoIndex bool
@@ -206,6 +209,8 @@ type Gate struct {
 	EveryNamespace bool
 	// Instead are the views to read if access control closes the gate.
 	Instead []View
+	// Only is set if the gate covers these views and no others.
+	Only bool
 }
 
 // NoElement is a filter that no element passes: a gate is read for its index.

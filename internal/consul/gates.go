@@ -68,6 +68,8 @@ type gate struct {
 
 	// view is set if the gate is the only view behind it.
 	view condition.View
+	// covers are the views behind the gate; nil if these are all of the family and scope.
+	covers map[condition.View]bool
 	// byDigest is set if the mark is a digest of the view: its index says too little.
 	byDigest bool
 }
@@ -95,6 +97,7 @@ func BlockGates(queries []Query) GateSet {
 // without such gates, each view is its own gate.
 func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few int, gates condition.Gates)) GateSet {
 	var set GateSet
+	var folders []gate // there may be many: not all gates can be held open
 	for _, b := range behindGates(queries) {
 		few, gates := shared(b.family)
 		if b.all <= few || gates == nil {
@@ -107,13 +110,26 @@ func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few
 			continue
 		}
 		for _, g := range gates(b.scope, b.views) {
+			if g.Only {
+				folders = append(folders, gate{Gate: g, family: b.family, covers: setOf(g.Instead)})
+				continue
+			}
 			// Another scope may have the gate, too.
 			if !slices.Contains(set.Keys(), g.Key) {
 				set.gates = append(set.gates, gate{Gate: g, family: b.family})
 			}
 		}
 	}
+	set.gates = append(set.gates, folders...)
 	return set
+}
+
+func setOf(views []condition.View) map[condition.View]bool {
+	all := make(map[condition.View]bool, len(views))
+	for _, v := range views {
+		all[v] = true
+	}
+	return all
 }
 
 // behind is what is read of one family in one scope.
@@ -162,8 +178,21 @@ func (g gate) concerns(p condition.Selection) bool {
 		_, chooses := p.(condition.Chooser)
 		return !chooses && slices.Contains(p.Views(), g.view)
 	}
+	if g.covers != nil {
+		return g.covered(p) > 0
+	}
 	return g.family == p.Family() && g.Scope.Datacenter == p.Scope().Datacenter &&
 		(g.EveryNamespace || g.Scope.Namespace == p.Scope().Namespace)
+}
+
+// covered is how many views of the part are behind the gate, of a gate that covers some only.
+func (g gate) covered(p condition.Selection) (n int) {
+	for _, v := range p.Views() {
+		if g.covers[v] {
+			n++
+		}
+	}
+	return n
 }
 
 // Moved returns which queries may show something else than before: those with a gate
@@ -187,6 +216,8 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 				switch {
 				case gate.view != nil:
 					unguarded--
+				case gate.covers != nil:
+					unguarded -= gate.covered(p)
 				case !gate.EveryNamespace: // such a gate is never the only one
 					unguarded = 0
 				}
@@ -276,15 +307,18 @@ func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, e
 		mark, err = c.digestMark(ctx, g.Instead)
 		return mark, 0, err
 	}
-	return indexMark(a.index), a.index, err
+	return g.indexMark(a), a.index, err
 }
 
 // indexMark is "", which equals nothing, for an answer without an index.
-func indexMark(index uint64) string {
-	if index == 0 {
+func (g gate) indexMark(a answer) string {
+	switch {
+	case a.missing && g.family.Loose:
+		return "nothing"
+	case a.index == 0:
 		return ""
 	}
-	return "index " + strconv.FormatUint(index, 10)
+	return "index " + strconv.FormatUint(a.index, 10)
 }
 
 // digestMark is a digest of what the views show.

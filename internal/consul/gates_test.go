@@ -129,6 +129,7 @@ func watched(t testing.TB) []Query {
 		condition.ConfigEntries{Of: "service-intentions", Name: "web"}, condition.ConfigEntries{Of: "service-intentions"},
 		condition.ConfigEntries{Of: "service-defaults", Regexp: "^(web|db)$"}, condition.ConfigEntries{Of: "service-defaults"},
 		condition.ConfigEntries{Of: "service-defaults", Name: "db"},
+		condition.ConsulKV{Path: "cfg/b"}, condition.ConsulKV{Path: "cfg2"}, condition.ConsulKV{Path: "two"}, condition.ConsulKV{Path: "state/", Recurse: true},
 	} {
 		queries = append(queries, query(t, cond))
 	}
@@ -214,16 +215,34 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 }
 
 func TestBlock_MissesNoRenderedChange(t *testing.T) {
+	queries := watched(t)
+	// Few keys are held open themselves, all of them by the root.
+	blockMissesNoChange(t, steps(t, 300), queries, queries, append(queries[:10:10], queries[12:14]...))
+}
+
+func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
+	queries := watched(t)
+	folders := append(queries[8:11:11], queries[17:]...)
+	if n := BlockGates(folders).Len(); n != 4 {
+		t.Fatalf("%d gates", n)
+	}
+	blockMissesNoChange(t, steps(t, 300), queries, folders)
+}
+
+// blockMissesNoChange makes random changes, and expects that gates of each of the sets of
+// queries move.
+func blockMissesNoChange(t *testing.T, steps int, queries []Query, of ...[]Query) {
+	t.Helper()
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
 	catalog := newCatalog(t, s, 2)
-	queries := watched(t)
-	// Few keys are held open themselves, many by their root.
-	few := append(queries[:10:10], queries[12:14]...)
-	sets := []GateSet{BlockGates(queries), BlockGates(few)}
+	var sets []GateSet
+	for _, set := range of {
+		sets = append(sets, BlockGates(set))
+	}
 	changes := 0
 	before := digests(t, c, queries)
-	for range steps(t, 300) {
+	for range steps {
 		type woken struct{ set, gate int }
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		wakes := make(chan woken, 100)
@@ -231,14 +250,14 @@ func TestBlock_MissesNoRenderedChange(t *testing.T) {
 		running := 0
 		for i, set := range sets {
 			for j, gate := range set.gates {
-				_, index, err := c.mark(ctx, gate)
+				mark, index, err := c.mark(ctx, gate)
 				if err != nil || index == 0 {
 					t.Fatal(index, err)
 				}
 				running++
 				go func() {
 					defer func() { ended <- struct{}{} }()
-					if a, err := c.block(ctx, request{Request: gate.Request}, index, time.Minute); err == nil && a.index != index {
+					if a, err := c.block(ctx, request{Request: gate.Request}, index, time.Minute); err == nil && gate.indexMark(a) != mark {
 						wakes <- woken{i, j}
 					}
 				}()
@@ -253,7 +272,7 @@ func TestBlock_MissesNoRenderedChange(t *testing.T) {
 		open := map[[2]int]bool{}
 		for i := range sets {
 			for k := range queries {
-				if before[k] != after[k] && (i == 0 || slices.ContainsFunc(few, func(q Query) bool { return q.ID() == queries[k].ID() })) {
+				if before[k] != after[k] && slices.ContainsFunc(of[i], func(q Query) bool { return q.ID() == queries[k].ID() }) {
 					changes++
 					open[[2]int{i, k}] = true
 				}

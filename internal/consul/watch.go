@@ -133,7 +133,7 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 			return true
 		}
 		index = a.index
-		w.note(ctx, n, g, indexMark(index), nil)
+		w.note(ctx, n, g, g.indexMark(a), nil)
 	}
 }
 
