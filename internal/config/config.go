@@ -47,8 +47,9 @@ type Config struct {
 	// that have no effect, a task that never triggers.
 	Warnings []Diagnostic
 
-	dir   string   // what relative paths were relative to
-	files []string // see Files
+	dir   string     // what relative paths were relative to
+	files []string   // see Files
+	names *taskNames // of Tasks
 }
 
 // Provider returns the provider configuration with this id ("name" or
@@ -71,16 +72,6 @@ func (c *Config) instancesOf(name string) []string {
 		}
 	}
 	return ids
-}
-
-// Task returns the task with this name.
-func (c *Config) Task(name string) (*Task, bool) {
-	for i := range c.Tasks {
-		if c.Tasks[i].Name == name {
-			return &c.Tasks[i], true
-		}
-	}
-	return nil, false
 }
 
 // Path is where the cluster keeps its state in Consul's KV: below the parent

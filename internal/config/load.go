@@ -106,8 +106,10 @@ func Examine(opts Options) (*Config, error) {
 	cfg.files = files
 	if len(l.Errors) > 0 {
 		cfg.Tasks = slices.DeleteFunc(cfg.Tasks, l.isWrong)
+		cfg.nameTasks()
 		return cfg, Errors(l.sorted(l.Errors, files))
 	}
+	cfg.nameTasks()
 	return cfg, nil
 }
 

@@ -36,6 +36,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 	next := *c
 	next.Tasks = nil
 	problems := map[string]error{}
+	taken := map[string]bool{}
 	for _, t := range c.Tasks {
 		ch, ok := by[t.Name]
 		switch {
@@ -49,10 +50,10 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 			problems[t.Name] = fmt.Errorf("task %s was made through the API and is in %s now: what the file says counts; take it out of the file, or delete it through the API to be rid of both",
 				block.Quoted(t.Name), t.Source)
 		}
-		next.Tasks = append(next.Tasks, t)
+		next.Tasks, taken[t.Name] = append(next.Tasks, t), true
 	}
 	for _, ch := range changes {
-		if _, taken := next.Task(ch.Task); taken || len(ch.Definition) == 0 {
+		if taken[ch.Task] || len(ch.Definition) == 0 {
 			continue
 		}
 		t, err := next.parse(ch.Definition, true)
@@ -67,8 +68,9 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 			t.Enabled = *ch.Enabled
 		}
 		t.filesOfModule(c.Tasks) // also where the task that has it was deleted
-		next.Tasks = append(next.Tasks, *t)
+		next.Tasks, taken[t.Name] = append(next.Tasks, *t), true
 	}
+	next.nameTasks()
 	return &next, problems
 }
 

@@ -40,6 +40,12 @@ type emptyView struct {
 	filtered bool
 }
 
+// place is where something is shown.
+type place struct {
+	part condition.Selection
+	view condition.View
+}
+
 // visibility returns what was loaded of the parts, which must be complete.
 func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
 	v := &Visibility{client: r.client, parts: parts, whole: r.whole, confirmed: r.confirmed}
@@ -142,10 +148,6 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 		}
 	}
 	reader := condition.Reader{Tokenless: v.client.Tokenless(), Filtered: len(v.filtered) > 0}
-	type place struct {
-		part condition.Selection
-		view condition.View
-	}
 	known := map[place]bool{} // views that showed something of a part
 	for _, text := range before {
 		s, err := condition.ParseSource(text)
@@ -229,8 +231,12 @@ func (c *Client) stillEmpty(ctx context.Context, views []emptyView) error {
 	if err != nil {
 		return err
 	}
+	empty := make(map[place]bool, len(now.empty))
+	for _, e := range now.empty {
+		empty[place{e.part, e.View}] = true
+	}
 	for _, e := range views {
-		if !slices.ContainsFunc(now.empty, func(n emptyView) bool { return n.View == e.View && n.part == e.part }) {
+		if !empty[place{e.part, e.View}] {
 			return c.reappeared(request{Request: e.Request()})
 		}
 	}
