@@ -356,3 +356,25 @@ func TestControl_RecordsNamesAndCommentsWithoutControlCharacters(t *testing.T) {
 		t.Errorf("rejected by %q: %q", got.Cancel, got.Error)
 	}
 }
+
+func TestWindow_RemovalPassesOnlyWithTheDefinitionThatWasApplied(t *testing.T) {
+	task := webTask()
+	task.BufferPeriod, task.Windows = config.BufferPeriod{}, night(t)
+	removal := with(applied(), func(s *state.Task) {
+		s.Pending = &state.Pending{First: noon, Latest: noon, Entries: &state.EntryChanges{Removed: 1}}
+	})
+	seen := &Observed{Digest: "B", Entries: removal.Pending.Entries}
+	for _, tt := range []struct {
+		definition string
+		action     Action
+		code       state.ReasonCode
+	}{
+		{"def", Run, state.ReasonChanged},
+		{"other", Wait, state.ReasonOutside}, // it would apply more than the removal
+	} {
+		d := Decide([]Input{{Task: task, Definition: tt.definition, State: removal, Observed: seen}}, noon)[0]
+		if d.Action != tt.action || d.Reason.Code != tt.code {
+			t.Errorf("definition %s: action %v because of %+v", tt.definition, d.Action, d.Reason)
+		}
+	}
+}

@@ -187,3 +187,27 @@ func TestTick_RequestSaysThatATaskIsNew(t *testing.T) {
 		t.Errorf("the run: %+v", got)
 	}
 }
+
+// Somebody has said that it is a new task, and says while its run is under way that it is not.
+func TestTick_RenamedTaskKeepsItsRunUnderWay(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	renamed := renamedTask("")
+	b.reload(renamed)
+	b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"new": "Jo"}}))
+	live := b.task("new").Run
+	if live == nil {
+		t.Fatalf("no run begins: %+v", b.task("new").Reason)
+	}
+	renamed.MovedFrom = "task-0"
+	b.now = b.now.Add(liveCheck)
+	b.reload(renamed)
+	b.tick()
+	if got := b.task("new"); got.Run == nil || got.Run.ID != live.ID || b.begun("new") != 1 {
+		t.Errorf("run %s is under way; its task has %+v, and %d runs have begun", live.ID, got.Run, b.begun("new"))
+	}
+	if got := b.task("task-0"); got.MovedTo != "" || got.AppliedAt.IsZero() {
+		t.Errorf("the task before has lost its records: %+v", got)
+	}
+}

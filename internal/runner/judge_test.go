@@ -434,3 +434,28 @@ func TestJudge_IncompleteRecordOfWhatWasAppliedIsNoReasonToApply(t *testing.T) {
 	}
 	j.waits(j.apply(), "not known what is gone", state.RuleInputGuard)
 }
+
+func TestJudge_RemovalPassesTheWindowOnlyIfTheRunIsForIt(t *testing.T) {
+	night, err := window.Window{Kind: window.Allow, Schedule: "0 22 * * *", Duration: 8 * time.Hour, TimeZone: "UTC", AllowRemovalsAlways: true}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, passes := range map[state.ReasonCode]bool{state.ReasonChanged: true, state.ReasonSchedule: true,
+		state.ReasonDefinition: false, state.ReasonForced: false, state.ReasonRetry: false, state.ReasonDrift: false} {
+		j := newJudging(t, config.Rules{})
+		j.Config().Tasks[0].Rules = config.Rules{Windows: []window.Window{night}}
+		run, err := state.Read[state.Run](t.Context(), j.store, state.RunKey("web", j.launch.Runs[0].ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := run.Data
+		next.Reason.Code = code
+		if _, err := j.store.Apply(t.Context(), run.Write(next)); err != nil {
+			t.Fatal(err)
+		}
+		j.consul.count = 59
+		if got := j.apply(); (got.State == state.RunSucceeded) != passes {
+			t.Errorf("a run for %s that only removes entries is %s: %v", code, got.State, got.Wait)
+		}
+	}
+}
