@@ -67,8 +67,9 @@ task {
 	// Once more, through something that counts and so takes its time.
 	s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1))
 	p = m.start(s, file)
-	long(m.b, "a run through the proxy", func() bool { return strings.Contains(p.stderr.String(), "run succeeded") })
 	change(m.b, s.consul, names[1])
+	long(m.b, "a run through the proxy", func() bool { return strings.Contains(p.stderr.String(), "run succeeded") })
+	change(m.b, s.consul, names[2])
 	long(m.b, "a second one", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
 	connections := proxy.PeakConnections()
 	p.stop()

@@ -108,8 +108,61 @@ func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
 	if s.read("lb.txt") != "" {
 		t.Error("it was not destroyed")
 	}
+	stays := func(when string) {
+		t.Helper()
+		if phase, why := s.phase("lb"); phase != apispec.PhaseHeld || !strings.Contains(why, "was destroyed") || s.read("lb.txt") != "" {
+			t.Errorf("%s, it is %s (%s), and its file has %q", when, phase, why, s.read("lb.txt"))
+		}
+	}
+	// Neither new input nor a start brings it back, also not -once beside the instance and without it.
 	s.register("web", "web-2", 8081, "passing")
-	eventually(t, "new input applies it again", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	eventually(t, "the change is seen", func() bool { return strings.Contains(s.run("events", "-config-file", file).stdout, "change seen") })
+	stays("with new input")
+	once := func() {
+		t.Helper()
+		r := s.run("-once", "-config-file", file)
+		wantCode(t, r, exitWaits)
+		wantText(t, r.stdout, "lb", "held")
+		stays("with -once")
+	}
+	once()
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	once()
+	p = s.start("-config-file", file)
+	api = "-http-addr=" + p.served()
+	stays("after a restart")
+	wantCode(t, s.bare("run", api, "lb"), exitOK)
+	if got := s.read("lb.txt"); !strings.Contains(got, "8081") {
+		t.Errorf("a request has made %q", got)
+	}
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestStart_RestartRunsWhatHasChangedMeanwhile(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.register("api", "api-1", 9090, "passing")
+	file := s.config(s.task("lb", onWeb) + s.task("gateway", strings.ReplaceAll(onWeb, "web", "api")))
+	p := s.start("-config-file", file)
+	for _, task := range []string{"lb", "gateway"} {
+		s.awaitPhase(task, apispec.PhaseApplied, "")
+	}
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	s.register("web", "web-2", 8081, "passing")
+	p = s.start("-config-file", file)
+	eventually(t, "the change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	s.awaitPhase("lb", apispec.PhaseApplied, "")
+	for task, want := range map[string]int{"lb": 2, "gateway": 1} {
+		if got := s.runsOf(task)[apispec.RunStateSucceeded]; got != want {
+			t.Errorf("task %s had %d runs, want %d", task, got, want)
+		}
+	}
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}

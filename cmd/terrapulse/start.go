@@ -49,12 +49,14 @@ func (a *app) startCommand() command {
 		help: `Usage: terrapulse start [flags]
 
   Watches Consul and applies a task's Terraform module whenever its condition
-  is met. Each enabled task runs once at the start. Several instances may share
-  one store: one of them leads, the others take over when it ends.
+  is met. At the start, tasks run that are new, have changed or have failed.
+  Several instances may share one store: one of them leads, the others take
+  over when it ends.
 
   -once runs every enabled task one time and ends: exit code 0 when all were
-  applied, 11 when any was not, and 3 when the rest is held or waits for an
-  approval or its window. -inspect shows what would be changed.
+  applied, 11 when any was not, and 3 when the rest is held, was stopped by a
+  person, or waits for an approval or its window. -inspect shows what would be
+  changed.
 `,
 		run: func([]string) int { return a.start(o) },
 	}

@@ -71,11 +71,22 @@ type Leader struct {
 	Waits func(task string) func(reason string)
 }
 
-// Run has the leader run the enabled tasks: it is for reconcile.Reconciler.Elsewhere.
+// Run has the leader run the enabled tasks that no person has stopped: it is for
+// reconcile.Reconciler.Elsewhere.
 func (l *Leader) Run(ctx context.Context, leader string, cfg *config.Config) ([]reconcile.Outcome, error) {
 	client, err := l.client(ctx, leader)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
+	}
+	overview, err := client.Overview(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
+	}
+	stopped := map[string]reconcile.Outcome{}
+	for _, t := range overview.Tasks {
+		if o := outcomeOfRest(t); o.Stopped() {
+			stopped[t.Name] = o
+		}
 	}
 	outcomes := make([]reconcile.Outcome, len(cfg.Tasks))
 	var group errgroup.Group
@@ -83,6 +94,10 @@ func (l *Leader) Run(ctx context.Context, leader string, cfg *config.Config) ([]
 	for i, t := range cfg.Tasks {
 		outcomes[i] = reconcile.Outcome{Task: t.Name, Reason: state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}}
 		if !t.Enabled {
+			continue
+		}
+		if o, ok := stopped[t.Name]; ok {
+			outcomes[i] = o
 			continue
 		}
 		group.Go(func() error {
@@ -182,7 +197,9 @@ func OutcomeOf(run apispec.Run) reconcile.Outcome {
 }
 
 // OutcomeOfWait returns a task whose run does not begin as an outcome.
-func OutcomeOfWait(held *apiclient.WaitsError) reconcile.Outcome {
-	reason := held.Task.Reason
-	return reconcile.Outcome{Task: held.Task.Name, Reason: state.Reason{Code: state.ReasonCode(reason.Code), Text: reason.Text}}
+func OutcomeOfWait(held *apiclient.WaitsError) reconcile.Outcome { return outcomeOfRest(held.Task) }
+
+// outcomeOfRest returns a task that has no run as an outcome.
+func outcomeOfRest(t apispec.TaskOverview) reconcile.Outcome {
+	return reconcile.Outcome{Task: t.Name, Reason: state.Reason{Code: state.ReasonCode(t.Reason.Code), Text: t.Reason.Text}}
 }

@@ -55,7 +55,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d Decisio
 		}
 	}
 	next := d.State
-	if b.tick.opts.Force[d.Task.Name] != "" && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
+	if (b.tick.opts.Leads || b.tick.opts.Force[d.Task.Name] != "") && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
 		// The log of this process does not have it yet.
 		b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 	}

@@ -183,7 +183,7 @@ func TestControl_DisablingDropsRequests(t *testing.T) {
 	b.must(b.people().Force(t.Context(), "task-0", ""))
 	b.must(b.people().SetEnabled(t.Context(), "task-0", false, ChangeOptions{}))
 	b.must(b.people().SetEnabled(t.Context(), "task-0", true, ChangeOptions{}))
-	if b.tick(); b.begun("task-0") != 0 || b.task("task-0").Reason.Code != state.ReasonHeld {
+	if b.tick(); b.begun("task-0") != 0 || b.task("task-0").Reason.Code != state.ReasonUnchanged {
 		t.Errorf("begun %d times: %+v", b.begun("task-0"), b.task("task-0").Reason)
 	}
 }

@@ -38,7 +38,9 @@ func TestControl_CreatedTaskRunsOnChangeAndSurvivesARestart(t *testing.T) {
 
 	again := m.start(tasks("web"))
 	expect(t, "tasks", names(t, again.Control), "web", "api")
-	eventually(t, "it runs when the process starts, as every task does", func() bool { return m.runs("api") == 2 })
+	stays(t, "nothing has changed, so nothing runs", func() bool { return m.runs("api") == 1 && m.runs("web") == 2 })
+	again.change("C")
+	eventually(t, "both run again", func() bool { return m.runs("api") == 2 && m.runs("web") == 3 })
 }
 
 func TestControl_ProvisionalTaskIsKeptOnlyIfItsRunSucceeds(t *testing.T) {

@@ -73,8 +73,10 @@ type Input struct {
 	Stopped *Stopped
 	// Paused is set if no task is to run.
 	Paused *state.Paused
-	// Force asks for a run whatever the condition says, and names who asks.
+	// Force asks for a run whatever the condition says, and names who asks. All says that
+	// who asks has asked for all tasks: that is no request against what a person has stopped.
 	Force string
+	All   bool
 }
 
 // Observed is what a condition showed.
@@ -196,8 +198,8 @@ func (d *decider) decide(rules []rule) Decision {
 // note takes over what is known since the last decision.
 func (d *decider) note() {
 	s := &d.state
-	if d.Force != "" && s.Waits() == nil { // a waiting run is the run that is requested
-		s.Forced, s.Replaces = d.Force, false
+	if !d.All {
+		d.noteForce()
 	}
 	if !d.Removed {
 		if !s.RemovedAt.IsZero() && s.Last != nil && s.Last.Kind == state.KindDestroy {
@@ -224,6 +226,23 @@ func (d *decider) note() {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck = s.Recheck && d.Observed == nil
 	}
+	if d.All && !d.stopped() {
+		d.noteForce()
+	}
+}
+
+// noteForce takes over the request for a run. A waiting run is the run that is requested.
+func (d *decider) noteForce() {
+	if d.Force != "" && d.state.Waits() == nil {
+		d.state.Forced, d.state.Replaces = d.Force, false
+	}
+}
+
+// stopped reports whether a person has stopped the task, or has to say first what it is:
+// a request for all tasks does not concern it.
+func (d *decider) stopped() bool {
+	s := &d.state
+	return s.OnHold != nil || len(s.Renamed) > 0 || s.HoldNext || d.held()
 }
 
 // noteObserved takes over what the condition showed.
@@ -239,8 +258,10 @@ func (d *decider) noteObserved() {
 	}
 	switch {
 	case s.HoldNext:
-		held := d.attempt()
-		s.Held, s.HoldNext = &held, false
+		s.Held, s.HoldNext = nil, false
+		if held := d.attempt(); !d.settled() {
+			s.Held = &held
+		}
 		if d.scheduled() {
 			s.Scheduled = d.now // times that came due before do not count
 		}
@@ -258,6 +279,13 @@ func (d *decider) noteObserved() {
 		pending.Entries = d.Observed.Entries // what is applied may have changed, and so the difference to it
 		s.Pending = &pending
 	}
+}
+
+// settled reports whether there is nothing to run the task for. Such a task needs no hold.
+func (d *decider) settled() bool {
+	s := &d.state
+	applied := !s.AppliedAt.IsZero() && s.Definition == d.Definition && s.Observed == s.Applied && !s.Unfinished()
+	return applied && s.Doubt == "" && !appliesDrift(d.Task, s)
 }
 
 // noteUnreadable notes since when the condition cannot be read.

@@ -335,7 +335,7 @@ func TestLoop_LeadershipIsAnEvent(t *testing.T) {
 		events := l.recording()
 		l.start()
 		l.end()
-		if got := events.heard(); got != "leadership_taken run_decided(requested by start) configuration_in_force" {
+		if got := events.heard(); got != "leadership_taken run_decided(the task has never been applied) configuration_in_force" {
 			t.Errorf("the events are %s", got)
 		}
 		// What happened since this process gave the lease back waits in the store.

@@ -52,7 +52,8 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"it is removed", Input{Task: webTask(), Removed: true, Keep: keptRemoved, State: held(fresh, onA)}, Wait, state.ReasonRemoved, onA},
 		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, next), Unreadable: errors.New("no leader")}, Wait, state.ReasonUnreadable, next},
 
-		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
+		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonUnchanged, nil},
+		{"enabled, and in doubt", Input{Task: webTask(), State: held(with(applied(), func(s *state.Task) { s.Doubt = "a run went on" }), next), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, onA},
 		{"enabled, with something else than what was applied", Input{Task: unbuffered, State: held(applied(), next), Observed: &Observed{Digest: "B"}}, Wait, state.ReasonHeld, on("def", "B")},
 		{"and read again", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), on("def", "B")), Observed: &Observed{Digest: "B"}}, Wait, state.ReasonHeld, on("def", "B")},
 		{"enabled, with another definition than was applied", Input{Task: unbuffered, Definition: "other", State: held(applied(), next), Observed: &Observed{Digest: "A"}}, Wait, state.ReasonHeld, on("other", "A")},

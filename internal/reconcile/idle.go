@@ -14,7 +14,7 @@ const refreshEvery = 5 * time.Minute
 // idle reports whether nothing has moved since rec was written and nothing is due.
 func (t *tick) idle(rec state.Reconcile) bool {
 	now := t.Now()
-	if t.opts.Ended || t.opts.Hint && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
+	if t.opts.Leads || t.opts.Ended || t.opts.Hint && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || reached(rec.Due, now) || reached(t.deliverAt, now) {
 		return false
 	}
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || passed(rec.Refreshed, refreshEvery, now, t.Skew) {

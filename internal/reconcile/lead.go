@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -75,9 +74,8 @@ type Loop struct {
 }
 
 // Run leads whenever nobody else does, until ctx ends. When it begins to lead, it
-// runs every enabled task once, whatever the store says: that corrects what was
-// changed by hand meanwhile. The error is that a newer version of Terrapulse uses
-// the store.
+// reads the condition of every task, and runs what is to be run: to lead is no request
+// for a run. The error is that a newer version of Terrapulse uses the store.
 func (l *Loop) Run(ctx context.Context) error {
 	l.inLoop = true
 	l.onVersion = func(version string) { l.version.Store(&version) }
@@ -215,7 +213,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
 	wait(ctx, watch, nil, firstMarksWait) // with marks, the first tick need not poll
-	opts := TickOptions{Lease: held, Force: l.force("start"), All: true}
+	opts := TickOptions{Lease: held, Leads: true}
 	failures := 0
 	for {
 		opts.Marks, opts.GatesErr = watch.Marks()
@@ -224,7 +222,6 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		if l.Observer != nil && ctx.Err() == nil {
 			l.Observer.Ticked(report, err)
 		}
-		opts.Force = outstanding(opts.Force, report, err)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -243,7 +240,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			}
 			continue
 		}
-		opts.Ended = false
+		opts.Ended, opts.Leads = false, false
 		if !slices.Equal(watched, l.watched.Keys()) {
 			unwatch()
 			watch, unwatch = l.watchGates(ctx)
@@ -292,26 +289,6 @@ func received(c <-chan struct{}) bool {
 func (l *Loop) watchGates(ctx context.Context) (watch Watch, unwatch func()) {
 	ctx, unwatch = context.WithCancel(ctx)
 	return l.Watch(ctx, l.watched, nil), unwatch
-}
-
-// outstanding returns which runs still have to be requested after a tick.
-func outstanding(force map[string]string, report Report, err error) map[string]string {
-	still := map[string]string{}
-	if err != nil { // some batches may have been written
-		maps.Copy(still, force)
-		for _, launch := range report.Launches {
-			for _, run := range launch.Runs {
-				delete(still, run.Task)
-			}
-		}
-		return still
-	}
-	for _, task := range report.Dropped {
-		if who, ok := force[task]; ok {
-			still[task] = who
-		}
-	}
-	return still
 }
 
 // until is how long to wait for the next tick if nothing happens. Ticks become

@@ -179,7 +179,7 @@ func TestLoop_UnreadableTaskDelaysNoOther(t *testing.T) {
 		if got := b.launched(); !slices.Equal(got, []string{"web"}) {
 			t.Errorf("launched %v, want web when its buffer period is over", got)
 		}
-		if got := b.task("closed"); got.Reason.Code != state.ReasonUnreadable || got.Forced != "start" {
+		if got := b.task("closed"); got.Reason.Code != state.ReasonUnreadable {
 			t.Errorf("the other task reads %+v", got)
 		}
 	})
@@ -212,12 +212,9 @@ func TestLoop_ConsulOutageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestLoop_EveryTaskRunsAtStartAfterAConflict(t *testing.T) {
+func TestLoop_EveryNewTaskRunsAtStartAfterAConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
-		b.bench.now = time.Now()
-		b.settle() // all is applied: only the start asks for runs
-		b.launcher.forget()
 		b.Loop.Store = &meddler{Store: b.store, key: state.TaskKey("task-1")}
 		b.start()
 		pass(2 * failedTickWait)

@@ -45,7 +45,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	// After an outage Consul may be another one, whose index happens to be the
 	// same: everything is read then.
 	recovered := rec.ConsulError != "" && t.problem() == ""
-	all := t.everything || recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
+	all := t.everything || t.opts.Leads || recovered || rec.Config != t.digest || passed(rec.Refreshed, refreshEvery, now, t.Skew)
 	t.everything = all
 	moved := t.moved(rec)
 	// If no gate can be read, no view can either: tasks that need one wait.
@@ -62,11 +62,8 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs := make([]Input, len(t.tasks))
 	for i, task := range t.tasks {
 		s := states[task.Name].Data
-		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
+		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], All: t.opts.All, Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
 			Shape: task.shape, Unconfirmed: s.Unconfirmed, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
-		if t.opts.All && len(names.before[task.Name]) > 0 {
-			inputs[i].Force = ""
-		}
 		if err := t.corrupt[task.Name]; err != nil {
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue
@@ -74,7 +71,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		o := t.effective.Overrides[task.Name]
 		inputs[i].ChangedBy = o.ChangedBy()
 		if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
-			inputs[i].Force = o.By // what was asked for is forgotten where the task was not there for a while
+			inputs[i].Force, inputs[i].All = o.By, false // what was asked for is forgotten where the task was not there for a while
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {

@@ -28,8 +28,18 @@ func (o Outcome) Waits() bool {
 		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && o.Run.Wait.For.ForPeople()
 	}
 	switch o.Reason.Code {
-	case state.ReasonWaiting, state.ReasonOnHold, state.ReasonPaused, state.ReasonOutside, state.ReasonRejected, state.ReasonReplaced, state.ReasonRenamed:
+	case state.ReasonWaiting, state.ReasonPaused, state.ReasonOutside, state.ReasonReplaced:
 		return true
+	}
+	return o.Stopped()
+}
+
+// Stopped reports whether a person has stopped the task, or has to say first what it is:
+// once-mode does not run it.
+func (o Outcome) Stopped() bool {
+	switch o.Reason.Code {
+	case state.ReasonOnHold, state.ReasonHeld, state.ReasonCancelled, state.ReasonRejected, state.ReasonRenamed:
+		return o.Run == nil
 	}
 	return false
 }
@@ -46,10 +56,9 @@ func (o Outcome) Failed() bool {
 	return o.Reason.Code != state.ReasonDisabled
 }
 
-// Once runs every enabled task one time, without retries, and returns the outcomes
-// in the order of the configuration, also with an error. A failing task stops no
-// other. wait returns when all
-// runs of this process have ended.
+// Once runs every enabled task one time, without retries, unless a person has stopped
+// it. It returns the outcomes in the order of the configuration, also with an error. A
+// failing task stops no other. wait returns when all runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.prepareStored(ctx); err != nil {
 		return r.unrun(err), err
@@ -66,7 +75,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.awaitRuns(ctx, held); err != nil {
 		return r.unrun(err), err
 	}
-	report, failed := r.Tick(ctx, TickOptions{Lease: held, Force: r.force("-once"), All: true})
+	report, failed := r.Tick(ctx, TickOptions{Lease: held, Leads: true, Force: r.force("-once"), All: true})
 	if failed == nil {
 		failed = r.replaceWaiting(ctx, held, &report)
 	}

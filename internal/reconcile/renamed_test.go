@@ -200,7 +200,7 @@ func TestTick_RenamedTaskKeepsItsRunUnderWay(t *testing.T) {
 	if live == nil {
 		t.Fatalf("no run begins: %+v", b.task("new").Reason)
 	}
-	renamed.MovedFrom = "task-0"
+	renamed.MovedFrom = []string{"task-0"}
 	b.now = b.now.Add(liveCheck)
 	b.reload(renamed)
 	b.tick()

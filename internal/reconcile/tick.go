@@ -33,9 +33,11 @@ type TickOptions struct {
 	Force map[string]string
 	// Only, if set, are the tasks that are decided about.
 	Only map[string]bool
-	// All says that Force names all tasks, and nobody has asked for one of them: a
-	// task that was perhaps renamed stays held.
+	// All says that Force names all tasks, and nobody has asked for one of them: what a
+	// person has stopped stays so, and a task that was perhaps renamed stays held.
 	All bool
+	// Leads says that this process begins to lead: the tick reads every condition.
+	Leads bool
 	// Until, if set, is when the tick stops beginning launches: other runs wait for
 	// the next tick.
 	Until time.Time

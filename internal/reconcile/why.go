@@ -46,7 +46,7 @@ func (d *decider) why() trigger {
 		return triggered(state.ReasonForced, "requested by %s", s.Forced)
 
 	case d.held() && s.Destroyed():
-		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its input or definition changes, or when a run is requested")
+		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
 
 	case d.held() && d.scheduled():
 		return d.schedule()
@@ -160,8 +160,12 @@ func (d *decider) scheduled() bool {
 	return scheduled
 }
 
-// held reports whether what would be applied now is no reason for a run.
-func (d *decider) held() bool { return d.state.Held != nil && *d.state.Held == d.attempt() }
+// held reports whether what would be applied now is no reason for a run. What a person
+// has destroyed is not made again by new input.
+func (d *decider) held() bool {
+	held := d.state.Held
+	return held != nil && (*held == d.attempt() || d.state.Destroyed() && held.Definition == d.Definition)
+}
 
 // attempt is what a run would try to apply now.
 func (d *decider) attempt() state.Attempt {

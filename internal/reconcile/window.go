@@ -36,7 +36,6 @@ func (r *Reconciler) Window(ctx context.Context, watch func(context.Context, con
 		if !each(report, err) {
 			return
 		}
-		opts.Force = outstanding(opts.Force, report, err)
 		opts.Ended, opts.Replaces = opts.Ended && err != nil, ""
 
 		rest := until.Sub(r.Now())

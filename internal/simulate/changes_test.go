@@ -155,6 +155,7 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	case v.person() || !read && !before.HoldNext:
 	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
 	case !read && now.Held != nil:
+	case !read && !now.AppliedAt.IsZero() && now.Observed == now.Applied && !now.Unfinished(): // nothing is pending
 	case now.Last != nil && now.Last.Kind == state.KindDestroy: // what it was held with is gone, or perhaps a part of it
 	case now.Held != nil:
 		v.violated("a held task runs when its condition changes: %s held %s on %+v and holds it on %+v", v.name, task, before.Held, now.Held)

@@ -333,6 +333,13 @@ func (j *judge) died(container string) {
 	}
 }
 
+// rests reports whether a task is not to run for what it would apply now: what somebody has
+// destroyed is made again for another definition only.
+func rests(task state.Task, now state.Attempt) bool {
+	held := task.Held
+	return held != nil && (*held == now || task.Destroyed() && held.Definition == now.Definition)
+}
+
 // unsettled says what of a task is not as it should be in the end.
 func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[serviceOf(t.Name)]
@@ -340,7 +347,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	case (t.Enabled || record.Run != nil && record.Run.Destroys()) && j.explained(w, t.Name, want):
 	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
-	case !t.Enabled || record.Held != nil && *record.Held == state.Attempt{Definition: t.Digest(cfg), Observed: want}:
+	case !t.Enabled || rests(record, state.Attempt{Definition: t.Digest(cfg), Observed: want}):
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
