@@ -247,6 +247,10 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 			checked := *d.State.Drift
 			checked.Run, d.State.Drift = live, &checked
 		} else {
+			live.Scheduled = d.Scheduled
+			if it.resumed != nil {
+				live.Scheduled = it.was.Run.Scheduled
+			}
 			if launch.Kind != state.KindApply {
 				live.Kind = launch.Kind
 			} else if it.resumed == nil {

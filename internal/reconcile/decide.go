@@ -119,6 +119,7 @@ type Decision struct {
 	Seen       time.Time           // when the change behind a run was first seen; zero if none
 	Entries    *state.EntryChanges // as in Observed, if the condition was read
 	Replaces   bool                // the run replaces a superseded one
+	Scheduled  time.Time           // Task.Scheduled before the run; zero if the task has no schedule
 	EndAs      state.RunState      // how a waiting run ends
 	Resume     *state.Resume       // why a waiting run goes on
 	Kind       state.Kind          // of the run
@@ -333,6 +334,7 @@ func (d *decider) run(t trigger) Decision {
 	if s.Pending != nil || t.reason.Code == state.ReasonChanged {
 		seen = d.pending().First
 	}
+	before := s.Scheduled
 	replaces := s.Replaces && (t.reason.Code == state.ReasonForced || d.destroys())
 	d.dropRequests()
 	*s = s.WithoutCheck()
@@ -342,10 +344,10 @@ func (d *decider) run(t trigger) Decision {
 	s.Doubt, s.Due = "", time.Time{}
 	s.Attempted = d.attempt()
 	s.Remote = s.Remote || d.Remotely
-	if d.scheduled() && !d.destroys() {
-		s.Scheduled = d.now
-	}
 	out := d.done(Run, t.reason)
+	if d.scheduled() && !d.destroys() {
+		out.State.Scheduled, out.Scheduled = d.now, before
+	}
 	out.Seen, out.Replaces, out.Poll = seen, replaces, time.Time{}
 	return out
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -199,6 +201,115 @@ func TestTick_EnabledTaskWithNothingPendingIsNotHeld(t *testing.T) {
 	b.setEnabled(true)
 	if got := b.task("task-0"); got.Reason.Code != state.ReasonUnchanged || got.Held != nil {
 		t.Errorf("it is %+v, held on %+v", got.Reason, got.Held)
+	}
+}
+
+// weekly is a task that runs on Thursdays, if the instances of web have changed.
+func weekly() []config.Task {
+	all := tasks(1)
+	all[0].Condition = config.Condition{Spec: condition.Schedule{Cron: "0 12 * * 4"}}
+	all[0].ModuleInputs = []condition.Spec{condition.Services{{Names: []string{"web"}}}}
+	return all
+}
+
+// scheduledPlan is a bench with a weekly task whose run of this week waits with a plan.
+func scheduledPlan(t *testing.T) (*bench, state.PlannedRun) {
+	b := newBench(t, weekly()...)
+	b.settle()
+	b.launcher.forget()
+	b.catalog.set("B", nil)
+	b.now = b.now.Add(8 * 24 * time.Hour)
+	b.tick()
+	run := b.launcher.launches()[0].Runs[0]
+	if b.run(run).Data.Reason.Code != state.ReasonSchedule {
+		t.Fatalf("the run is %+v", b.run(run).Data)
+	}
+	b.claimed(run, "container")
+	b.wait(run, state.Wait{For: state.WaitApproval, ID: "w1", Text: "3 to destroy", Content: &state.Content{Plan: "p"}, Rules: b.Config.Tasks[0].RulesDigest()})
+	b.launcher.forget()
+	b.tickAfterEnd()
+	return b, run
+}
+
+func TestWaiting_ScheduledRunThatIsReplacedIsFollowedByAnother(t *testing.T) {
+	for name, replace := range map[string]func(*bench, state.PlannedRun){
+		"its limits change": func(b *bench, _ state.PlannedRun) {
+			b.Config.Tasks[0].Guard.Enabled, b.effective = true, nil
+		},
+		"held and released after the approval": func(b *bench, _ state.PlannedRun) {
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+			b.tick() // it is to go on
+			b.must(b.people().Hold(b.t.Context(), "task-0", "bob", "one moment"))
+			b.tick()
+			b.must(b.people().Release(b.t.Context(), "task-0", "bob"))
+		},
+		"paused and resumed after the approval": func(b *bench, run state.PlannedRun) {
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+			b.tick()
+			b.must(b.people().PauseAll(b.t.Context(), "bob", ""))
+			b.end(state.RunSuperseded, "") // the runner finds the pause
+			b.tickAfterEnd()
+			b.must(b.people().ResumeAll(b.t.Context(), "bob", ""))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, run := scheduledPlan(t)
+			replace(b, run)
+			b.launcher.forget()
+			for range 3 {
+				b.now = b.now.Add(time.Minute)
+				b.tick()
+			}
+			if got := b.run(run).Data.State; got != state.RunSuperseded {
+				t.Fatalf("the run is %s", got)
+			}
+			launches := b.launcher.launches()
+			if len(launches) != 1 {
+				t.Fatalf("no run follows before the next time of the schedule: %+v", b.task("task-0").Reason)
+			}
+			if got := b.run(launches[0].Runs[0]).Data.Reason; got.Code != state.ReasonSchedule && got.Code != state.ReasonForced {
+				t.Errorf("the run that follows has the reason %+v", got)
+			}
+			b.end(state.RunSucceeded, "B")
+			b.tickAfterEnd()
+			if next := b.task("task-0").Due; next.Sub(b.now) < 24*time.Hour {
+				t.Errorf("applied, it is due again at %s", next)
+			}
+		})
+	}
+}
+
+func TestTick_ScheduleEndsACancelNotARejection(t *testing.T) {
+	for _, rejected := range []bool{false, true} {
+		b, _ := scheduledPlan(t)
+		if rejected {
+			b.must(b.people().Reject(t.Context(), "task-0", "", "ann", "no"))
+		} else {
+			b.must(b.people().Cancel(t.Context(), "task-0", "ann"))
+		}
+		b.tickAfterEnd()
+		if b.begun("task-0") != 0 {
+			t.Fatalf("rejected %v: it runs at once", rejected)
+		}
+		b.now = b.now.Add(7 * 24 * time.Hour)
+		b.tick()
+		if runs := b.begun("task-0") != 0; runs == rejected {
+			t.Errorf("rejected %v: at its next time, it runs: %v: %+v", rejected, runs, b.task("task-0").Reason)
+		}
+		if !rejected {
+			continue
+		}
+		b.catalog.set("C", nil)
+		b.now = b.now.Add(24 * time.Hour)
+		b.tick()
+		if b.begun("task-0") != 0 {
+			t.Error("rejected, and with new input, it runs before its next time")
+		}
+		b.now = b.now.Add(7 * 24 * time.Hour)
+		b.tick()
+		if b.begun("task-0") != 1 {
+			t.Errorf("rejected, and with new input, it does not run at its next time: %+v", b.task("task-0").Reason)
+		}
 	}
 }
 

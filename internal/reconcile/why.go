@@ -48,11 +48,15 @@ func (d *decider) why() trigger {
 	case d.held() && s.Destroyed():
 		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
 
+	case d.held() && s.Cancelled() && s.Last.Rejected:
+		t := untriggered(state.ReasonRejected, "%s: it is planned again when its input or definition changes, or when a run is requested", s.Last.Error)
+		if d.scheduled() {
+			t.scheduled, t.due = d.passed()
+		}
+		return t
+
 	case d.held() && d.scheduled():
 		return d.schedule()
-
-	case d.held() && s.Cancelled() && s.Last.Rejected:
-		return untriggered(state.ReasonRejected, "%s: it is planned again when its input or definition changes, or when a run is requested", s.Last.Error)
 
 	case d.held() && s.Cancelled():
 		return untriggered(state.ReasonCancelled, "%s: it runs when its input or definition changes, or when a run is requested",
@@ -69,6 +73,9 @@ func (d *decider) why() trigger {
 
 	// A task that was never applied and was held for this definition has changed.
 	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
+		if d.scheduled() {
+			return d.schedule()
+		}
 		return d.changed()
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
@@ -153,6 +160,18 @@ func (d *decider) schedule() trigger {
 	}
 	t.scheduled = since
 	return t
+}
+
+// passed lets the times of a schedule pass that come due while the task is stopped: new input
+// waits for the next one. It returns Task.Scheduled from now on, and when the next time is.
+func (d *decider) passed() (scheduled, due time.Time) {
+	t := d.schedule()
+	if t.run || t.missed {
+		at := *d
+		at.state.Scheduled = d.now
+		return d.now, at.schedule().due
+	}
+	return t.scheduled, t.due
 }
 
 func (d *decider) scheduled() bool {

@@ -27,10 +27,14 @@ func Backoff(task string, n int) time.Duration {
 // Conclude returns the task's state after one of its runs has ended, and the
 // runs that fall out of its history. The definition is that of the task when
 // the run succeeded. The digest that was applied is taken over from a
-// successful run only. A superseded run leaves only the request for another.
+// successful run only. A superseded run leaves what it was begun for, so that another
+// run follows.
 func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
 	next = t
 	if next.Run != nil && next.Run.ID == run.ID {
+		if before := next.Run.Scheduled; run.State == RunSuperseded && !before.IsZero() {
+			next.Scheduled = before
+		}
 		next.Run, next.Leaving = nil, nil
 		next.Recheck = true
 	}

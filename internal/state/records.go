@@ -153,6 +153,9 @@ type LiveRun struct {
 	Offer   string    `json:"offer,omitempty"` // the runner to which the launch was offered
 	// Entries are what the run was decided on; nil once its own record has them.
 	Entries *EntryChanges `json:"entries,omitempty"`
+	// Scheduled is Task.Scheduled before the run: if the run is superseded, the schedule is
+	// due again.
+	Scheduled time.Time `json:"scheduled,omitzero"`
 
 	// Of a waiting run:
 	Wait   *Wait      `json:"wait,omitempty"`
