@@ -77,6 +77,10 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if d.MovedTo == "" && renamed && (d.Destroy || d.Undestroyable != nil) {
 		return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: %s", d.perhapsRenamed())
 	}
+	if d.missing() {
+		at := s.MissingSince.Add(removalLasts)
+		return refuse(state.ReasonRemoved, at, "the task is not in the configuration any more: this counts as its removal if it lasts until %s", stamp(at, d.now))
+	}
 	if d.Destroy || d.Undestroyable != nil {
 		return d.holdUndestroyed(t)
 	}

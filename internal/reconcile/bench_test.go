@@ -194,6 +194,14 @@ func (b *bench) tick() Report {
 	return report
 }
 
+// removed ticks until a task that is missing in the configuration counts as removed.
+func (b *bench) removed() Report {
+	b.t.Helper()
+	b.tick()
+	b.now = b.now.Add(removalLasts)
+	return b.tick()
+}
+
 // end ends every run that is under way, as a runner would.
 func (b *bench) end(outcome state.RunState, digest string) {
 	b.t.Helper()

@@ -121,7 +121,7 @@ func TestAwaitRun_EndsIfThereWillBeNoRun(t *testing.T) {
 		"disabled": func(b *bench) { b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, ChangeOptions{})) },
 		"deleted":  func(b *bench) { b.must(b.people().Delete(b.t.Context(), "task-0", "")) },
 		// The files of the one that leads do not have it.
-		"not the leader's": func(b *bench) { b.Config = &config.Config{KeepRemoved: keptRemoved}; b.effective = nil; b.tick() },
+		"not the leader's": func(b *bench) { b.Config = &config.Config{KeepRemoved: keptRemoved}; b.effective = nil; b.removed() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, tasks(1)...)

@@ -171,7 +171,7 @@ func (d *decider) decide(rules []rule) Decision {
 		d.note()
 	}
 	t := d.why()
-	if d.waits() {
+	if d.waits() && !d.missing() {
 		var h *hold
 		if t, h = d.waiting(); h != nil {
 			return d.hold(*h)
@@ -206,14 +206,14 @@ func (d *decider) note() {
 		if !s.RemovedAt.IsZero() && s.Last != nil && s.Last.Kind == state.KindDestroy {
 			s.Held = nil // it is back, and perhaps a part of it was destroyed
 		}
-		s.RemovedAt, s.Deleted, s.DeletedBy = time.Time{}, false, ""
+		s.MissingSince, s.RemovedAt, s.Deleted, s.DeletedBy = time.Time{}, time.Time{}, false, ""
 		s.Shape, s.MovedTo, s.Renamed = d.Shape, "", d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
 		if s.Forced != "" || !s.AppliedAt.IsZero() {
 			s.Renamed = nil // somebody has said that it is a new task
 		}
 	}
-	if d.Removed && d.Blocked == nil && (s.RemovedAt.IsZero() || s.RemovedAt.After(d.now)) {
-		s.RemovedAt = d.now
+	if d.Removed && d.Blocked == nil {
+		d.noteRemoved()
 	}
 	d.noteObserved()
 	d.noteUnreadable()

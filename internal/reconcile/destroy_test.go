@@ -125,7 +125,7 @@ func TestTick_OnRemovalCountsAsItWasInForceLast(t *testing.T) {
 			t.Fatalf("launched %+v", report.Launches)
 		}
 		b.Config, b.effective = load("port = 1\n"), nil
-		if report := b.tick(); (len(report.Launches) == 1) != (last == removal.Destroy) {
+		if report := b.removed(); (len(report.Launches) == 1) != (last == removal.Destroy) {
 			t.Errorf("%s: launched %+v; %+v", last, report.Launches, b.task("task-0").Reason)
 		}
 	}

@@ -97,8 +97,10 @@ func TestTick_EachTransitionIsDeliveredOnce(t *testing.T) {
 	expect("wrong files", "configuration_refused(task block is wrong)")
 	b.Refused, b.Config, b.effective = nil, &config.Config{KeepRemoved: keptRemoved}, nil
 	b.tick()
+	expect("a task is missing", "configuration_in_force")
+	b.removed()
 	b.tick()
-	expect("removal", "task_removed(its state is workspace task-0 of backend ) configuration_in_force")
+	expect("removal", "task_removed(its state is workspace task-0 of backend )")
 	b.now = b.now.Add(keptRemoved)
 	b.tick()
 	expect("end of its records", "task_forgotten")

@@ -16,6 +16,33 @@ import (
 // takes some hundred requests, and other tasks wait meanwhile.
 const erasedPerTick = 20
 
+// removalLasts is how long a task must be missing in the configuration until that counts as
+// its removal: task files that are copied slowly are not all there for some seconds.
+const removalLasts = 30 * time.Second
+
+// noteRemoved notes that the task is not in the configuration. If somebody has deleted or
+// renamed it, that counts at once.
+func (d *decider) noteRemoved() {
+	s := &d.state
+	since := s.MissingSince
+	if since.IsZero() || since.After(d.now.Add(d.Skew)) {
+		since = d.now
+	}
+	switch {
+	case s.RemovedAt.After(d.now):
+		s.RemovedAt = d.now
+	case !s.RemovedAt.IsZero():
+	case s.Deleted || d.MovedTo != "" || reached(since.Add(removalLasts), d.now):
+		s.MissingSince, s.RemovedAt = time.Time{}, d.now
+	default:
+		s.MissingSince = since
+	}
+}
+
+// missing reports whether the task is missing in the configuration and does not count as
+// removed yet. Nothing is done about it then, and nothing is forgotten.
+func (d *decider) missing() bool { return d.Removed && !d.state.MissingSince.IsZero() }
+
 // erase removes all records of a task, its own last: after a crash in between
 // the rest is removed by the next tick.
 func (t *tick) erase(ctx context.Context, task state.Stored[state.Task]) error {

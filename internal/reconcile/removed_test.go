@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/removal"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -255,4 +256,71 @@ func TestSettle_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
 			t.Errorf("settled: %+v", lost)
 		}
 	}
+}
+
+// A folder of task files that is copied slowly does not have all files for some seconds.
+func TestTick_TaskThatIsMissingForAMomentLosesNothing(t *testing.T) {
+	missing := func(b *bench) {
+		b.reload()
+		if got := b.task("task-0"); got.Reason.Code != state.ReasonRemoved || !got.Due.Equal(b.now.Add(removalLasts)) {
+			b.t.Fatalf("missing, it is %+v, due %s", got.Reason, got.Due)
+		}
+		b.now = b.now.Add(removalLasts - time.Second)
+		b.Reconciler = b.another(nil) // another leader counts the same time
+		b.tick()
+		b.now = b.now.Add(time.Hour) // nobody leads, and the files are complete again
+		b.Reconciler = b.another(b.Config.Tasks)
+	}
+	destroyed := func(b *bench) {
+		b.must(b.people().Destroy(b.t.Context(), "task-0", "ann"))
+		b.tick()
+		b.end(state.RunSucceeded, "")
+		b.tickAfterEnd()
+	}
+	for name, test := range map[string]struct {
+		before func(*bench)
+		reason state.ReasonCode
+	}{
+		"applied":           {func(*bench) {}, state.ReasonUnchanged},
+		"destroyed by hand": {destroyed, state.ReasonHeld},
+		"a plan waits":      {(*bench).plansAnew, state.ReasonWaiting},
+		"cancelled": {func(b *bench) {
+			b.plansAnew()
+			b.must(b.people().Cancel(b.t.Context(), "task-0", "ann"))
+			b.tickAfterEnd()
+		}, state.ReasonCancelled},
+		"approved": {func(b *bench) {
+			b.plansAnew()
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+		}, state.ReasonRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, destroyedOnRemoval()...)
+			b.settle()
+			b.launcher.forget()
+			test.before(b)
+			run := b.task("task-0").Run
+			b.launcher.forget()
+			files := b.Config.Tasks
+			missing(b)
+			if launches := b.launcher.launches(); len(launches) != 0 {
+				t.Fatalf("launched while it is missing: %+v", launches)
+			}
+			b.reload(files...)
+			got := b.task("task-0")
+			if got.Reason.Code != test.reason || !got.MissingSince.IsZero() || !got.RemovedAt.IsZero() {
+				t.Errorf("back, it is %+v", got.Reason)
+			}
+			if run != nil && test.reason != state.ReasonCancelled && (got.Run == nil || got.Run.ID != run.ID) {
+				t.Errorf("its run was %+v and is %+v", run, got.Run)
+			}
+		})
+	}
+}
+
+// destroyedOnRemoval is a task that is destroyed without an approval when it is removed.
+func destroyedOnRemoval() []config.Task {
+	all := tasks(1)
+	all[0].Removal = removal.Spec{On: removal.Destroy, Approve: removal.Never}
+	return all
 }

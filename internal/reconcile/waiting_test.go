@@ -175,7 +175,7 @@ func TestWaiting_IsReplacedOrEnded(t *testing.T) {
 		}, state.RunSuperseded, 1, "definition has changed"},
 		"the task is disabled":            {approval, off, state.RunSuperseded, 0, "disabled"},
 		"the task is disabled, elsewhere": {state.Wait{For: state.WaitRemote, ID: "w1"}, off, state.RunSuperseded, 0, "disabled"},
-		"the task is removed":             {approval, func(b *bench) { b.Reconciler = b.another(nil) }, state.RunSuperseded, 0, "not in the configuration"},
+		"the task is removed":             {approval, func(b *bench) { b.Reconciler = b.another(nil); b.removed() }, state.RunSuperseded, 0, "not in the configuration"},
 		"its time is over": {state.Wait{For: state.WaitApproval, ID: "w1", Until: noon.Add(time.Hour)},
 			func(b *bench) { b.now = noon.Add(time.Hour) }, state.RunCancelled, 0, "waits for approval since"},
 		"its time is not over": {state.Wait{For: state.WaitApproval, ID: "w1", Until: noon.Add(time.Hour)},

@@ -52,7 +52,10 @@ type Task struct {
 	// HoldNext makes the next attempt Held: the one with what is observed next.
 	HoldNext bool `json:"hold_next,omitempty"`
 
-	// RemovedAt is since when the task is in no configuration. Its records are
+	// MissingSince is since when the task is in no configuration, until that counts as its
+	// removal: its file may be back in a moment.
+	MissingSince time.Time `json:"missing_since,omitzero"`
+	// RemovedAt is since when the task counts as removed. Its records are
 	// kept for a while, or, if it was deleted through the API, until its run ends.
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 	Deleted   bool      `json:"deleted,omitempty"` // through the API

@@ -41,7 +41,7 @@ func filled(v reflect.Value) {
 // a field decides what a rename does to it.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}         // judged, read or kept anew
-	stays := []string{"History", "Recent", "Events", "RemovedAt", "Deleted", "DeletedBy", "MovedTo", "Run", "Leaving"} // under the former name
+	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "MovedTo", "Run", "Leaving"} // under the former name
 	renamed := []string{"Definition", "Attempted", "Held", "Accepted", "Last", "Moving", "MovedFrom"}                  // see below
 	var from Task
 	filled(reflect.ValueOf(&from).Elem())
