@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // mount puts a small file system of its own at a new folder, where the tests
@@ -57,14 +60,41 @@ func TestNothingIsAppliedWhileTheStoreCannotBeWritten(t *testing.T) {
 		}
 		return strings.Contains(p.stderr.String(), "no space left on the disk")
 	})
-	wantCode(t, s.run("status", "-store", store), exitOK)
+	var st result
+	eventually(t, "status says that the disk is full", func() bool {
+		st = s.run("status", "-store", store)
+		return strings.Contains(st.stdout, "no space left on the disk") && strings.Contains(st.stdout, "Leader: none")
+	})
+	wantCode(t, st, exitOK)
+	if strings.Contains(st.stdout, "nothing is watching Consul") {
+		t.Errorf("status does not say why nobody leads:\n%s", st.stdout)
+	}
+	sick := s.run("status", "-health", "-store", store)
+	wantCode(t, sick, exitError)
+	wantText(t, sick.stderr, "the store cannot be written", "free some space")
+	resp, err := http.Get(p.served() + "/v1/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), "the store cannot be written") {
+		t.Errorf("health answers %s: %s", resp.Status, body)
+	}
 	if applied() && !strings.Contains(s.run("runs", "-store", store, "lb").stdout, fmt.Sprintf("web-%d", port)) {
 		t.Error("a change was applied that the store knows nothing of")
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
+	freed := time.Now()
 	eventually(t, "the change is applied when there is room again", applied)
+	if took := time.Since(freed); took > 20*time.Second {
+		t.Errorf("it went on after %s", took)
+	}
+	if code := s.run("status", "-health", "-store", store).code; code != exitOK {
+		t.Errorf("health is still %d", code)
+	}
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}

@@ -91,7 +91,7 @@ func (r storeRecords) Health(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the reconcile record: %w", err)
 	}
-	if why := overview.Unhealthy(rec.Data, time.Time{}, time.Now()); why != "" {
+	if why := overview.Unhealthy(r.Store, rec.Data, time.Time{}, time.Now()); why != "" {
 		return errors.New(why)
 	}
 	return nil

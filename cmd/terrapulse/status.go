@@ -90,6 +90,8 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	switch {
 	case st.Leader != nil:
 		line("Leader: %s (fence %d)", st.Leader.Owner, st.Leader.Fence)
+	case st.Store != nil && st.Store.Unwritable != nil:
+		line("Leader: none, because nothing can lead without writing to the store")
 	case inAWS || bundle != "":
 		// In AWS a tick leads only while there is something to do.
 		line("Leader: none at this moment")
@@ -108,7 +110,9 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	if st.Paused != nil {
 		line("Paused %s. Nothing is applied until `terrapulse resume`.", pausedBy(*st.Paused))
 	}
-	if st.Unhealthy != nil && (st.Leader != nil || bundle != "") {
+	if st.Store != nil && st.Store.Unwritable != nil {
+		line("Problem: %s", *st.Store.Unwritable)
+	} else if st.Unhealthy != nil && (st.Leader != nil || bundle != "") {
 		line("Unhealthy: %s", *st.Unhealthy)
 	}
 	if st.Problem != nil {

@@ -451,6 +451,7 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	add(metrics.TasksFailing, record.Tasks.Failing)
 	add(metrics.TasksWaiting, record.Tasks.Waiting)
 	add(metrics.TasksHeld, record.Tasks.Held)
+	add(metrics.TasksApproval, record.Tasks.Approval)
 	add(metrics.TasksDrifted, record.Tasks.Drifted)
 	add(metrics.LaunchesTaken, report.Taken)
 	add(metrics.OffersWithdrawn, report.Withdrawn)

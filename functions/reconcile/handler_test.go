@@ -404,8 +404,8 @@ func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
 
 func TestMeasure_WritesStatesOfTasksIfThereAreAny(t *testing.T) {
 	now := time.Now()
-	got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 1}, Tasks: state.TaskCounts{Failing: 2, Held: 3, Drifted: 4}}}, now)
-	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3, metrics.TasksDrifted: 4}
+	got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 1}, Tasks: state.TaskCounts{Failing: 2, Held: 3, Approval: 5, Drifted: 4}}}, now)
+	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksHeld: 3, metrics.TasksApproval: 5, metrics.TasksDrifted: 4}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -352,7 +352,7 @@ const HealthPath = "/v1/health"
 // gets the reason why it does not, and which tasks cannot be read.
 func (a *api) getHealth(r *http.Request) (any, error) {
 	rec, err := state.Read[state.Reconcile](r.Context(), a.Control.Store, state.ReconcileKey)
-	unhealthy := overview.Unhealthy(rec.Data, a.Began, a.Control.Now())
+	unhealthy := overview.Unhealthy(a.Control.Store, rec.Data, a.Began, a.Control.Now())
 	if err != nil {
 		unhealthy = "the store cannot be read: " + err.Error()
 	}

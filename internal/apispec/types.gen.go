@@ -1268,6 +1268,9 @@ type Store struct {
 	// Kind sqlite, consul or dynamodb
 	Kind string `json:"kind"`
 
+	// Unwritable why it cannot be written, such as a full disk; missing if it can, as far as is known
+	Unwritable *string `json:"unwritable,omitempty"`
+
 	// Where the file, the folder in Consul's KV store, or the table
 	Where string `json:"where"`
 }

@@ -103,6 +103,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if err != nil {
 		return nil, err
 	}
+	store.Store = &state.Noting{Store: store.Store, Now: time.Now}
 	carrier, err := search()
 	if err != nil {
 		store.Close()

@@ -25,10 +25,11 @@ var (
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // read every view, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
-	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next four
+	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next five
 	TasksWaiting    = Metric{"TasksWaiting", "Count"}
 	TasksHeld       = Metric{"TasksHeld", "Count"}
 	TasksDrifted    = Metric{"TasksDrifted", "Count"}
+	TasksApproval   = Metric{"TasksWaitingForApproval", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 
 	Paused        = Metric{"Paused", "Count"}      // by every tick, as long as everything is paused
@@ -54,7 +55,7 @@ var (
 
 // All lists every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksDrifted, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksWaiting, TasksHeld, TasksApproval, TasksDrifted, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	LaunchesTaken, OffersWithdrawn, LingerSeconds,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed, RequestsFailed,
 }

@@ -188,7 +188,8 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	gauge("paused", paused, "1 if everything is paused: no run begins until somebody resumes.")
 	gauge("tasks_failing", float64(s.rec.Tasks.Failing), "Enabled tasks whose latest run failed or was lost.")
 	gauge("tasks_waiting", float64(s.rec.Tasks.Waiting), "Enabled tasks that wait: for Consul, a buffer period, a schedule, room, a runner, or what a waiting run waits for.")
-	gauge("tasks_held", float64(s.rec.Tasks.Held), "Enabled tasks that were made or enabled without a run, and wait for a change.")
+	gauge("tasks_held", float64(s.rec.Tasks.Held), "Enabled tasks in the phase held: by a person, a guard, a pause, a replaced Consul or a possible rename, or until the next change after they were made, enabled, destroyed or rejected.")
+	gauge("tasks_waiting_for_approval", float64(s.rec.Tasks.Approval), "Enabled tasks whose plan waits for a person to approve it, also if a guard holds it.")
 	gauge("tasks_drifted", float64(s.rec.Tasks.Drifted), "Enabled tasks whose infrastructure differs from what was applied last.")
 	unreadable := 0
 	if s.rec.Unreadable != nil {

@@ -50,9 +50,12 @@ func (r Reader) gates(recorded map[string]state.Gate) []apispec.Gate {
 	return all
 }
 
-// Unhealthy says why no work is done, or returns "". Began is that of Reader: a
-// process that has just begun is healthy although there was no tick yet.
-func Unhealthy(rec state.Reconcile, began, now time.Time) string {
+// Unhealthy says why no work is done, or returns "". Store has the record. Began is that
+// of Reader: a process that has just begun is healthy although there was no tick yet.
+func Unhealthy(store state.Store, rec state.Reconcile, began, now time.Time) string {
+	if err := state.Unwritable(store); err != nil {
+		return err.Error()
+	}
 	latest := rec.LastSuccess
 	if rec.ConsulError != "" && !rec.ConsulUnreachable && rec.Refreshed.After(latest) {
 		latest = rec.Refreshed // every view that Consul shows was read then

@@ -36,7 +36,7 @@ func TestUnhealthy_SaysWhyNoWorkIsDone(t *testing.T) {
 			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
 		{"no capacity", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
 	} {
-		got := overview.Unhealthy(tt.record, tt.began, now)
+		got := overview.Unhealthy(nil, tt.record, tt.began, now)
 		if (got == "") != (tt.says == "") || !strings.HasPrefix(got, tt.says) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.says)
 		}

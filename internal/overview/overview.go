@@ -70,7 +70,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	if err != nil {
 		return apispec.Overview{}, fmt.Errorf("read the tasks' records: %w", err)
 	}
-	unhealthy := Unhealthy(rec.Data, r.Began, now)
+	unhealthy := Unhealthy(r.Store, rec.Data, r.Began, now)
 	if r.Console != nil && rec.Data.Bundle == "" && rec.Data.Refused == nil {
 		unhealthy = "no bundle was pushed yet: push one with `terrapulse bundle push`"
 	}
@@ -79,6 +79,9 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
 		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Overrides: []apispec.Override{},
 		Paused: apiview.Paused(rec.Data.Paused), Links: r.Console,
+	}
+	if err := state.Unwritable(r.Store); err != nil && o.Store != nil {
+		o.Store.Unwritable = new(err.Error())
 	}
 	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
 		o.Gates = &gates

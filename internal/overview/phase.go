@@ -202,12 +202,20 @@ func (f facts) between() verdict {
 // Count adds a task, as the latest decision left it, to the counts that the
 // metrics show.
 func Count(c *state.TaskCounts, t state.Task) {
-	switch phase := (facts{task: t}).assess().phase; {
-	case phase == apispec.PhaseDisabled, phase == apispec.PhaseRemoved:
-	case t.Failures > 0: // also while the task runs again
+	phase := (facts{task: t}).assess().phase
+	if phase == apispec.PhaseDisabled || phase == apispec.PhaseRemoved {
+		return
+	}
+	if t.Failures > 0 { // also while the task runs again, or is held
 		c.Failing++
+	}
+	if wait := t.Waits(); wait != nil && wait.For == state.WaitApproval && t.Run.Resume == nil {
+		c.Approval++ // also if a guard holds it
+	}
+	switch {
 	case phase == apispec.PhaseHeld:
 		c.Held++
+	case t.Failures > 0:
 	case phase == apispec.PhaseDrifted:
 		c.Drifted++
 	case phase == apispec.PhasePending, phase == apispec.PhaseWaiting, phase == apispec.PhaseInterrupted, phase == apispec.PhaseUnreadable, phase == apispec.PhaseBlocked, phase == apispec.PhaseCorrupt:

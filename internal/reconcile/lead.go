@@ -132,7 +132,7 @@ func (l *Loop) lead(ctx context.Context) (*lease.Lease, error) {
 			wait = max(minPoll, min(l.LeaseTTL/10, maxPoll, other.Until.Sub(l.Now())))
 		default:
 			l.Log.Error("the lease cannot be read or written", "error", err)
-			wait = min(2*wait, failedTickMax)
+			wait = min(2*wait, maxPoll) // it goes on soon after somebody has freed space
 		}
 		select {
 		case <-ctx.Done():

@@ -111,7 +111,7 @@ func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
 		w.now = w.now.Add(3 * time.Minute)
 	}
 	rec := w.reconcileRecord()
-	if sick := overview.Unhealthy(rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since "+noon.Format(time.RFC3339)) {
+	if sick := overview.Unhealthy(w.store, rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since "+noon.Format(time.RFC3339)) {
 		t.Errorf("two minutes after the outage began, health says %q", sick)
 	}
 	if rec.Concerned != 15 {
@@ -124,7 +124,7 @@ func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
 	w.server.Restart() // without its data: the tasks see that their services are gone
 	w.until("the outage is over", func(failed int) bool { return failed == 0 })
 	w.tickWatched()
-	if rec := w.reconcileRecord(); rec.ConsulError != "" || overview.Unhealthy(rec, noon, w.now) != "" {
+	if rec := w.reconcileRecord(); rec.ConsulError != "" || overview.Unhealthy(w.store, rec, noon, w.now) != "" {
 		t.Errorf("after the outage: %+v", rec)
 	}
 	if got := w.heardAbout(); len(got) == 0 || got[0] != "consul_found 15" || strings.Contains(fmt.Sprint(got), "readable") {

@@ -64,10 +64,11 @@ func ReadReconcile(ctx context.Context, s Store) (Stored[Reconcile], error) {
 
 // TaskCounts are how many enabled tasks are in the states that people watch.
 type TaskCounts struct {
-	Failing int `json:"failing,omitempty"` // the latest run failed or was lost
-	Waiting int `json:"waiting,omitempty"` // for Consul, for changes to settle, or for a runner
-	Held    int `json:"held,omitempty"`    // made or enabled without a run
-	Drifted int `json:"drifted,omitempty"` // a check has found that something differs from what was applied last
+	Failing  int `json:"failing,omitempty"`  // the latest run failed or was lost
+	Waiting  int `json:"waiting,omitempty"`  // for Consul, for changes to settle, or for a runner
+	Held     int `json:"held,omitempty"`     // by a person or a rule, or until the next change
+	Approval int `json:"approval,omitempty"` // a plan waits for a person to approve it
+	Drifted  int `json:"drifted,omitempty"`  // a check has found that something differs from what was applied last
 }
 
 // Unreadable are the tasks whose conditions Consul does not show.

@@ -54,6 +54,11 @@ type Store struct {
 	Place
 }
 
+var _ state.Writable = (*Store)(nil)
+
+// Unwritable implements state.Writable.
+func (s *Store) Unwritable() error { return state.Unwritable(s.Store) }
+
 // At returns the place that a URL names.
 func At(ctx context.Context, url string) (Place, error) {
 	scheme, _, _ := strings.Cut(url, ":")

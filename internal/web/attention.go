@@ -121,7 +121,8 @@ func alerts(o apispec.Overview) []alert {
 	if problem != "" && !strings.Contains(unhealthy, problem) {
 		all = append(all, alert{problem, o.Since})
 	}
-	if o.Leader == nil && o.Bundle == nil && o.Links == nil { // a deployment in AWS needs no leader between its ticks
+	unwritable := o.Store != nil && o.Store.Unwritable != nil                // which says why nobody leads
+	if o.Leader == nil && !unwritable && o.Bundle == nil && o.Links == nil { // a deployment in AWS needs no leader between its ticks
 		all = append(all, alert{Text: "Nobody leads: nothing watches Consul."})
 	}
 	if o.Paused != nil {
