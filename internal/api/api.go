@@ -44,6 +44,8 @@ type Options struct {
 	Began time.Time
 	// Version is that of the program.
 	Version string
+	// Instance is the one that answers, for people; nil where a function does.
+	Instance *apispec.Instance
 	// Store is where the records are, for people.
 	Store apispec.Store
 	// Links returns pages that show the runner of a run; nil if there are none. May be

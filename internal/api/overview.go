@@ -42,7 +42,7 @@ func (a *api) getOverview(r *http.Request) (any, error) {
 }
 
 func (a *api) reader() overview.Reader {
-	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version, Gates: a.Gates,
+	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version, Instance: a.Instance, Gates: a.Gates,
 		Links: a.Links, Console: a.Console}
 }
 

@@ -776,6 +776,21 @@ type Inspection struct {
 	TfcRunURL *string `json:"tfc_run_url,omitempty"`
 }
 
+// Instance the instance that answers
+type Instance struct {
+	// Consul address of the Consul that it watches
+	Consul *string `json:"consul,omitempty"`
+
+	// ID as its task files say
+	ID string `json:"id"`
+
+	// Owner as whom it leads
+	Owner string `json:"owner"`
+
+	// Terraform program and version that it runs, or the system in which runs go on
+	Terraform *string `json:"terraform,omitempty"`
+}
+
 // LatestEvent an event that was delivered, or is to be delivered
 type LatestEvent struct {
 	At time.Time `json:"at"`
@@ -878,6 +893,9 @@ type Overview struct {
 	// Healthy as /health says
 	Healthy bool `json:"healthy"`
 
+	// Instance the instance that answers
+	Instance *Instance `json:"instance,omitempty"`
+
 	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
 	Leader       *Leader    `json:"leader,omitempty"`
@@ -926,6 +944,9 @@ type OverviewResponse struct {
 
 	// Healthy as /health says
 	Healthy bool `json:"healthy"`
+
+	// Instance the instance that answers
+	Instance *Instance `json:"instance,omitempty"`
 
 	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`

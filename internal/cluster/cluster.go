@@ -36,8 +36,9 @@ const (
 	checkEvery = 5 * time.Minute
 
 	// beatMost is the longest interval between two records of an instance. No decision depends on
-	// it, so a long session_ttl need not delay the news of a death.
-	beatMost = 30 * time.Second
+	// it, so a long session_ttl need not delay the news of a death: 20 seconds after its latest
+	// record, an instance is silent.
+	beatMost = 7500 * time.Millisecond
 
 	// keptFor is how long a dead instance is listed: as long as Consul keeps a service whose health
 	// check fails.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/lease"
@@ -139,6 +140,20 @@ func (i *instance) shows(t *testing.T, want string) {
 	}
 	if diff := cmp.Diff(expected.String(), string(got)); diff != "" {
 		t.Errorf("the cluster (-want +got):\n%s", diff)
+	}
+}
+
+// TestStatus_KilledInstanceDoesNotStandBy checks each session_ttl that the documentation names.
+func TestStatus_KilledInstanceDoesNotStandBy(t *testing.T) {
+	for _, ttl := range []time.Duration{10 * time.Second, 15 * time.Second, time.Minute, 24 * time.Hour} {
+		r := newFixture(t)
+		with := func(o *cluster.Options) { o.SessionTTL = ttl }
+		r.join("cts-02", with) // and killed
+		r.pass(23 * time.Second)
+		status, err := r.join("cts-01", with).Status(t.Context())
+		if err != nil || len(status.Members) != 2 || *status.Members[1].State != apispec.MemberStateSilent || status.Members[1].Healthy {
+			t.Errorf("session_ttl %s: %+v, %v", ttl, status.Members, err)
+		}
 	}
 }
 

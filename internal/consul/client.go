@@ -94,6 +94,9 @@ func New(cfg config.Consul) (*Client, error) {
 // than those of this package: it holds whole answers in memory.
 func (c *Client) API() *api.Client { return c.api }
 
+// Address is where c reaches Consul, for people.
+func (c *Client) Address() string { return c.address }
+
 // Over returns a client that sends its requests through another transport, such as to a
 // Consul in memory.
 func (c *Client) Over(t http.RoundTripper) *Client {

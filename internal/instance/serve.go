@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/api"
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/cluster"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/pause"
@@ -23,7 +24,8 @@ import (
 // listen takes the port of the HTTP API. Requests wait until it is served.
 func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *config.Config) (*serve.Server, error) {
 	options := api.Options{Control: i.Control(), Began: time.Now(), Sensitive: module.SensitiveVariables, Log: i.Log, Version: i.Version, Metrics: i.metrics.Handler(),
-		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}, Gates: i.seen, HintKey: i.hintKey()}
+		Store: apispec.Store{Kind: i.store.Kind, Where: i.store.Where}, Gates: i.seen, HintKey: i.hintKey(),
+		Instance: &apispec.Instance{ID: cfg.ID, Owner: i.Reconciler.Owner, Consul: new(i.consul.Address()), Terraform: apiview.Optional(i.terraform)}}
 	if member != nil {
 		options.Cluster = member
 	}

@@ -37,6 +37,8 @@ type Reader struct {
 	// For people, if they are set:
 	Where   apispec.Store // where Store is
 	Version string        // of this program
+	// Instance is the one that answers; nil if none does.
+	Instance *apispec.Instance
 
 	// Links returns the pages of the AWS console about a run, and Console are those about
 	// the deployment; nil if there are none.
@@ -77,7 +79,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	o := apispec.Overview{
 		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
 		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
-		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Overrides: []apispec.Override{},
+		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Instance: r.Instance, Overrides: []apispec.Override{},
 		Paused: apiview.Paused(rec.Data.Paused), Links: r.Console,
 	}
 	if err := state.Unwritable(r.Store); err != nil && o.Store != nil {

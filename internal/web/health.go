@@ -13,6 +13,8 @@ import (
 type healthPage struct {
 	Overview  apispec.Overview        `json:"-"`
 	Healthy   bool                    `json:"healthy"`
+	Degraded  bool                    `json:"degraded,omitempty"` // healthy, with a problem that has lasted for a short time
+	Leads     bool                    `json:"leads,omitempty"`    // the instance that answers
 	Alerts    []alert                 `json:"alerts"`
 	Paused    *apispec.Paused         `json:"paused,omitempty"`
 	ForAll    action                  `json:"for_all"` // what a viewer who may act can do about all tasks
@@ -33,6 +35,8 @@ func (p *pages) health(r *http.Request) (view, error) {
 	page := healthPage{Overview: o.Overview, Healthy: o.Healthy, Alerts: alerts(o.Overview), Leader: o.Leader, Store: o.Store,
 		Paused: o.Paused, ForAll: forAll(o.Overview),
 		Gates: apispec.Deref(o.Gates), Overrides: o.Overrides}
+	page.Degraded = o.Healthy && o.Problem != nil
+	page.Leads = o.Leader != nil && o.Instance != nil && o.Leader.Owner == o.Instance.Owner
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err
 	}

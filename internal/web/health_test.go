@@ -30,14 +30,24 @@ func TestHealth_ShowsTheLatestEvents(t *testing.T) {
 func TestHealth_ShowsGatesAndInstances(t *testing.T) {
 	unreadable, dc, version, silent := "403: permission denied", "dc2", "1.3.9", apispec.MemberStateSilent
 	o := apispec.Overview{Healthy: true, Leader: &apispec.Leader{Owner: "net-1", Fence: 418},
-		Gates: &[]apispec.Gate{{Name: "nodes"}, {Name: "health checks", Datacenter: &dc, Error: &unreadable}}, Store: &apispec.Store{Kind: "consul", Where: "terrapulse/net"}}
+		Gates: &[]apispec.Gate{{Name: "nodes"}, {Name: "health checks", Datacenter: &dc, Error: &unreadable}}, Store: &apispec.Store{Kind: "consul", Where: "terrapulse/net"},
+		Instance: &apispec.Instance{ID: "cts-net-1", Owner: "net-1", Consul: new("consul.example:8501"), Terraform: new("terraform 1.13.5")}}
 	s := answering(t, map[string]any{"/v1/overview": o, "/v1/version": apispec.VersionResponse{}, "/v1/events": apispec.EventsResponse{}, "/v1/status/cluster": apispec.ClusterStatus{Members: []apispec.ClusterMember{
 		{ID: "net-1", Leader: true, Healthy: true}, {ID: "net-2", Healthy: true}, {ID: "net-3", State: &silent, Version: &version}}}})
 	page, _ := s.page("/ui/health")
-	for _, want := range []string{"net-1", "fencing token 418", "Consul KV", "terrapulse/net", ">leads<", ">stands by<", ">silent<", "1.3.9", ">watched<", ">not readable<", unreadable, "dc2"} {
+	for _, want := range []string{"net-1", "fencing token 418", "Consul KV", "terrapulse/net", ">leads<", ">stands by<", ">silent<", "1.3.9", ">watched<", ">not readable<", unreadable, "dc2", "This instance", "cts-net-1", "consul.example:8501", "terraform 1.13.5", ">healthy<"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}
+	}
+}
+
+func TestHealth_ProblemThatHasJustBegunIsNotShownAsHealthy(t *testing.T) {
+	o := apispec.Overview{Healthy: true, Problem: new("connection refused"), Leader: &apispec.Leader{Owner: "net-1", Fence: 418}}
+	s := answering(t, map[string]any{"/v1/overview": o, "/v1/version": apispec.VersionResponse{}, "/v1/events": apispec.EventsResponse{}})
+	page, _ := s.page("/ui/health")
+	if !strings.Contains(page, ">degraded<") || strings.Contains(page, ">healthy<") || !strings.Contains(page, "connection refused") {
+		t.Errorf("the page is %s", page)
 	}
 }
 
