@@ -43,7 +43,8 @@ func TestRun_SaysWhichEntriesDifferFromTheAppliedOnes(t *testing.T) {
 			t.Errorf("the event has %+v", e.Entries)
 		}
 	}
-	if diff := cmp.Diff([]string{"run_failed: web: -web-59 (10.0.0.59:80)", "run_succeeded: web: -web-58 (10.0.0.58:80), -web-59 (10.0.0.59:80)"}, said); diff != "" {
+	if diff := cmp.Diff([]string{"run_failed: web: -web-59 (10.0.0.59:80)", "run_succeeded: web: -web-58 (10.0.0.58:80), -web-59 (10.0.0.59:80)",
+		"task_recovered: web: -web-58 (10.0.0.58:80), -web-59 (10.0.0.59:80)"}, said); diff != "" {
 		t.Error(diff)
 	}
 	if run := j.apply(); run.Entries.Any() {
