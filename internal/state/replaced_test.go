@@ -27,3 +27,10 @@ func TestIdentity_OnlyAnotherConsulCountsAsReplaced(t *testing.T) {
 		}
 	}
 }
+
+func TestRename_TakesAlongThatALossIsNotConfirmed(t *testing.T) {
+	next, left := state.Rename{From: "a", To: "b"}.Take(state.Task{Unconfirmed: true}, state.Task{})
+	if !next.Unconfirmed || left.Unconfirmed {
+		t.Errorf("the new name has %v, the former one %v", next.Unconfirmed, left.Unconfirmed)
+	}
+}
