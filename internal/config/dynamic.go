@@ -117,10 +117,13 @@ func (l *loader) template(n *node, path string, vault bool) {
 // any module.
 var variablePath = regexp.MustCompile(`(?i)^task\[\d+\]\.variables\.`)
 
+// keptVariablePath is the same in a definition that was kept of such a task.
+var keptVariablePath = regexp.MustCompile(`^task\.variables\.`)
+
 // variableTemplate reports whether a variable of a task is a template, and not
 // valid Terraform source.
-func variableTemplate(path, text string) bool {
-	if !variablePath.MatchString(path) || !IsTemplate(text) {
+func (l *loader) variableTemplate(path, text string) bool {
+	if !(variablePath.MatchString(path) || l.kept && keptVariablePath.MatchString(path)) || !IsTemplate(text) {
 		return false
 	}
 	_, diags := hclsyntax.ParseExpression([]byte(text), "", hcl.InitialPos)
@@ -133,7 +136,7 @@ func (l *loader) noTemplates(n *node, path string) {
 	for path, e := range n.below(path, "") {
 		top, _, _ := strings.Cut(path, ".")
 		text := e.value.text
-		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplates[strings.ToLower(path)] || notifyTemplate.MatchString(path) || variableTemplate(path, text) {
+		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplates[strings.ToLower(path)] || notifyTemplate.MatchString(path) || l.variableTemplate(path, text) {
 			continue
 		}
 		hint := "write the value itself, or set it by an environment variable"

@@ -216,6 +216,7 @@ type loader struct {
 	Options
 	block.Report
 	fromAPI bool           // it reads one task, of the API
+	kept    bool           // it reads one task that was kept of a file
 	earlier map[string]int // blocks of repeatable keys in the files before this one
 	weak    bool           // accept a list of one where a single value is expected
 	written map[any]any    // see rawOf and place, by pointer

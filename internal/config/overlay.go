@@ -16,6 +16,9 @@ type Change struct {
 	Task string // its name
 	// Definition is that of a task that no file has: JSON as the API takes it.
 	Definition []byte
+	// Kept is set if Definition is that of a task that a file had: its variables may be
+	// templates.
+	Kept bool
 	// Enabled, if set, replaces that of the task.
 	Enabled *bool
 	// Deleted hides a task of a file for as long as the task there is the one
@@ -56,7 +59,7 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		if taken[ch.Task] || len(ch.Definition) == 0 {
 			continue
 		}
-		t, err := next.parse(ch.Definition, true)
+		t, err := next.parse(ch.Definition, true, ch.Kept)
 		if err == nil && t.Name != ch.Task {
 			err = fmt.Errorf("the definition that is kept for task %s is that of %s", block.Quoted(ch.Task), block.Quoted(t.Name))
 		}
@@ -77,14 +80,15 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 // Parse reads one more task of the configuration, in the JSON form of the API. It
 // reports everything that is wrong with it at once, as Errors; keys begin with
 // "task".
-func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(definition, false) }
+func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(definition, false, false) }
 
-// parse reads a task that is being created or, if made is set, was created before.
-func (c *Config) parse(definition []byte, made bool) (*Task, error) {
+// parse reads a task that is being created or, if made is set, was created before. If kept
+// is set, a file had it.
+func (c *Config) parse(definition []byte, made, kept bool) (*Task, error) {
 	l := loader{
 		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
 		Report:  block.Report{Now: time.Now(), Existing: made},
-		fromAPI: true,
+		fromAPI: true, kept: kept,
 	}
 	root, diags := parseJSON("", definition)
 	l.Errors = diags

@@ -29,7 +29,7 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 			l.Fail(at, fmt.Sprintf("nested deeper than %d levels", 100*maxDepth), "")
 			continue
 		}
-		if variableTemplate(at.Path, string(src)) {
+		if l.variableTemplate(at.Path, string(src)) {
 			l.template(&node{kind: kindString, pos: at.Pos, text: string(src)}, at.Path, vault)
 			templates[name], places[name] = string(src), at.Pos
 			continue

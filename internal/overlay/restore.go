@@ -58,7 +58,7 @@ func Restore(cfg *config.Config, name string, d state.Definition) (*config.Confi
 			return nil, nil, fmt.Errorf("its provider %s is not in the configuration any more: put the terraform_provider block back, or leave everything as it is with `terrapulse forget %s`", id, name)
 		}
 	}
-	with, problems := cfg.With([]config.Change{{Task: name, Definition: d.Task}})
+	with, problems := cfg.With([]config.Change{{Task: name, Definition: d.Task, Kept: true}})
 	if err := problems[name]; err != nil {
 		return nil, nil, err
 	}

@@ -73,6 +73,44 @@ task {
 	}
 }
 
+// TestRestore_VariablesOfARemovedTaskMayBeTemplates has a task whose secrets are read for each
+// run: also for the one that destroys it.
+func TestRestore_VariablesOfARemovedTaskMayBeTemplates(t *testing.T) {
+	dir := t.TempDir()
+	const vault = "vault {\n  address = \"http://127.0.0.1:8200\"\n}\n"
+	was := configtest.Load(t, dir, "f.hcl", vault+`
+task {
+  name = "web"
+  module = "./module"
+  providers = ["local"]
+  on_removal = "destroy"
+  variables = {
+    token = "{{ env \"TOKEN\" }}"
+    key = "{{ with secret \"kv/x\" }}{{ .Data.x }}{{ end }}"
+    size = "2"
+  }
+}
+`)
+	old, _ := was.Task("web")
+	d, err := overlay.DefinitionOf(was, old, "", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, back, err := overlay.Restore(configtest.Load(t, dir, "f.hcl", vault), "web", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(back.VariableTemplates) != 2 || back.VariableTemplates["token"] != old.VariableTemplates["token"] {
+		t.Errorf("its templates are %v", back.VariableTemplates)
+	}
+	if diff := config.Differences(was, old, with, back); strings.Join(diff, "; ") != "variables size" { // which is secret
+		t.Errorf("restored with other %s", strings.Join(diff, "; "))
+	}
+	if _, _, err := overlay.Restore(configtest.Load(t, dir, "f.hcl", "port = 1\n"), "web", d); err == nil || !strings.Contains(err.Error(), "Vault") {
+		t.Errorf("without Vault: %v", err)
+	}
+}
+
 func TestRestore_NamesAProviderThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	const task = "task {\n  name = \"web\"\n  module = \"./module\"\n  providers = [\"aws.west\", \"local\"]\n}\n"
