@@ -56,6 +56,7 @@ func (c *claim) settleCheck(ctx context.Context, run state.Run, plan driver.Plan
 		if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {
 			return c.write(ctx, run)
 		}
+		run := task.Data.AgainInterrupted(run)
 		next, forgotten := task.Data.EndCheck(run, found)
 		if err := state.Forget(ctx, c.Store, run.Task, forgotten); err != nil {
 			c.Log.Debug("an old check for drift was not removed, it expires", "error", err)

@@ -191,8 +191,32 @@ func TestCheck_InterruptedOneIsDueAtOnce(t *testing.T) {
 	if err := b.run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if d := b.task().Drift; d.Run != nil || !d.After.Before(noon) || d.Error != "" || b.told() != "" {
+	if d := b.task().Drift; d.Run != nil || !d.After.Before(noon) || !d.Interrupted || d.Error != "" || b.told() != "" {
 		t.Errorf("the task reads %+v; events: %s", d, b.told())
+	}
+}
+
+// TestCheck_InterruptedTwiceWaitsForItsNextTime has a check that takes longer than the process lives
+// that waits for it, as a function in AWS may: it must not be begun again for ever.
+func TestCheck_InterruptedTwiceWaitsForItsNextTime(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	b := check(t, checker{err: errors.New("the time of the function is over"), then: cancel}, same)
+	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := task.Data
+	next.Drift.Interrupted = true
+	if _, err := b.store.Apply(t.Context(), task.Write(next)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d, run := b.task().Drift, b.stored("r1")
+	if d.Run != nil || d.After.Before(noon) || d.Interrupted || run.State != state.RunFailed || !strings.Contains(d.Error, "takes longer than the process lives") ||
+		!strings.Contains(d.Error, "the time of the function is over") || !strings.Contains(b.told(), string(outbox.DriftCheckFailed)) {
+		t.Errorf("the task reads %+v, the check %s: %s; events: %s", d, run.State, run.Error, b.told())
 	}
 }
 

@@ -17,6 +17,8 @@ type Drift struct {
 	Error   string    `json:"error,omitempty"`   // why the latest check failed
 	Skipped string    `json:"skipped,omitempty"` // why the latest check did not compare
 	Found   *Drifted  `json:"found,omitempty"`   // what differs
+	// Interrupted is set if the latest check was interrupted, and is due at once.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Applied is the digest of what differed before a run that has succeeded since. The
 	// next check is due at once: it shows whether the run has ended the drift.
 	Applied string `json:"applied,omitempty"`
@@ -92,6 +94,16 @@ func (t Task) Drifted() *Drifted {
 	return t.Drift.Found
 }
 
+// AgainInterrupted returns the run of a check as failed if it was interrupted, and so was the one
+// before it: it takes longer than the process lives that checks, and would begin for ever.
+func (t Task) AgainInterrupted(run Run) Run {
+	if d := t.Drift; run.State == RunInterrupted && d != nil && d.Interrupted {
+		run.State = RunFailed
+		run.Error = Cut("interrupted twice in a row, so that it is not begun again before its next time: the check takes longer than the process lives that waits for it, or the process is stopped too often: " + run.Error)
+	}
+	return run
+}
+
 // EndCheck returns the task's record when a check has ended, and the earlier checks that
 // are of no use any more. found is what differs, if the check succeeded. A check that was
 // interrupted is due at once.
@@ -104,9 +116,10 @@ func (t Task) EndCheck(run Run, found *Drifted) (next Task, forgotten []string) 
 		forgotten = slices.DeleteFunc(before, func(id string) bool { return slices.Contains(d.kept(), id) })
 	}()
 	if run.State == RunInterrupted {
+		d.Interrupted = true
 		return next, nil
 	}
-	d.After, d.Error, d.Skipped = run.Ended, "", ""
+	d.After, d.Error, d.Skipped, d.Interrupted = run.Ended, "", "", false
 	switch run.State {
 	case RunSucceeded:
 		d.Checked = run.Ended
