@@ -70,6 +70,8 @@ func Unhealthy(store state.Store, rec state.Reconcile, began, now time.Time) str
 	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > outageLimit:
 		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
 			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)
+	case rec.Unpolled != nil && rec.Unpolled.All && now.Sub(rec.Unpolled.Since) > outageLimit:
+		return fmt.Sprintf("no remote run can be polled since %s (%s): %s", since(rec.Unpolled.Since), strings.Join(rec.Unpolled.Tasks, ", "), rec.Unpolled.Error)
 	case ago <= silenceLimit:
 		return ""
 	case rec.Stalled != "":

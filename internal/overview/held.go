@@ -37,6 +37,8 @@ func (f facts) waiting(wait state.Wait) verdict {
 	case resume != nil:
 		v.phase = apispec.PhasePending
 		v.reason.Text += "; resumed by " + resume.By
+	case f.task.Run.Remote != nil && !wait.For.ForPeople() && f.unpolled.Concerns(f.name):
+		v.reason.Text += fmt.Sprintf("; its remote run cannot be polled since %s: %s", since(f.unpolled.Since), f.unpolled.Error)
 	case wait.For == state.WaitApproval && wait.Content != nil && wait.Guards():
 		v.phase = apispec.PhaseHeld
 		ends := "it ends when the data comes back, when %s approves it, or when the limit is raised"

@@ -109,7 +109,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	group.SetLimit(readsAtOnce)
 	for i, e := range entries {
 		group.Go(func() (err error) {
-			e.resumed = rec.Data.Paused == nil
+			e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
 			o.Tasks[i], err = r.task(ctx, effective, e)
 			return err
 		})
@@ -146,7 +146,7 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 		if err != nil {
 			return apispec.TaskOverview{}, err
 		}
-		e.resumed = rec.Data.Paused == nil
+		e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
 	}
 	return r.task(ctx, effective, e)
 }
@@ -159,6 +159,7 @@ type entry struct {
 	known      state.Task
 	corrupt    error
 	resumed    bool // nothing is paused any more
+	unpolled   *state.Unpolled
 }
 
 // decode reads the record of the task. A corrupt record concerns its task alone;
@@ -256,7 +257,7 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 
 // task reads the live run of a task and assesses the task.
 func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
-	f := facts{name: e.name, task: e.known, resumed: e.resumed, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
+	f := facts{name: e.name, task: e.known, resumed: e.resumed, unpolled: e.unpolled, setting: settingOf(effective, e), corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}
 	if err := r.readRun(ctx, e.name, &f); err != nil {
 		return apispec.TaskOverview{}, err
 	}

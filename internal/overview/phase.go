@@ -35,6 +35,8 @@ type facts struct {
 	corrupt error // of a record that cannot be decoded
 	// resumed says that nothing is paused any more.
 	resumed bool
+	// unpolled are the tasks of which nothing is known while they wait for a remote run.
+	unpolled *state.Unpolled
 	// unwatched says that the claim of the run has expired while nobody leads.
 	unwatched bool
 }

@@ -64,11 +64,9 @@ type Input struct {
 	LostCheck *state.Run
 	Check     bool
 	// Remotely is set if runs of the driver go on in another system. Remote is the status of
-	// the remote run that the task waits for; nil if it is not known. RemoteErr is the error
-	// of the poll.
-	Remotely  bool
-	Remote    *state.RemoteStatus
-	RemoteErr error
+	// the remote run that the task waits for; nil if it is not known.
+	Remotely bool
+	Remote   *state.RemoteStatus
 	// Stopped is set if the abandoned remote run of the task is stopped.
 	Stopped *Stopped
 	// Paused is set if no task is to run.

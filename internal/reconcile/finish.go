@@ -28,7 +28,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Consuls, next.Replaced = t.consuls, t.replaced
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
-	next.Remote = 0
+	next.Remote, next.Unpolled = 0, t.unpolled
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}

@@ -121,7 +121,6 @@ type Reconciler struct {
 	inLoop      bool // quiet is kept from tick to tick
 	quiet       quietGates
 	warned      map[string]string    // of records that cannot be decoded: the errors that were logged, by task
-	unpolled    string               // why remote runs could not be polled in the latest tick; "" if they could
 	onVersion   func(version string) // called with each version of the reconcile record that a tick reads or writes
 	rests       *outbox.Rests        // of the sinks
 	delivers    chan<- struct{}      // starts a delivery in the background; nil: a tick delivers

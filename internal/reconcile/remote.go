@@ -28,8 +28,13 @@ type Remote interface {
 const (
 	// pollMin and pollMax limit the time between two polls of a remote run. HCP Terraform
 	// permits 30 in a minute.
-	pollMin = 5 * time.Second
+	pollMin = 6 * time.Second
 	pollMax = 5 * time.Minute
+
+	// pollSoon is the time between the polls in the first pollEarly of a wait: a small plan takes
+	// a second or two. All polls are multiples of it, so that there are at most 30 in a minute.
+	pollSoon  = 2 * time.Second
+	pollEarly = 6 * time.Second
 
 	// pollTime limits the polls of a tick, and separately its requests to stop runs.
 	pollTime = 15 * time.Second
@@ -52,6 +57,12 @@ func nextRead(since, now time.Time) time.Time { return pollAfter(since, now, 1) 
 func pollAfter(since, now time.Time, n time.Duration) time.Time {
 	if since.After(now) {
 		since = now // a clock was ahead
+	}
+	if at := since.Add(pollSoon / 2).Truncate(pollSoon).Add(pollSoon); now.Before(since.Add(pollEarly - pollSoon)) {
+		for !at.After(now) {
+			at = at.Add(pollSoon)
+		}
+		return at
 	}
 	since = since.Truncate(pollMin)
 	at := since
@@ -83,17 +94,7 @@ func (t *tick) pollRemote(ctx context.Context, inputs []Input) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	unpolled := ""
-	if err != nil {
-		unpolled = state.CutTo(err.Error(), maxGateError)
-	}
-	switch {
-	case unpolled != "" && t.unpolled == "":
-		t.Log.Warn("remote runs cannot be polled, trying again", "runs", len(runs), "error", err)
-	case unpolled == "" && t.unpolled != "":
-		t.Log.Info("remote runs can be polled again", "runs", len(runs))
-	}
-	t.unpolled = unpolled
+	var missed []string
 	for i := range inputs {
 		r := inputs[i].remoteRun()
 		if r == nil {
@@ -101,11 +102,32 @@ func (t *tick) pollRemote(ctx context.Context, inputs []Input) error {
 		}
 		if status, ok := found[r.ID]; ok {
 			inputs[i].Remote = &status
-		} else {
-			inputs[i].RemoteErr = err
+		} else if err != nil {
+			missed = append(missed, inputs[i].Task.Name)
 		}
 	}
+	t.noteUnpolled(missed, len(runs), err)
 	return nil
+}
+
+// noteUnpolled notes for people which of the tasks that wait for a remote run learn nothing of it.
+// It is not part of their decisions: an outage would write each of their records.
+func (t *tick) noteUnpolled(missed []string, runs int, err error) {
+	was := t.rec.Data.Unpolled
+	switch {
+	case len(missed) == 0 && was != nil:
+		t.Log.Info("remote runs can be polled again", "runs", runs)
+		return
+	case len(missed) == 0:
+		return
+	case was == nil:
+		t.Log.Warn("remote runs cannot be polled, trying again", "runs", len(missed), "error", err)
+	}
+	t.unpolled = &state.Unpolled{Count: len(missed), Tasks: missed[:min(len(missed), state.MaxNames)], Error: state.CutTo(err.Error(), maxGateError),
+		Since: t.Now(), All: len(missed) == runs}
+	if was != nil {
+		t.unpolled.Since = was.Since
+	}
 }
 
 // remoteRun is the remote run that the task's run waits for; nil if there is none.
@@ -212,10 +234,7 @@ func (d *decider) says(wait *state.Wait) string {
 	if limit := d.Task.RunTimeout; limit > 0 && d.state.Run.Remote != nil && !wait.For.ForPeople() && d.now.Sub(wait.Since) >= limit {
 		text += fmt.Sprintf("; for more than %s, which is its run_timeout: look at the remote run, or end it with `terrapulse cancel %s`", block.Brief(limit), d.Task.Name)
 	}
-	if d.RemoteErr == nil {
-		return text
-	}
-	return fmt.Sprintf("%s (its remote run cannot be polled: %s)", text, state.CutTo(d.RemoteErr.Error(), maxGateError))
+	return text
 }
 
 // pastApproval reports whether the remote run of a waiting run goes on, whatever is

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/overview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -260,7 +263,7 @@ func TestRemote_StopIsRepeatedUntilItWorks(t *testing.T) {
 	other.err = errors.New("503")
 	b.must(b.people().Cancel(t.Context(), "task-0", "Jo"))
 	report := b.again()
-	if b.task("task-0").Abandoned == nil || !report.Due.Equal(b.now.Add(pollMin)) {
+	if b.task("task-0").Abandoned == nil || !report.Due.Equal(b.now.Add(pollSoon)) {
 		t.Fatalf("due at %s: %+v", report.Due, b.task("task-0"))
 	}
 	other.err, other.confirmed = nil, true
@@ -371,14 +374,45 @@ func TestRemote_PollThatShowsNothingNewWritesNothingAboutTheTask(t *testing.T) {
 	other.err = errors.New("429: too many requests") // about other runs
 	b.now = b.now.Add(time.Hour)
 	b.tick()
-	if task := b.task("task-0"); strings.Contains(task.Reason.Text, "cannot be polled") {
-		t.Errorf("its task says %+v", task.Reason)
+	if rec := b.record(); rec.Unpolled != nil {
+		t.Errorf("the record has %+v", rec.Unpolled)
 	}
-	other.status = nil
-	b.now = b.now.Add(time.Hour)
-	b.tick()
-	if task := b.task("task-0"); !strings.Contains(task.Reason.Text, "cannot be polled: 429") || task.Waits() == nil {
-		t.Errorf("its task says %+v", task)
+}
+
+// TestRemote_OutageOfTheOtherSystemIsShownSinceItBegan loses HCP Terraform while a run waits for its
+// remote run: neither its task nor the health check may look as if nothing was wrong.
+func TestRemote_OutageOfTheOtherSystemIsShownSinceItBegan(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	b.must(b.tick())
+	before := b.taskRecord("task-0")
+	outage := func(after time.Duration) (apispec.TaskOverview, string) {
+		t.Helper()
+		b.now = b.now.Add(after)
+		b.must(b.tick())
+		shown, err := overview.Reader{Store: b.store, Now: func() time.Time { return b.now }}.Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shown.Tasks[slices.IndexFunc(shown.Tasks, func(o apispec.TaskOverview) bool { return o.Name == "task-0" })], apispec.Deref(shown.Unhealthy)
+	}
+	other.err, other.status = errors.New("401 unauthorized: the token was revoked"), nil
+	task, unhealthy := outage(10 * time.Second)
+	begun := b.now
+	want := "its remote run cannot be polled since " + begun.UTC().Format(time.RFC3339) + ": 401 unauthorized: the token was revoked"
+	if !strings.HasSuffix(task.Reason.Text, want) || unhealthy != "" {
+		t.Errorf("at first, the task says %q, and health %q", task.Reason.Text, unhealthy)
+	}
+	task, unhealthy = outage(3 * time.Minute)
+	if !strings.HasSuffix(task.Reason.Text, want) || !strings.Contains(unhealthy, "no remote run can be polled since "+begun.UTC().Format(time.RFC3339)) || !strings.Contains(unhealthy, "revoked") {
+		t.Errorf("after 3 minutes, the task says %q, and health %q", task.Reason.Text, unhealthy)
+	}
+	if after := b.taskRecord("task-0"); after.Version != before.Version {
+		t.Errorf("the outage has written the record of the task: %+v", after.Data)
+	}
+	other.err = nil
+	other.says(state.RemotePlanning, "")
+	if task, unhealthy = outage(10 * time.Minute); strings.Contains(task.Reason.Text, "cannot be polled") || unhealthy != "" {
+		t.Errorf("after the outage, the task says %q, and health %q", task.Reason.Text, unhealthy)
 	}
 }
 
@@ -418,13 +452,14 @@ func TestRemote_RecordsAreRemovedWithTheTask(t *testing.T) {
 
 func TestNextPoll_ComesSoonAndThenLessOften(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{
-		0:                         5 * time.Second,
-		4 * time.Second:           5 * time.Second,
-		5 * time.Second:           10 * time.Second,
-		50 * time.Second:          55 * time.Second,
-		55 * time.Second:          60 * time.Second,
-		100 * time.Second:         110 * time.Second,
-		-time.Hour:                -time.Hour + 5*time.Second, // another clock is ahead
+		0:                         2 * time.Second,
+		2 * time.Second:           4 * time.Second,
+		3 * time.Second:           4 * time.Second,
+		4 * time.Second:           6 * time.Second,
+		6 * time.Second:           12 * time.Second,
+		48 * time.Second:          54 * time.Second,
+		120 * time.Second:         132 * time.Second,
+		-time.Hour:                -time.Hour + 2*time.Second, // another clock is ahead
 		30*24*time.Hour + 1234567: 0,
 	} {
 		got := nextPoll(noon, noon.Add(after))
@@ -442,10 +477,26 @@ func TestNextPoll_ComesSoonAndThenLessOften(t *testing.T) {
 	}
 }
 
+func TestNextPoll_ComesWithinThreeSecondsAndAtMostThirtyTimesAMinute(t *testing.T) {
+	polls := map[time.Time]bool{}
+	for began := noon; began.Before(noon.Add(time.Minute)); began = began.Add(97 * time.Millisecond) {
+		first := nextPoll(began, began)
+		if after := first.Sub(began); after < pollSoon/2 || after > 3*pollSoon/2 {
+			t.Errorf("the first poll comes after %s", after)
+		}
+		for now := first; now.Before(noon.Add(time.Minute)); now = nextPoll(began, now) {
+			polls[now.Truncate(time.Second)] = true
+		}
+	}
+	if len(polls) > 30 {
+		t.Errorf("%d polls in a minute", len(polls))
+	}
+}
+
 func TestNextPoll_IsTheSameForRunsThatBeganToWaitOneAfterTheOther(t *testing.T) {
 	polls := map[time.Time]bool{}
 	for began := noon; began.Before(noon.Add(pollMin)); began = began.Add(97 * time.Millisecond) {
-		for now := noon.Add(pollMin); now.Before(noon.Add(time.Hour)); now = nextPoll(began, now) {
+		for now := noon.Add(pollMin + pollEarly); now.Before(noon.Add(time.Hour)); now = nextPoll(began, now) {
 			polls[now] = true
 		}
 	}

@@ -159,6 +159,7 @@ type tick struct {
 	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
 	replaced   *state.Replaced
+	unpolled   *state.Unpolled // nil if all remote runs could be polled
 }
 
 // act decides and carries the decisions out, under the lease.

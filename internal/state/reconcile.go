@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,7 @@ type Reconcile struct {
 	Tasks      TaskCounts  `json:"tasks,omitzero"`
 	Remote     int         `json:"remote,omitempty"`     // how many remote runs are waited for, or have to be stopped
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
+	Unpolled   *Unpolled   `json:"unpolled,omitempty"`   // nil if every remote run that is waited for could be polled
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
 }
@@ -78,6 +80,20 @@ type Unreadable struct {
 	Error string    `json:"error"`         // of the first of them
 	Since time.Time `json:"since"`         // when the latest one became unreadable
 	All   bool      `json:"all,omitempty"` // no task that is enabled and watches Consul can be read
+}
+
+// Unpolled are the tasks that wait for a remote run, of which nothing is known.
+type Unpolled struct {
+	Count int       `json:"count"`
+	Tasks []string  `json:"tasks"` // the first of them: MaxNames at most
+	Error string    `json:"error"`
+	Since time.Time `json:"since"`
+	All   bool      `json:"all,omitempty"` // no remote run at all can be polled
+}
+
+// Concerns reports whether the remote run of a task cannot be polled.
+func (u *Unpolled) Concerns(task string) bool {
+	return u != nil && (u.All || slices.Contains(u.Tasks, task))
 }
 
 // MaxNames is how many tasks a record names.
