@@ -242,7 +242,7 @@ const (
 // why is the reason of a task's phase.
 func why(t apispec.TaskOverview) string {
 	text, limit := t.Reason.Text, longReason
-	if apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "" {
+	if t.Phase != apispec.PhaseWaiting && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "" {
 		text += ": " + *t.LastRun.Error
 	}
 	if newsOf[t.Phase] == bad || t.Phase == apispec.PhaseHeld || t.Phase == apispec.PhaseWaiting {
