@@ -264,6 +264,6 @@ func (a *app) printWaiting(plan apispec.WaitingPlan) {
 		fmt.Fprintf(a.stdout, "  changed in Consul: %s\n", e.Text)
 	}
 	if c := plan.Changes; c != nil {
-		fmt.Fprintf(a.stdout, "  %s\n", toDo(state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}))
+		fmt.Fprintf(a.stdout, "  %s\n", apiview.ChangesOf(c).ToDo())
 	}
 }

@@ -145,7 +145,7 @@ func planned(results []preview.Result, took time.Duration) string {
 			all.Include(r.Plan.Changes)
 		}
 	}
-	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %s", tasksOf(len(results)), rounded(took), changing, failed, toDo(all))
+	return fmt.Sprintf("%s in %s: %d with changes, %d failed; %s", tasksOf(len(results)), rounded(took), changing, failed, all.ToDo())
 }
 
 // unknownTask returns an error that says which tasks there are.

@@ -60,7 +60,7 @@ func (a *app) printPlansAsJSON(results []preview.Result) int {
 			reports[i].Error = r.Err.Error()
 		case r.Task.Enabled:
 			reports[i].ChangesPresent, reports[i].Plan = ch.Any(), r.Plan.Text
-			reports[i].Changes = &apispec.Changes{Add: ch.Add, Change: ch.Change, Destroy: ch.Destroy}
+			reports[i].Changes = apiview.Changes(ch.Counts())
 			if r.Plan.Resources != nil {
 				reports[i].Data = &results[i].Plan
 			}

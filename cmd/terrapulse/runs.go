@@ -74,8 +74,11 @@ func tookOf(r apispec.Run) string {
 
 // changesOf is the cell of what an apply did.
 func changesOf(ch *apispec.Changes) string {
-	if ch == nil {
+	switch {
+	case ch == nil:
 		return "-"
+	case apispec.Deref(ch.Unknown):
+		return "unknown"
 	}
 	return fmt.Sprintf("+%d ~%d -%d", ch.Add, ch.Change, ch.Destroy)
 }

@@ -341,14 +341,9 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 	}
 	changes := all.String()
 	if inspected {
-		changes = toDo(all)
+		changes = all.ToDo()
 	}
 	return fmt.Sprintf("%s in %s: %s; %s", tasksOf(len(outcomes)), rounded(took), strings.Join(parts, ", "), changes)
-}
-
-// toDo are the numbers of a plan.
-func toDo(ch state.Changes) string {
-	return fmt.Sprintf("%d to add, %d to change, %d to destroy", ch.Add, ch.Change, ch.Destroy)
 }
 
 // rounded is a duration as people read it.

@@ -526,6 +526,9 @@ type Changes struct {
 
 	// Resources the first of them
 	Resources *[]Resource `json:"resources,omitempty"`
+
+	// Unknown it is not known how many resources are changed; the numbers count only a part of them
+	Unknown *bool `json:"unknown,omitempty"`
 }
 
 // Check programs that judge each plan; a task has the global ones, too

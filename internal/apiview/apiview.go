@@ -24,7 +24,7 @@ func Run(run state.Run) apispec.Run {
 		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: Optional(run.Launch),
 		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Launched: Moment(run.Launched), Started: Moment(run.Started),
 		Planned: Moment(run.Planned), Ended: Moment(run.Ended),
-		Error: Optional(run.Error), Changes: changes(run.Changes), Entries: Entries(run.Entries),
+		Error: Optional(run.Error), Changes: Changes(run.Changes), Entries: Entries(run.Entries),
 	}
 	if !run.Started.IsZero() && !run.Ended.IsZero() {
 		shown.Waited = Optional((run.Ended.Sub(run.Started) - run.Worked(run.Ended)).Seconds())
@@ -76,11 +76,12 @@ func Reason(r state.Reason) apispec.Reason {
 	return apispec.Reason{Code: string(r.Code), Text: r.Text, Attempt: Optional(r.Attempt)}
 }
 
-func changes(c *state.Changes) *apispec.Changes {
+// Changes returns what a run did, or a plan would do, as the API shows it.
+func Changes(c *state.Changes) *apispec.Changes {
 	if c == nil {
 		return nil
 	}
-	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
+	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Unknown: Optional(c.Unknown)}
 	if len(c.Resources) > 0 {
 		resources := make([]apispec.Resource, len(c.Resources))
 		for i, res := range c.Resources {
@@ -89,6 +90,14 @@ func changes(c *state.Changes) *apispec.Changes {
 		out.Resources = &resources
 	}
 	return out
+}
+
+// ChangesOf returns the numbers of the API.
+func ChangesOf(c *apispec.Changes) *state.Changes {
+	if c == nil {
+		return nil
+	}
+	return &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Unknown: apispec.Deref(c.Unknown)}
 }
 
 // Entries returns as the API shows it what came, went and changed in Consul.

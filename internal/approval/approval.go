@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config/block"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // Rule says which plans need an approval.
@@ -74,12 +75,15 @@ func (s Spec) String() string {
 	return text
 }
 
-// Plan says why a plan that destroys or replaces so many resources needs an approval;
-// "" if it needs none.
-func (s Spec) Plan(destroyed int) string {
+// Plan says why a plan with these numbers needs an approval; "" if it needs none. If it
+// is not known what it destroys or replaces, it may be something.
+func (s Spec) Plan(plan state.Changes) string {
+	destroyed := plan.Destroy
 	switch {
 	case s.Rule == Always:
 		return "every plan of the task needs an approval"
+	case s.Rule == Destructive && plan.Unknown:
+		return "the plan does not say how many resources it destroys or replaces"
 	case s.Rule == Destructive && destroyed > 0:
 		return fmt.Sprintf("%d resources would be destroyed or replaced", destroyed)
 	}

@@ -35,7 +35,7 @@ type Plan struct {
 
 	// State identifies the state that the plan was made for; "" if there is none yet.
 	State   string `json:"-"`
-	InState int    `json:"-"` // managed resources in that state
+	InState *int   `json:"-"` // managed resources in that state; nil if that is not known
 
 	// Commits is set if an apply has an effect even if the plan changes nothing: it
 	// commits on a firewall what an earlier run has left uncommitted.
@@ -126,7 +126,7 @@ const (
 )
 
 // Count counts the changes like Terraform: a replacement is one to add and one to
-// destroy.
+// destroy. What an action does that is not known here is not known, either.
 func Count(resources []ResourceChange) *state.Changes {
 	c := &state.Changes{}
 	for _, r := range resources {
@@ -140,6 +140,10 @@ func Count(resources []ResourceChange) *state.Changes {
 		case Replace:
 			c.Add, c.Destroy = c.Add+1, c.Destroy+1
 		case Read, Forget, Import, Move, NoOp:
+		case "create+forget", "forget+create": // OpenTofu: the former resource stays
+			c.Add++
+		default:
+			c.Unknown = true
 		}
 		c.Name(r.Address, string(r.Action))
 	}

@@ -130,21 +130,35 @@ func Removed(of Source) string {
 	return text
 }
 
-// Plan says why a plan that destroys or replaces so many of the resources in the
-// state must not be applied without an approval; "" if it may. A replacement is one
-// resource destroyed.
-func (s Spec) Plan(destroyed, inState int) string {
-	if !s.Enabled || destroyed == 0 {
+// Plan says why a plan with these numbers must not be applied without an approval; ""
+// if it may. A replacement is one resource destroyed. inState is how many resources the
+// state has; nil if that is not known. What is not known may exceed each limit.
+func (s Spec) Plan(plan state.Changes, inState *int) string {
+	destroyed := plan.Destroy
+	if !s.PlanLimited() || destroyed == 0 && !plan.Unknown {
 		return ""
+	}
+	of := "resources"
+	if inState != nil {
+		of = fmt.Sprintf("of %d resources", *inState)
 	}
 	var limit string
 	switch {
-	case s.MaxDestroy != nil && destroyed > *s.MaxDestroy:
+	case s.MaxDestroy != nil && (plan.Unknown || destroyed > *s.MaxDestroy):
 		limit = fmt.Sprintf("max_destroy is %d", *s.MaxDestroy)
-	case s.MaxDestroyPercent != nil && destroyed*100 > *s.MaxDestroyPercent*inState:
+	case s.MaxDestroyPercent == nil:
+		return ""
+	case plan.Unknown:
+		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
+	case inState == nil:
+		limit = fmt.Sprintf("max_destroy_percent is %d, but it is not known how many resources the state has", *s.MaxDestroyPercent)
+	case destroyed*100 > *s.MaxDestroyPercent**inState:
 		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
 	default:
 		return ""
 	}
-	return fmt.Sprintf("%d of %d resources would be destroyed or replaced, and %s", destroyed, inState, limit)
+	if plan.Unknown {
+		return "the plan does not say how many resources it destroys or replaces, and " + limit
+	}
+	return fmt.Sprintf("%d %s would be destroyed or replaced, and %s", destroyed, of, limit)
 }

@@ -18,8 +18,8 @@ type Limit struct {
 }
 
 // Limits returns the limits in force. counts are the entries of each source, if they are
-// known, and waiting is what the plan that waits would destroy or replace; nil if none waits.
-func (s Spec) Limits(counts []state.Count, waiting *int) []Limit {
+// known, and waiting are the numbers of the plan that waits; nil if none waits.
+func (s Spec) Limits(counts []state.Count, waiting *state.Changes) []Limit {
 	if !s.Enabled {
 		return nil
 	}
@@ -72,13 +72,17 @@ func (s Spec) of(c state.Count) (limits []Limit) {
 }
 
 // ofPlan returns the limits of a plan.
-func (s Spec) ofPlan(waiting *int) (limits []Limit) {
+func (s Spec) ofPlan(waiting *state.Changes) (limits []Limit) {
 	numbers := ""
-	if waiting != nil {
-		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", *waiting)
+	switch {
+	case waiting == nil:
+	case waiting.Unknown:
+		numbers = ": the plan that waits does not say how many it would destroy or replace"
+	default:
+		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", waiting.Destroy)
 	}
 	if most := s.MaxDestroy; most != nil {
-		limits = append(limits, Limit{Key: "max_destroy", Value: *most, Exceeded: waiting != nil && *waiting > *most,
+		limits = append(limits, Limit{Key: "max_destroy", Value: *most, Exceeded: waiting != nil && (waiting.Unknown || waiting.Destroy > *most),
 			Text: fmt.Sprintf("a plan may destroy or replace at most %d resources%s", *most, numbers)})
 	}
 	if most := s.MaxDestroyPercent; most != nil {

@@ -19,7 +19,7 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    guard.Spec
 		counts  []state.Count
-		waiting *int
+		waiting *state.Changes
 		want    []string // those that are exceeded begin with !
 	}{
 		"default":       {guard.Default, instances(12, 10), nil, []string{"at most 50 % of the service instances, which is 6, may go at once: 12 were applied, 10 are there now"}},
@@ -30,7 +30,7 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 		"all may go":    {with(func(s *guard.Spec) { s.MaxRemovedPercent = 100 }), instances(13, 0), nil, nil},
 		"unknown counts": {all, nil, nil, []string{"at most 2 entries may go at once", "at most 50 % of the entries may go at once, if at least 10 were applied", "a change that leaves no entries is held",
 			"a plan may destroy or replace at most 5 resources", "a plan may destroy or replace at most 20 % of the resources in the state"}},
-		"all limits": {all, instances(3, 0), ptr(6), []string{"!at most 2 service instances may go at once: 3 were applied, 0 are there now",
+		"all limits": {all, instances(3, 0), &state.Changes{Destroy: 6}, []string{"!at most 2 service instances may go at once: 3 were applied, 0 are there now",
 			"at most 50 % of the service instances may go at once, if at least 10 were applied: 3 were applied, 0 are there now",
 			"!a change that leaves no service instances is held: 3 were applied, 0 are there now",
 			"!a plan may destroy or replace at most 5 resources: the plan that waits would destroy or replace 6",

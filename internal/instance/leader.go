@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/apiclient"
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -184,9 +185,7 @@ func (i *Instance) ownToken(ctx context.Context, cfg *config.Config) (string, er
 func OutcomeOf(run apispec.Run) reconcile.Outcome {
 	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created,
 		Started: apispec.Deref(run.Started), Ended: apispec.Deref(run.Ended), Error: apispec.Deref(run.Error)}
-	if c := run.Changes; c != nil {
-		r.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
-	}
+	r.Changes = apiview.ChangesOf(run.Changes)
 	if w := run.Wait; w != nil {
 		r.Wait = &state.Wait{For: state.WaitFor(w.For), ID: w.ID, Text: apispec.Deref(w.Text), Since: w.Since, Until: apispec.Deref(w.Until)}
 		for _, c := range apispec.Deref(w.Causes) {

@@ -99,7 +99,7 @@ func takeOver(cfg *config.Config, planned preview.Result) Task {
 	for _, cause := range plan.Causes {
 		result.FirstRun = append(result.FirstRun, "waits for an approval, because "+cause.Text)
 	}
-	result.Why = fmt.Sprintf("%d to add, %d to change, %d to destroy", result.Add, result.Change, result.Destroy)
+	result.Why = plan.Changes.ToDo()
 	if plan.New {
 		result.Why = fmt.Sprintf("it has no state %s, so that everything would be created (%s): if it has run before, its state is elsewhere",
 			whereState(cfg, t), result.Why)

@@ -80,11 +80,11 @@ func Lines(e outbox.Event) []string {
 	}
 	say("By", e.By)
 	if c := e.Changes; c != nil {
-		form := "%d added, %d changed, %d destroyed"
+		text := c.String()
 		if e.Kind == outbox.RunWaiting || e.Kind == outbox.DriftFound || e.RunKind != "" { // nothing is applied
-			form = "%d to add, %d to change, %d to destroy"
+			text = c.ToDo()
 		}
-		say("Resources", fmt.Sprintf(form, c.Add, c.Change, c.Destroy))
+		say("Resources", text)
 	}
 	if !e.Started.IsZero() && e.Kind != outbox.RunWaiting {
 		say("Duration", e.At.Sub(e.Started).Round(time.Second/10).String())

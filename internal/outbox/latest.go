@@ -37,9 +37,7 @@ func (e Event) brief() Event {
 	b := Event{ID: e.ID, Kind: e.Kind, Seq: e.Seq, At: e.At, Task: e.Task, Run: e.Run, Runner: e.Runner, Reason: e.Reason, By: e.By,
 		Started: e.Started, Since: e.Since, Until: e.Until, Failures: e.Failures, Count: e.Count, Tasks: e.Tasks[:min(len(e.Tasks), latestTasks)], Quiet: e.Quiet, WaitFor: e.WaitFor, RunKind: e.RunKind,
 		Detail: state.CutTo(e.Detail, latestText), Error: state.CutTo(e.Error, latestText), Cause: state.CutTo(e.Cause, latestText)}
-	if c := e.Changes; c != nil {
-		b.Changes = &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy}
-	}
+	b.Changes = e.Changes.Counts()
 	return b
 }
 

@@ -70,7 +70,11 @@ func attributes(e Event) (attrs []slog.Attr) {
 	if !e.Started.IsZero() {
 		attrs = append(attrs, slog.Duration("duration", e.At.Sub(e.Started).Round(time.Millisecond)))
 	}
-	if c := e.Changes; c != nil {
+	switch c := e.Changes; {
+	case c == nil:
+	case c.Unknown:
+		attrs = append(attrs, slog.Bool("changes_unknown", true))
+	default:
 		attrs = append(attrs, slog.Int("added", c.Add), slog.Int("changed", c.Change), slog.Int("destroyed", c.Destroy))
 	}
 	if !e.Seen.IsZero() {

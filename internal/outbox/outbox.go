@@ -99,9 +99,7 @@ func OfRun(run state.Run) Event {
 	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Runner: run.Runner, Fence: run.Fence,
 		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
-	if run.Changes != nil {
-		e.Changes = &state.Changes{Add: run.Changes.Add, Change: run.Changes.Change, Destroy: run.Changes.Destroy}
-	}
+	e.Changes = run.Changes.Counts()
 	if run.Kind != state.KindApply {
 		e.RunKind = run.Kind
 	}

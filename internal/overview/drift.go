@@ -35,7 +35,7 @@ func driftOf(t state.Task, definition *config.Task, now time.Time) *apispec.Task
 	}
 	if found := d.Found; found != nil {
 		shown.Found = &apispec.Drifted{Since: found.Since, Run: found.Run, Count: found.Count, Persists: apiview.Optional(found.Persists),
-			Changes:   apispec.Changes{Add: found.Changes.Add, Change: found.Changes.Change, Destroy: found.Changes.Destroy},
+			Changes:   *apiview.Changes(found.Changes.Counts()),
 			Resources: []apispec.DriftedResource{}}
 		for _, r := range found.Resources {
 			resource := apispec.DriftedResource{Address: r.Address, Action: r.Action}

@@ -61,7 +61,7 @@ func (r Reader) driftPlan(ctx context.Context, task string, t state.Task, output
 	shown := apispec.WaitingPlan{ID: found.Run, Task: task, Run: found.Run, Since: found.Since, Drift: new(true),
 		Causes:  []apispec.Cause{{Rule: string(state.ReasonDrift), Text: found.String()}},
 		Content: apispec.Content{Definition: t.Definition, Input: t.Applied},
-		Changes: &apispec.Changes{Add: found.Changes.Add, Change: found.Changes.Change, Destroy: found.Changes.Destroy}}
+		Changes: apiview.Changes(found.Changes.Counts())}
 	stored, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, found.Run))
 	if err != nil {
 		return shown, fmt.Errorf("read check %s: %w", found.Run, err)

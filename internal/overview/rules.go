@@ -30,7 +30,7 @@ func windowsOf(windows []window.Window, now time.Time) *apispec.TaskWindows {
 // what is there now, and the checks; nil if there are none.
 func guardsOf(d *config.Task, f facts) *[]apispec.TaskGuard {
 	var shown []apispec.TaskGuard
-	for _, l := range d.Guard.Limits(f.counts(), f.plannedDestroys()) {
+	for _, l := range d.Guard.Limits(f.counts(), f.planned()) {
 		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text}
 		if l.Count != nil {
 			g.Of, g.Applied, g.Now = &l.Count.Of, &l.Count.Applied, &l.Count.Now
@@ -66,11 +66,10 @@ func (f facts) counts() []state.Count {
 	return counts
 }
 
-// plannedDestroys is how many resources the plan that waits would destroy or replace;
-// nil if none waits.
-func (f facts) plannedDestroys() *int {
+// planned are the numbers of the plan that waits; nil if none waits.
+func (f facts) planned() *state.Changes {
 	if wait := f.task.Waits(); wait == nil || wait.Content == nil || f.run.Changes == nil {
 		return nil
 	}
-	return &f.run.Changes.Destroy
+	return f.run.Changes
 }

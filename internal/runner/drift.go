@@ -83,7 +83,8 @@ func driftOf(plan driver.Plan) *state.Drifted {
 	if !plan.Changes.Any() {
 		return nil
 	}
-	found := &state.Drifted{Resources: []state.DriftedResource{}, Changes: state.Changes{Add: plan.Changes.Add, Change: plan.Changes.Change, Destroy: plan.Changes.Destroy, Uncounted: plan.Changes.Uncounted}}
+	found := &state.Drifted{Resources: []state.DriftedResource{}, Changes: *plan.Changes.Counts()}
+	found.Changes.Uncounted = plan.Changes.Uncounted
 	outside := map[string]driver.ResourceChange{} // what was changed outside of Terrapulse
 	for _, r := range plan.Drift {
 		outside[r.Address] = r

@@ -158,12 +158,12 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 		}
 		return refused, nil
 	}
-	causes, destroyed := slices.Clone(j.input), plan.Changes.Destroy
-	if why := j.task.Guard.Plan(destroyed, plan.InState); why != "" {
+	causes := slices.Clone(j.input)
+	if why := j.task.Guard.Plan(*plan.Changes, plan.InState); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
 	}
 	causes = append(causes, refused...)
-	if why := j.task.Approval.Plan(destroyed); why != "" {
+	if why := j.task.Approval.Plan(*plan.Changes); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}
 	return causes, nil

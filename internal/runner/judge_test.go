@@ -88,7 +88,7 @@ type judging struct {
 func newJudging(t *testing.T, rules config.Rules) *judging {
 	t.Helper()
 	j := &judging{fixture: newFixture(t, nil), consul: &instances{count: 60}, driver: &planner{plan: driver.Plan{
-		Digest: "plan", State: "lineage/1", InState: 60, Resources: []driver.ResourceChange{}, Text: "the plan", Changes: &state.Changes{Change: 1}}}}
+		Digest: "plan", State: "lineage/1", InState: new(60), Resources: []driver.ResourceChange{}, Text: "the plan", Changes: &state.Changes{Change: 1}}}}
 	j.Driver, j.Consul = j.driver, j.consul
 	j.Config().Tasks[0].Rules = rules
 	j.apply() // the intended run
@@ -288,6 +288,9 @@ func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {
 		text    string
 		rule    state.Rule
 	}{
+		{"destructive, the plan has no numbers", config.Rules{Approval: approval.Spec{Rule: approval.Destructive}}, state.Changes{Unknown: true}, "does not say how many resources it destroys", state.RuleApproval},
+		{"plan guard, the plan has no numbers", config.Rules{Guard: guard.Spec{Enabled: true, MaxDestroy: &limit}}, state.Changes{Unknown: true}, "max_destroy is 5", state.RulePlanGuard},
+		{"plan guard in percent, the plan has no numbers", config.Rules{Guard: guard.Spec{Enabled: true, MaxDestroyPercent: &limit}}, state.Changes{Unknown: true}, "max_destroy_percent is 5", state.RulePlanGuard},
 		{"always", config.Rules{Approval: approval.Spec{Rule: approval.Always}}, state.Changes{Add: 1}, "every plan", state.RuleApproval},
 		{"always, nothing to do", config.Rules{Approval: approval.Spec{Rule: approval.Always}}, state.Changes{}, "", ""},
 		{"destructive", config.Rules{Approval: approval.Spec{Rule: approval.Destructive}}, state.Changes{Destroy: 2}, "2 resources would be destroyed", state.RuleApproval},

@@ -270,7 +270,7 @@ func TestRun_GivenUpRunDoesNotChangeWhatTheGuardComparesWith(t *testing.T) {
 	}
 
 	entries = 12 // Consul loses 88 of 100
-	planner := &planner{plan: driver.Plan{Digest: "plan", State: "lineage/1", InState: 100, Resources: []driver.ResourceChange{}, Changes: &state.Changes{Destroy: 1}}}
+	planner := &planner{plan: driver.Plan{Digest: "plan", State: "lineage/1", InState: new(100), Resources: []driver.ResourceChange{}, Changes: &state.Changes{Destroy: 1}}}
 	b.Driver = planner
 	b.intendNext("r3")
 	if err := b.run(t.Context()); err != nil || planner.applied > 0 || b.stored("r3").State != state.RunWaiting {

@@ -41,8 +41,8 @@ var remoteMutants = []mutant{
 		rule: "remote: a plan is judged before it is confirmed",
 		seed: remoteSeeds,
 		file: "driver/hcp/change.go",
-		old:  "if err := s.job.Judge(ctx, s.plan(run)); err != nil {",
-		new:  "if err := s.job.Judge(ctx, s.plan(run)); err != nil && s.job.Run.Wait == nil {",
+		old:  "if err := s.job.Judge(ctx, plan); err != nil {",
+		new:  "if err := s.job.Judge(ctx, plan); err != nil && s.job.Run.Wait == nil {",
 		says: "a plan is judged before it is applied",
 	}, {
 		rule: "remote: what was discarded there is no success",

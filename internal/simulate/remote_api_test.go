@@ -56,7 +56,7 @@ func (w wire) show(ws *workspace) (hcp.Workspace, error) {
 		return hcp.Workspace{}, hcp.ErrNotFound
 	}
 	shown := ws.Workspace
-	shown.Tags, shown.Resources = slices.Clone(ws.Tags), w.managed(ws.task())
+	shown.Tags, shown.Resources = slices.Clone(ws.Tags), new(w.managed(ws.task()))
 	shown.Locked, shown.LockedBy = ws.lockedBy != "" || ws.current != nil, ws.lockedBy
 	return shown, nil
 }
@@ -151,25 +151,34 @@ func (w wire) Variables(ctx context.Context, id string) ([]hcp.Variable, error) 
 // AllVariables implements hcp.API: there are no variable sets.
 func (w wire) AllVariables(context.Context, string) ([]hcp.Variable, error) { return nil, nil }
 
-// SetVariable implements hcp.API.
-func (w wire) SetVariable(ctx context.Context, id string, v hcp.Variable) error {
-	return w.do(ctx, "set variable "+v.Key+" of "+id, func(c *cloud, _ bool) error {
+// CreateVariable implements hcp.API.
+func (w wire) CreateVariable(ctx context.Context, id string, v hcp.Variable) error {
+	return w.do(ctx, "create variable "+v.Key+" of "+id, func(c *cloud, _ bool) error {
+		ws := c.workspace(id)
+		switch {
+		case ws == nil:
+			return hcp.ErrNotFound
+		case slices.ContainsFunc(ws.variables, func(other hcp.Variable) bool { return other.Key == v.Key && other.Env == v.Env }):
+			return hcp.ErrTaken
+		}
+		v.ID = c.id("var")
+		ws.variables = append(ws.variables, v)
+		return nil
+	})
+}
+
+// SetVariableValue implements hcp.API.
+func (w wire) SetVariableValue(ctx context.Context, id, variable, value string) error {
+	return w.do(ctx, "set the value of variable "+variable, func(c *cloud, _ bool) error {
 		ws := c.workspace(id)
 		if ws == nil {
 			return hcp.ErrNotFound
 		}
-		at := slices.IndexFunc(ws.variables, func(other hcp.Variable) bool { return other.Key == v.Key && other.Env == v.Env })
-		switch {
-		case v.ID == "" && at >= 0:
-			return hcp.ErrTaken
-		case v.ID == "":
-			v.ID = c.id("var")
-			ws.variables = append(ws.variables, v)
-		case at < 0:
+		at := slices.IndexFunc(ws.variables, func(v hcp.Variable) bool { return v.ID == variable })
+		if at < 0 {
 			return hcp.ErrNotFound
-		default:
-			ws.variables[at] = v
 		}
+		ws.variables[at].Value = value
 		return nil
 	})
 }
@@ -314,12 +323,12 @@ func (w wire) Run(ctx context.Context, id string) (hcp.Run, error) {
 }
 
 // Runs implements hcp.API.
-func (w wire) Runs(ctx context.Context, id string) ([]hcp.Run, error) {
+func (w wire) Runs(ctx context.Context, id string, planOnly bool) ([]hcp.Run, error) {
 	return call(ctx, w, "list the runs of "+id, func(c *cloud, _ bool) ([]hcp.Run, error) {
 		if c.workspace(id) == nil {
 			return nil, hcp.ErrNotFound
 		}
-		return w.list(func(r *remoteRun) bool { return r.workspace == id }), nil
+		return w.list(func(r *remoteRun) bool { return r.workspace == id && r.planOnly == planOnly }), nil
 	})
 }
 
@@ -354,13 +363,14 @@ func (w wire) showRun(r *remoteRun) hcp.Run {
 	shown.Plan = hcp.Phase{ID: "plan-" + r.id, Status: "pending", LogURL: "https://archivist.example/plan/" + r.id}
 	shown.Apply = hcp.Phase{ID: "apply-" + r.id, Status: "pending", LogURL: "https://archivist.example/apply/" + r.id}
 	if r.planned {
+		shown.Plan.Counted = true
 		if shown.Plan.Status = "finished"; r.plan.changes {
 			shown.Plan.Change, shown.Plan.Destroy = 1, r.plan.destroys
 		}
 	}
 	switch {
 	case r.status == wasApplied:
-		shown.Apply.Status, shown.Apply.Change, shown.Apply.Destroy = "finished", 1, r.plan.destroys
+		shown.Apply.Status, shown.Apply.Counted, shown.Apply.Change, shown.Apply.Destroy = "finished", true, 1, r.plan.destroys
 	case r.began && r.final():
 		shown.Apply.Status = r.status // errored or canceled
 	}

@@ -217,7 +217,7 @@ func (h *hand) judged(ctx context.Context, job driver.Job, run string) (planned,
 	if it.changes {
 		changes.Destroy, changes.Change = it.destroys, 1
 	}
-	err = job.Judge(ctx, driver.Plan{Resources: []driver.ResourceChange{}, Digest: it.plan, State: it.state, InState: len(h.holds(job.Task.Name)), Changes: changes, Text: it.plan})
+	err = job.Judge(ctx, driver.Plan{Resources: []driver.ResourceChange{}, Digest: it.plan, State: it.state, InState: new(len(h.holds(job.Task.Name))), Changes: changes, Text: it.plan})
 	it.judged, it.at = true, h.now()
 	return it, err
 }

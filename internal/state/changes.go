@@ -8,19 +8,30 @@ type Changes struct {
 	Change    int        `json:"change"`
 	Destroy   int        `json:"destroy"`
 	Uncounted bool       `json:"uncounted,omitempty"` // a plan without the three above changes outputs, or imports, moves or forgets resources
+	Unknown   bool       `json:"unknown,omitempty"`   // it is not known how many there are: what is counted is only a part
 	Resources []Resource `json:"resources,omitempty"` // the first of them
 }
 
 // Any reports whether a plan has something to apply. Terraform and CTS count
-// changes of outputs, imports, moves and forgotten resources as such.
+// changes of outputs, imports, moves and forgotten resources as such. A plan whose
+// numbers are not known may have something.
 func (c *Changes) Any() bool {
-	return c != nil && (c.Add+c.Change+c.Destroy > 0 || c.Uncounted)
+	return c != nil && (c.Add+c.Change+c.Destroy > 0 || c.Uncounted || c.Unknown)
+}
+
+// Counts returns the numbers alone; nil if c is nil.
+func (c *Changes) Counts() *Changes {
+	if c == nil {
+		return nil
+	}
+	return &Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Unknown: c.Unknown}
 }
 
 // Include adds the counts of other, which may be nil.
 func (c *Changes) Include(other *Changes) {
 	if other != nil {
 		c.Add, c.Change, c.Destroy = c.Add+other.Add, c.Change+other.Change, c.Destroy+other.Destroy
+		c.Unknown = c.Unknown || other.Unknown
 	}
 }
 
@@ -32,10 +43,24 @@ func (c *Changes) Name(address, action string) {
 }
 
 func (c *Changes) String() string {
-	if c == nil {
+	switch {
+	case c == nil:
 		return ""
+	case c.Unknown:
+		return "it is not known how many resources were changed"
 	}
 	return fmt.Sprintf("%d added, %d changed, %d destroyed", c.Add, c.Change, c.Destroy)
+}
+
+// ToDo says in words what a plan would do.
+func (c *Changes) ToDo() string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Unknown:
+		return "it is not known how many resources would be changed"
+	}
+	return fmt.Sprintf("%d to add, %d to change, %d to destroy", c.Add, c.Change, c.Destroy)
 }
 
 // Resource is what is done to one resource.

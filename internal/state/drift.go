@@ -49,7 +49,10 @@ const shownDrift = 3
 
 // String says in words what differs.
 func (d *Drifted) String() string {
-	if d.Count == 0 {
+	switch {
+	case d.Count == 0 && d.Changes.Unknown:
+		return "something differs, but the plan does not say how many resources"
+	case d.Count == 0:
 		return "outputs differ"
 	}
 	var texts []string

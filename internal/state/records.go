@@ -334,9 +334,7 @@ func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
 	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected, Runner: r.Runner}
-	if r.Changes != nil {
-		res.Changes = &Changes{Add: r.Changes.Add, Change: r.Changes.Change, Destroy: r.Changes.Destroy}
-	}
+	res.Changes = r.Changes.Counts()
 	return res
 }
 

@@ -55,6 +55,15 @@ type Remote struct {
 	// Unsure is until when a request to create a run may still have its effect, to which
 	// no answer came.
 	Unsure time.Time `json:"unsure,omitzero"`
+
+	// Versions are the configuration versions that may be the current one of the workspace: that
+	// of the latest success, and those that were uploaded since. Foreign is another one, or a run,
+	// by which another program has changed the workspace since the latest success.
+	Versions []string `json:"versions,omitempty"`
+	Foreign  string   `json:"foreign,omitempty"`
+	// Inherited is set if the workspace was created by Terrapulse and had resources when this record
+	// of it began, and no run has succeeded since.
+	Inherited bool `json:"inherited,omitempty"`
 }
 
 // RemoteIntent is what Terrapulse itself does with a remote run. Anything else that happens to it

@@ -31,9 +31,9 @@ type eventReader struct {
 
 // changeSummary is Terraform's own count of the planned changes.
 type changeSummary struct {
-	Add       int    `json:"add"`
-	Change    int    `json:"change"`
-	Remove    int    `json:"remove"`
+	Add       *int   `json:"add"` // nil if it is missing, also the others
+	Change    *int   `json:"change"`
+	Remove    *int   `json:"remove"`
 	Operation string `json:"operation"`
 }
 
@@ -114,8 +114,9 @@ func (r *eventReader) changes() state.Changes {
 
 // complete reports whether the events say for certain what the plan does.
 func (r *eventReader) complete() bool {
+	is := func(said *int, counted int) bool { return said != nil && *said == counted }
 	return r.known && !r.unclear && r.summary != nil &&
-		r.summary.Add == r.counts.Add && r.summary.Change == r.counts.Change && r.summary.Remove == r.counts.Destroy
+		is(r.summary.Add, r.counts.Add) && is(r.summary.Change, r.counts.Change) && is(r.summary.Remove, r.counts.Destroy)
 }
 
 // diagnosticText returns an error or a warning as commands without -json print it.

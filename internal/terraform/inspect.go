@@ -117,6 +117,7 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 			return err
 		})
 		plan.Summary, plan.Text = r.Changes, strings.TrimSpace(text.String())
+		plan.Summary.Unknown = !r.complete
 		return err
 	})
 	if err != nil || d.opts.Backend.PlansRemotely() {

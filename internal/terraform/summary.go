@@ -13,7 +13,8 @@ import (
 // no name here keep Terraform's words.
 type reader struct {
 	state.Changes
-	planned func() // called when the plan is complete; may be nil
+	planned  func() // called when the plan is complete; may be nil
+	complete bool   // the line was read in which a plan says what it changes
 }
 
 var (
@@ -54,6 +55,7 @@ func (r *reader) line(line string) {
 }
 
 func (r *reader) notePlan() {
+	r.complete = true
 	if r.planned != nil {
 		r.planned()
 	}

@@ -234,8 +234,11 @@ func brief(d time.Duration) string {
 
 // changes are the numbers of a run as Terraform's users know them.
 func changes(c *apispec.Changes) string {
-	if c == nil {
+	switch {
+	case c == nil:
 		return ""
+	case apispec.Deref(c.Unknown):
+		return "unknown"
 	}
 	return fmt.Sprintf("+%d ~%d -%d", c.Add, c.Change, c.Destroy)
 }

@@ -213,6 +213,8 @@ func (p runPage) Changes() string {
 	switch {
 	case c == nil:
 		return ""
+	case apispec.Deref(c.Unknown):
+		return "it is not known how many"
 	case c.Add+c.Change+c.Destroy == 0:
 		return "none"
 	case p.Run.State == apispec.RunStateSucceeded && (p.Run.Kind == apispec.RunKindApply || p.Run.Kind == apispec.RunKindDestroy):

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // API has the calls to HCP Terraform or Terraform Enterprise that the driver makes. The methods
@@ -24,8 +26,9 @@ type API interface {
 	// AllVariables also returns those that the workspace inherits from variable sets. The
 	// error is ErrNotFound if this Terraform Enterprise is too old to tell.
 	AllVariables(ctx context.Context, workspace string) ([]Variable, error)
-	// SetVariable creates a variable, or changes it if it has an ID.
-	SetVariable(ctx context.Context, workspace string, v Variable) error
+	CreateVariable(ctx context.Context, workspace string, v Variable) error
+	// SetVariableValue changes the value of a variable, and nothing else.
+	SetVariableValue(ctx context.Context, workspace, id, value string) error
 	DeleteVariable(ctx context.Context, workspace, id string) error
 
 	CreateVersion(ctx context.Context, workspace string, speculative bool) (Version, error)
@@ -35,9 +38,11 @@ type API interface {
 	// CreateRun is never repeated by the implementation if its answer is lost.
 	CreateRun(ctx context.Context, r NewRun) (Run, error)
 	Run(ctx context.Context, id string) (Run, error)
-	// Runs returns the newest runs of a workspace, at most 100.
-	Runs(ctx context.Context, workspace string) ([]Run, error)
-	// ActiveRuns returns the runs of these workspaces, by name, that have not ended.
+	// Runs returns the newest runs of a workspace, at most 100: those that are plan-only, or
+	// all others.
+	Runs(ctx context.Context, workspace string, planOnly bool) ([]Run, error)
+	// ActiveRuns returns the runs of these workspaces, by name, that have not ended. The
+	// error is ErrNotFound if the server has no such list.
 	ActiveRuns(ctx context.Context, organization string, workspaces []string) ([]Run, error)
 	// Act returns ErrConflict if the run has moved on, so that the action is not possible.
 	Act(ctx context.Context, run string, a Action, comment string) error
@@ -76,13 +81,19 @@ type Workspace struct {
 	TerraformVersion string
 	AutoApply        bool
 	Locked           bool
-	LockedBy         string // a name; "" if it is not known
+	LockedBy         string // a name, or the id of a run; "" if it is not known
+	LockedByRun      bool
 	VCS              string // the repository that is connected; "" for none
 	SourceName       string // what has created it
 	Tags             []string
 	Version          string // current configuration version; "" for none
-	Resources        int
+	Run              string // id of the current or latest run; "" for none
+	Deletable        bool   // the token may delete it
+	Resources        *int   // in its state; nil if that is not known
 }
+
+// empty reports whether it is known that the workspace manages no resources.
+func (w Workspace) empty() bool { return w.Resources != nil && *w.Resources == 0 }
 
 // Settings are settings of a workspace to change. Nil leaves one as it is.
 type Settings struct {
@@ -123,13 +134,14 @@ type Run struct {
 	Name                string // of the workspace, if it is known
 	Version             string // id
 	PlanOnly, Destroy   bool
-	HasChanges          bool
+	HasChanges          bool // it says so, or it can be confirmed
 	Confirmable         bool // it waits for a confirmation
 	Discardable         bool
 	Cancelable          bool
 	Position            int    // in the queue of the organization
 	Locked              bool   // the workspace is locked; only of ActiveRuns and Run
 	ConfirmedBy         string // id of a user; "" for nobody
+	Checked             bool   // a policy or a run task has judged it
 	Plan, Apply         Phase
 }
 
@@ -137,7 +149,13 @@ type Run struct {
 type Phase struct {
 	ID, Status           string
 	Add, Change, Destroy int
+	Counted              bool   // the three numbers are known
 	LogURL               string // signed: secret
+}
+
+// changes returns the numbers.
+func (p Phase) changes() *state.Changes {
+	return &state.Changes{Add: p.Add, Change: p.Change, Destroy: p.Destroy, Unknown: !p.Counted}
 }
 
 // Event is what happened to a run.

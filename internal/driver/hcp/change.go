@@ -1,6 +1,7 @@
 package hcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (s *step) latest(ctx context.Context) (*Run, error) {
 		}
 		return &run, s.failed("read the run "+r.ID, err)
 	case r.Version != "" && s.rec.Workspace != "":
-		run, err := withVersion(ctx, s.api, s.rec.Workspace, r.Version)
+		run, err := withVersion(ctx, s.api, s.rec.Workspace, r.Version, false)
 		if errors.Is(err, ErrNotFound) {
 			return nil, nil
 		}
@@ -80,8 +81,8 @@ func (s *step) latest(ctx context.Context) (*Run, error) {
 
 // withVersion returns the run of a configuration version; nil if there is none. A person may
 // have queued another one with the same version.
-func withVersion(ctx context.Context, api API, workspace, version string) (*Run, error) {
-	runs, err := api.Runs(ctx, workspace)
+func withVersion(ctx context.Context, api API, workspace, version string, planOnly bool) (*Run, error) {
+	runs, err := api.Runs(ctx, workspace, planOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -231,13 +232,18 @@ func (s *step) judge(ctx context.Context, run Run) (*state.Changes, error) {
 		if s.ws, err = s.findWorkspace(ctx); err != nil {
 			return nil, err
 		}
+		s.noteForeign(false)
 	}
 	s.copyPlan(ctx, run)
 	if s.job.Planned != nil && s.job.Judge == nil {
 		s.job.Planned()
 	}
 	if s.job.Judge != nil {
-		if err := s.job.Judge(ctx, s.plan(run)); err != nil {
+		plan, err := s.plan(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.job.Judge(ctx, plan); err != nil {
 			return nil, err
 		}
 	}
@@ -312,15 +318,15 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 	}
 	s.copyPlan(ctx, run)
 	if run.Status == statusNoChanges {
-		return s.finish(ctx, &state.Changes{})
+		return s.finish(ctx, &state.Changes{}, false)
 	}
 	s.copyLog(ctx, run.Apply)
-	return s.finish(ctx, &state.Changes{Add: run.Apply.Add, Change: run.Apply.Change, Destroy: run.Apply.Destroy})
+	return s.finish(ctx, s.applied(ctx, run), true)
 }
 
-// finish ends a run that succeeded.
-func (s *step) finish(ctx context.Context, changes *state.Changes) (*state.Changes, error) {
-	if s.rec.Moved || s.destroy && s.rec.Applied {
+// finish ends a run that succeeded; applied says that there was something to apply.
+func (s *step) finish(ctx context.Context, changes *state.Changes, applied bool) (*state.Changes, error) {
+	if s.settled(applied) || s.rec.Moved || s.destroy && s.rec.Applied {
 		s.rec.Moved, s.rec.Applied = false, s.rec.Applied && !s.destroy
 		if err := s.record(ctx); err != nil {
 			return changes, err
@@ -341,15 +347,19 @@ func (s *step) finish(ctx context.Context, changes *state.Changes) (*state.Chang
 func (s *step) errored(ctx context.Context, run Run) error {
 	url := s.url(s.rec.Name, run.ID)
 	failed, what := run.Plan, "plan"
-	switch {
-	case run.Apply.Status == statusErrored:
+	if run.Apply.Status == statusErrored {
 		failed, what = run.Apply, "apply"
-	case run.Plan.Status != statusErrored:
-		return fmt.Errorf("HCP Terraform refused the run: a mandatory policy or a run task failed (%s)", url)
 	}
 	message := errorIn(s.copyLog(ctx, failed))
-	if message == "" {
+	switch {
+	case message != "":
+	case failed.Status == statusErrored:
 		message = "its output has no error"
+	case run.Checked:
+		return fmt.Errorf("HCP Terraform refused the run: a mandatory policy or a run task failed (%s)", url)
+	default:
+		return fmt.Errorf("the run in HCP Terraform failed, and neither its plan (%s) nor its apply (%s) says why: see its page (%s)",
+			cmp.Or(run.Plan.Status, "no status"), cmp.Or(run.Apply.Status, "no status"), url)
 	}
 	return fmt.Errorf("the %s in HCP Terraform failed: %s (%s)", what, message, url)
 }
@@ -380,6 +390,7 @@ func (s *step) create(ctx context.Context) (*state.Changes, error) {
 	if err := s.workspace(ctx); err != nil {
 		return nil, err
 	}
+	s.noteForeign(true)
 	if stray, err := s.stray(ctx); err != nil {
 		return nil, err
 	} else if stray != nil {
@@ -398,6 +409,7 @@ func (s *step) create(ctx context.Context) (*state.Changes, error) {
 		return nil, s.failed("create a configuration version in the workspace "+s.ws.Name, err)
 	}
 	s.rec.Run = state.RemoteRun{Workspace: s.ws.Name, Version: version.ID, Phase: state.RemotePlanning}
+	s.uploaded(version.ID)
 	s.rec.By, s.rec.Content, s.rec.Intent = s.job.Run.ID, s.upload.digest, ""
 	if err := s.record(ctx); err != nil {
 		return nil, err
@@ -454,7 +466,7 @@ func (s *step) createRun(ctx context.Context, n NewRun) (Run, error) {
 		return run, nil
 	}
 	if errors.Is(err, ErrUnknown) {
-		if found, again := withVersion(ctx, s.api, n.Workspace, n.Version); again == nil && found != nil {
+		if found, again := withVersion(ctx, s.api, n.Workspace, n.Version, n.PlanOnly); again == nil && found != nil {
 			return *found, nil
 		}
 	}

@@ -266,9 +266,15 @@ type relation struct {
 
 // one returns the id of the only resource of a relation; "" if there is none.
 func (r resource) one(relation string) string {
-	var target struct{ ID string }
+	id, _ := r.target(relation)
+	return id
+}
+
+// target returns the id and the kind of the only resource of a relation; "" if there is none.
+func (r resource) target(relation string) (id, kind string) {
+	var target struct{ ID, Type string }
 	_ = json.Unmarshal(r.Relationships[relation].Data, &target)
-	return target.ID
+	return target.ID, target.Type
 }
 
 // decode decodes the attributes of a resource.
@@ -327,7 +333,7 @@ func call[T any](ctx context.Context, c *Client, r request, body *outgoing) (doc
 	return answer, nil
 }
 
-// list reads all pages of a list, at most so many.
+// list reads all pages of a list, at most so many. If there are more, the answer says the next.
 func list(ctx context.Context, c *Client, path string, query url.Values, pages int, brief bool) (document[[]resource], error) {
 	if query == nil {
 		query = url.Values{}
@@ -344,6 +350,7 @@ func list(ctx context.Context, c *Client, path string, query url.Values, pages i
 		}
 		all.Data, all.Included = append(all.Data, one.Data...), append(all.Included, one.Included...)
 		page = one.Meta.Pagination.Next
+		all.Meta = one.Meta
 	}
 	return all, nil
 }

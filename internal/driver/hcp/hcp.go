@@ -61,6 +61,7 @@ type Driver struct {
 	mu      sync.Mutex
 	clients map[Connection]API
 	unknown map[string]bool // statuses that were logged
+	polls   polls
 	watch   watch
 	live    live
 }

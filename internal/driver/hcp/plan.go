@@ -17,22 +17,31 @@ import (
 )
 
 // plan returns the plan of a run for a judge: first its numbers, and its details on
-// demand.
-func (s *step) plan(run Run) driver.Plan {
+// demand. If a number is missing, the details are read at once, because they may have it.
+func (s *step) plan(ctx context.Context, run Run) (driver.Plan, error) {
 	plan := driver.Plan{
-		Changes: changesOf(run), New: s.ws.Resources == 0, InState: s.ws.Resources, Clean: s.scrub.Clean,
+		Changes: changesOf(run), New: s.ws.empty(), InState: s.ws.Resources, Clean: s.scrub.Clean,
 		Print: func(ctx context.Context) (string, error) { return s.log(ctx, run.Plan) },
 	}
-	if !s.ws.AutoApply {
-		plan.Causes = []state.Cause{{Rule: state.RuleApproval, Text: fmt.Sprintf("the workspace %s is set to manual apply", s.ws.Name)}}
-	}
-	if c := plan.Changes; s.rec.Moved && !s.destroy && (c.Add > 0 || c.Uncounted) {
-		plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: fmt.Sprintf("another driver has applied the task before: "+
-			"if the state in the workspace %s is not the latest one, the plan creates again what already exists", s.ws.Name)})
-	}
+	plan.Causes = s.causes(plan.Changes)
 	first := plan
 	plan.Detail = func(ctx context.Context) (driver.Plan, error) { return s.details(ctx, run, first) }
-	return plan
+	if plan.Changes.Unknown || plan.InState == nil {
+		return plan.Detail(ctx)
+	}
+	return plan, nil
+}
+
+// causes are why a plan with these changes needs an approval.
+func (s *step) causes(c *state.Changes) (all []state.Cause) {
+	if !s.ws.AutoApply {
+		all = []state.Cause{{Rule: state.RuleApproval, Text: fmt.Sprintf("the workspace %s is set to manual apply", s.ws.Name)}}
+	}
+	if s.rec.Moved && !s.destroy && (c.Add > 0 || c.Uncounted || c.Unknown) {
+		all = append(all, state.Cause{Rule: state.RuleApproval, Text: fmt.Sprintf("another driver has applied the task before: "+
+			"if the state in the workspace %s is not the latest one, the plan creates again what already exists", s.ws.Name)})
+	}
+	return append(all, s.strangers(c)...)
 }
 
 // details adds to a plan what its JSON says. If the token may not read that, the plan has
@@ -56,16 +65,35 @@ func (s *step) details(ctx context.Context, run Run, plan driver.Plan) (driver.P
 		return plan, fmt.Errorf("read the plan of %s: %w", run.ID, err)
 	}
 	found.Changes.Uncounted = run.HasChanges && !found.Changes.Any()
-	found.New, found.InState, found.Clean, found.Print, found.Causes = plan.New, plan.InState, plan.Clean, plan.Print, plan.Causes
+	found.New, found.Clean, found.Print, found.Causes = plan.New, plan.Clean, plan.Print, s.causes(found.Changes)
+	if plan.InState != nil {
+		found.InState = plan.InState
+	}
 	found.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(&document, s.scrub.Clean) }
 	return found, nil
 }
 
 // changesOf returns the numbers of a plan.
 func changesOf(run Run) *state.Changes {
-	c := &state.Changes{Add: run.Plan.Add, Change: run.Plan.Change, Destroy: run.Plan.Destroy}
+	c := run.Plan.changes()
 	c.Uncounted = run.HasChanges && !c.Any()
 	return c
+}
+
+// applied returns the numbers of what a run has applied: those of its apply, else of its
+// plan, else of the JSON of the plan.
+func (s *step) applied(ctx context.Context, run Run) *state.Changes {
+	for _, p := range []Phase{run.Apply, run.Plan} {
+		if p.Counted {
+			return p.changes()
+		}
+	}
+	plan, err := s.details(ctx, run, driver.Plan{Changes: &state.Changes{Unknown: true}})
+	if err != nil {
+		s.say("How many resources were changed cannot be read: %v.", err)
+		return &state.Changes{Unknown: true}
+	}
+	return plan.Changes.Counts()
 }
 
 // Plan implements driver.Driver. The run cannot be applied. If the task has no workspace,
@@ -118,9 +146,12 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 		}
 		return driver.Plan{URL: url}, err
 	}
-	plan := s.plan(run)
 	text := s.copyLog(ctx, run.Plan)
-	if plan, err = plan.Detail(ctx); err != nil {
+	plan, err := s.plan(ctx, run)
+	if err == nil && plan.Detail != nil {
+		plan, err = plan.Detail(ctx)
+	}
+	if err != nil {
 		return driver.Plan{URL: url}, err
 	}
 	plan.Text, plan.Print, plan.URL, plan.Setup = text, nil, url, s.setup
@@ -137,7 +168,7 @@ func (s *step) cancelLost(ctx context.Context, version Version, err error) {
 	}
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer done()
-	if run, err := withVersion(ctx, s.api, s.ws.ID, version.ID); err == nil && run != nil {
+	if run, err := withVersion(ctx, s.api, s.ws.ID, version.ID, true); err == nil && run != nil {
 		_, _, _ = s.stop(ctx, s.api, *run, cancelled) // it applies nothing in any case
 	}
 }

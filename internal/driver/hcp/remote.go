@@ -5,111 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-// maxNames limits the length of the names of workspaces in one request.
-const maxNames = 6000
-
-// Poll implements reconcile.Remote. All runs of up to a hundred workspaces take one request.
-// A run that is not in the answers has ended.
-func (d *Driver) Poll(ctx context.Context, cfg *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {
-	api, err := d.api(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return d.poll(ctx, api, cfg.Cloud.Organization, runs)
-}
-
-func (d *Driver) poll(ctx context.Context, api API, organization string, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {
-	found := map[string]state.RemoteStatus{}
-	for _, group := range grouped(runs) {
-		active, err := api.ActiveRuns(ctx, organization, group)
-		if errors.Is(err, ErrNotFound) { // an older Terraform Enterprise
-			return d.pollEach(ctx, api, runs)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("poll the runs of %d workspaces: %w", len(group), err)
-		}
-		for _, r := range active {
-			d.logUnknown(r)
-			found[r.ID] = state.RemoteStatus{Phase: phaseOf(r), Text: textAmong(r, active)}
-			if blocked(r, active, runs) {
-				found[r.ID] = state.RemoteStatus{Phase: state.RemoteReady, Text: "a run of an earlier attempt is first"}
-			}
-		}
-	}
-	statuses := map[string]state.RemoteStatus{}
-	for _, r := range runs {
-		status, ok := found[r.ID]
-		if !ok {
-			status = state.RemoteStatus{Phase: state.RemoteEnded, Text: "ended"}
-		}
-		statuses[r.ID] = status
-	}
-	return statuses, nil
-}
-
-// pollEach polls runs one by one. A run that cannot be read does not hide the others. That it is not
-// found does not say that it has ended: perhaps the token has lost its rights.
-func (d *Driver) pollEach(ctx context.Context, api API, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {
-	statuses := map[string]state.RemoteStatus{}
-	var failed error
-	for _, r := range runs {
-		run, err := api.Run(ctx, r.ID)
-		if err != nil {
-			failed = cmp.Or(failed, fmt.Errorf("poll the run %s: %w", r.ID, err))
-			continue
-		}
-		d.logUnknown(run)
-		statuses[r.ID] = state.RemoteStatus{Phase: phaseOf(run), Text: textOf(run)}
-	}
-	return statuses, failed
-}
-
-// grouped returns the names of the workspaces of runs, in groups that fit into a request.
-func grouped(runs []state.RemoteRun) [][]string {
-	var names []string
-	for _, r := range runs {
-		names = append(names, r.Workspace)
-	}
-	slices.Sort(names)
-	var groups [][]string
-	size := maxNames
-	for _, name := range slices.Compact(names) {
-		if size += len(name) + 3; size > maxNames {
-			groups, size = append(groups, nil), len(name)
-		}
-		last := len(groups) - 1
-		groups[last] = append(groups[last], name)
-	}
-	return groups
-}
-
-// textAmong says why a run does not go on, also if another run of its workspace is first.
-func textAmong(r Run, all []Run) string {
-	if r.Status == statusPending {
-		for _, other := range all {
-			if other.Workspace == r.Workspace && other.ID != r.ID && other.Status != statusPending && !other.PlanOnly {
-				return fmt.Sprintf("pending: the run %s of the same workspace is first: it is %s", other.ID, textOf(other))
-			}
-		}
-	}
-	return textOf(r)
-}
-
-// blocked reports whether a run waits behind a stray run, which only ends by a decision. A step
-// of the task's run, which has its claim, must stop the stray run.
-func blocked(r Run, active []Run, known []state.RemoteRun) bool {
-	return r.Status == statusPending && slices.ContainsFunc(active, func(other Run) bool {
-		return other.Workspace == r.Workspace && other.Status != statusPending && other.Discardable && isStray(other) && !slices.ContainsFunc(known, func(k state.RemoteRun) bool { return k.ID == other.ID })
-	})
-}
 
 // Stop implements reconcile.Remote.
 func (d *Driver) Stop(ctx context.Context, cfg *config.Config, a state.Abandoned) (applied bool, err error) {
@@ -175,7 +76,7 @@ func abandoned(ctx context.Context, api API, organization string, r state.Remote
 	if err != nil {
 		return Run{}, err
 	}
-	run, err := withVersion(ctx, api, ws.ID, r.Version)
+	run, err := withVersion(ctx, api, ws.ID, r.Version, false)
 	if err == nil && run == nil {
 		return Run{}, ErrNotFound
 	}

@@ -125,6 +125,26 @@ func TestDriver_VariableThatIsDeletedThereIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestDriver_SensitiveVariableThatDiffersIsReplaced has a server that changes nothing of a sensitive
+// variable but its value.
+func TestDriver_SensitiveVariableThatDiffersIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.ValueOnly))
+	s.withProvider("x-secret")
+	s.hcp.Create("net-web", nil)
+	s.hcp.SetVariable("net-web", hcptest.Variable{Key: "name", Value: "of a person", Category: "terraform", Sensitive: true})
+	s.succeeds()
+	if v := s.variables()["name"]; !v.HCL || !v.Sensitive || !strings.Contains(v.Value, "x-secret") {
+		t.Errorf("a sensitive variable that is not HCL is %+v", v)
+	}
+	s.next("run2")
+	s.values("y-secret")
+	s.succeeds()
+	if v := s.variables()["name"]; !strings.Contains(v.Value, "y-secret") || s.hcp.Count("DELETE workspaces/*/vars/*") != 1 {
+		t.Errorf("after a new value, the variable is %+v", v)
+	}
+}
+
 func TestDriver_TaskThatAssumesARoleUsesTheIdentityOfHCP(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())

@@ -78,7 +78,7 @@ func known(status string) bool {
 func textOf(r Run) string {
 	switch why := cmp.Or(planning[r.Status], decision[r.Status]); {
 	case r.Status == statusPending && r.Locked:
-		return fmt.Sprintf("pending: the workspace %s is locked: unlock it in HCP Terraform", r.Name)
+		return fmt.Sprintf("pending: the workspace %s is locked", r.Name)
 	case why != "":
 		return r.Status + ": " + why
 	case phaseOf(r) == state.RemotePlanning && r.Status == statusPending && r.Position > 0:
@@ -86,6 +86,18 @@ func textOf(r Run) string {
 	default:
 		return r.Status
 	}
+}
+
+// lockedText says who has locked the workspace of a pending run. Only a person can unlock it:
+// the lock of a run ends with that run.
+func lockedText(r Run, ws Workspace) string {
+	switch {
+	case !ws.Locked || ws.LockedBy == "":
+		return textOf(r)
+	case ws.LockedByRun:
+		return fmt.Sprintf("pending: the run %s of the same workspace is first", ws.LockedBy)
+	}
+	return fmt.Sprintf("pending: the workspace %s is locked by %s: unlock it in HCP Terraform", ws.Name, ws.LockedBy)
 }
 
 // logUnknown logs a status that the driver does not know, once.

@@ -182,8 +182,8 @@ func (s *step) url(workspace, run string) string {
 
 // text says why a run does not go on.
 func (s *step) text(run Run) string {
-	if run.Status == statusPending && s.ws.Locked && s.ws.LockedBy != "" {
-		return fmt.Sprintf("pending: the workspace %s is locked by %s: unlock it in HCP Terraform", s.ws.Name, s.ws.LockedBy)
+	if run.Status == statusPending {
+		return lockedText(run, s.ws)
 	}
 	return textOf(run)
 }

@@ -23,7 +23,7 @@ func (s *step) stray(ctx context.Context) (*Run, error) {
 	if s.created || !possible {
 		return nil, nil
 	}
-	runs, err := s.api.Runs(ctx, s.ws.ID)
+	runs, err := s.api.Runs(ctx, s.ws.ID, false)
 	if err != nil {
 		return nil, s.failed("list the runs of the workspace "+s.ws.Name, err)
 	}
@@ -53,7 +53,7 @@ const strayComment = "Stopped by Terrapulse: it was created by an attempt that h
 // stopStrays stops runs of the task that are not recorded. Otherwise, they would block the
 // workspace until the next run of the task.
 func (s *step) stopStrays(ctx context.Context, known Run) error {
-	runs, err := s.api.Runs(ctx, s.rec.Workspace)
+	runs, err := s.api.Runs(ctx, s.rec.Workspace, false)
 	if err != nil {
 		return s.failed("list the runs of the workspace "+s.rec.Name, err)
 	}

@@ -109,16 +109,14 @@ func (s *step) setVariables(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(differ)) {
-		v, is := differ[name], there[name]
-		_, exists := there[name]
-		v.ID = is.ID
-		if exists && is.Sensitive != v.Sensitive { // a plain variable is replaced, not changed
-			if err := s.api.DeleteVariable(ctx, s.ws.ID, is.ID); err != nil {
-				return s.failed("replace the variable "+v.Key+" of the workspace "+s.ws.Name, err)
-			}
-			v.ID = ""
+		v := differ[name]
+		var err error
+		if is, exists := there[name]; exists {
+			err = s.changeVariable(ctx, is, v)
+		} else {
+			err = s.createVariable(ctx, v)
 		}
-		if err := s.setVariable(ctx, v); err != nil {
+		if err != nil {
 			return s.failed("write the variable "+v.Key+" of the workspace "+s.ws.Name, err)
 		}
 	}
@@ -170,21 +168,32 @@ func (s *step) forgetVariables(ctx context.Context, differ map[string]Variable) 
 	return s.record(ctx)
 }
 
-// setVariable writes a variable, also if an earlier request created it whose answer was
-// lost.
-func (s *step) setVariable(ctx context.Context, v Variable) error {
-	err := s.api.SetVariable(ctx, s.ws.ID, v)
-	if err == nil || v.ID != "" {
+// changeVariable gives a variable that exists another value. Of a sensitive variable, nothing else
+// can be changed: one with other attributes, such as a plain one, is replaced.
+func (s *step) changeVariable(ctx context.Context, is, v Variable) error {
+	if is.Sensitive && v.Sensitive && is.Key == v.Key && is.Env == v.Env && is.HCL == v.HCL && is.Description == v.Description {
+		return s.api.SetVariableValue(ctx, s.ws.ID, is.ID, v.Value)
+	}
+	if err := s.api.DeleteVariable(ctx, s.ws.ID, is.ID); err != nil {
 		return err
+	}
+	return s.createVariable(ctx, v)
+}
+
+// createVariable creates a variable, also if an earlier request created it whose answer was
+// lost.
+func (s *step) createVariable(ctx context.Context, v Variable) error {
+	err := s.api.CreateVariable(ctx, s.ws.ID, v)
+	if err == nil {
+		return nil
 	}
 	found, listed := s.api.Variables(ctx, s.ws.ID)
 	if listed != nil {
 		return err
 	}
 	for _, other := range found {
-		if other.name() == v.name() {
-			v.ID = other.ID
-			return s.api.SetVariable(ctx, s.ws.ID, v)
+		if other.name() == v.name() && other.Sensitive {
+			return s.changeVariable(ctx, other, v)
 		}
 	}
 	return err
@@ -266,6 +275,7 @@ func (s *step) notification(ctx context.Context) {
 		return
 	}
 	warn := func(err error) {
+		s.say("There are no notifications of the workspace %s, so its runs are polled: %v.", s.ws.Name, err)
 		s.Log.Warn("HCP Terraform sends no notifications of a workspace: its runs are polled", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
 	}
 	token, err := s.Token(ctx, s.job.Config, s.cloud.NotificationToken)

@@ -54,8 +54,13 @@ func (s *step) mayBegin(ctx context.Context) error {
 	if errors.Is(err, errNoWorkspace) {
 		ws, err = s.formerWorkspace(ctx)
 	}
-	if err != nil && !errors.Is(err, errNoWorkspace) || ws.Resources > 0 {
+	switch {
+	case err != nil && !errors.Is(err, errNoWorkspace):
 		return err
+	case err == nil && ws.Resources == nil && !s.destroy: // what the plan creates needs an approval
+		return nil
+	case err == nil && ws.Resources != nil && !ws.empty():
+		return nil
 	}
 	t := s.job.Task.Name
 	return fmt.Errorf("task %s was applied with another driver, and the workspace %s in HCP Terraform does not have its state: Terraform would create everything again. "+
@@ -223,7 +228,8 @@ func (s *step) createWorkspace(ctx context.Context) (Workspace, error) {
 	}
 	s.say("The workspace %s was created.", ws.Name)
 	s.created = err == nil // otherwise it may be older, and have runs
-	s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = true, !s.created && ws.Resources > 0, nil, ""
+	s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = true, !s.created && !ws.empty(), nil, ""
+	s.beginRecord(ws)
 	return ws, nil
 }
 
@@ -231,7 +237,8 @@ func (s *step) createWorkspace(ctx context.Context) (Workspace, error) {
 // Everything else is its operator's.
 func (s *step) updateWorkspace(ctx context.Context, ws Workspace) (Workspace, error) {
 	if s.rec.Workspace != ws.ID {
-		s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = ws.SourceName == sourceName, ws.Resources > 0, nil, ""
+		s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = ws.SourceName == sourceName, !ws.empty(), nil, ""
+		s.beginRecord(ws)
 		s.adopted = ws.SourceName != sourceName && hasTag(ws.Tags, config.CloudTag)
 	}
 	if s.reads && !s.Untouched {
@@ -290,13 +297,17 @@ func (s *step) deleteWorkspace(ctx context.Context) error {
 		return err
 	}
 	stays := func(why string, err error) {
-		s.say("The workspace %s is not deleted: HCP Terraform says that %s.", s.ws.Name, why)
+		s.say("The workspace %s is not deleted: %s.", s.ws.Name, why)
 		s.Log.Warn("the workspace of a destroyed task is not deleted: delete it in HCP Terraform", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
 	}
 	err := s.api.DeleteWorkspace(ctx, s.ws.ID)
 	if errors.Is(err, ErrNotFound) { // it is gone, or the token may not delete it
-		if _, read := s.api.WorkspaceByID(ctx, s.ws.ID); read == nil {
-			stays("the token may not delete it", err)
+		if ws, read := s.api.WorkspaceByID(ctx, s.ws.ID); read == nil {
+			why := "HCP Terraform says that the token may not delete it"
+			if ws.Deletable {
+				why = "this server cannot delete a workspace only if it manages no resources (safe-delete), which it may have by now: delete it there"
+			}
+			stays(why, err)
 			return s.leave(ctx)
 		} else if errors.Is(read, ErrNotFound) {
 			err = nil
@@ -304,7 +315,7 @@ func (s *step) deleteWorkspace(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, ErrConflict):
-		stays("it still manages resources, or that a run of it goes on", err)
+		stays("HCP Terraform says that it still manages resources, or that a run of it goes on", err)
 	case err != nil:
 		return s.failed("delete the workspace "+s.ws.Name, err)
 	default:

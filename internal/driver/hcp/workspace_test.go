@@ -2,7 +2,6 @@ package hcp_test
 
 import (
 	"context"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,7 +118,7 @@ func TestDriver_WorkspaceThatTheTokenMayNotDeleteIsNamed(t *testing.T) {
 	s := newTask(t, hcptest.WithoutTerraform())
 	s.withProvider("x-secret")
 	s.succeeds()
-	s.hcp.Fail(hcptest.Fault{Request: "POST workspaces/*/actions/safe-delete", Status: http.StatusNotFound, Times: -1})
+	s.hcp.Restrict(s.hcp.Token, hcptest.Rights{NoDelete: true})
 	s.next("run2")
 	s.job.Run.Kind = state.KindDestroy
 	s.succeeds()

@@ -211,7 +211,7 @@ func leftBehind(ctx context.Context, job driver.Job, dir *terraform.Dir) (string
 
 // doubtful returns why a person must approve what a plan creates: for each reason that is not "".
 func doubtful(changes *state.Changes, reasons ...string) (causes []state.Cause) {
-	if changes.Add == 0 && !changes.Uncounted {
+	if changes.Add == 0 && !changes.Uncounted && !changes.Unknown {
 		return nil
 	}
 	for _, why := range reasons {
@@ -264,7 +264,7 @@ func judgeable(task string, found terraform.Plan, state terraform.StateMark) (dr
 	if state.Lineage != "" {
 		plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
 	}
-	plan.InState, plan.Print = len(state.Objects), found.Print
+	plan.InState, plan.Print = new(len(state.Objects)), found.Print
 	if found.JSON == nil && found.Show != nil {
 		plan.Detail = func(ctx context.Context) (driver.Plan, error) {
 			if found.JSON, err = found.Show(ctx); err != nil {
@@ -288,6 +288,7 @@ func planned(task string, found terraform.Plan) (driver.Plan, error) {
 	}
 	plan.Clean = found.Clean
 	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()
+	plan.Changes.Unknown = plan.Changes.Unknown && found.Changes
 	plan.New, plan.Text = found.New, found.Text
 	return plan, nil
 }

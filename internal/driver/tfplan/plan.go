@@ -23,6 +23,9 @@ import (
 // hidden replaces a value that Terraform marks as sensitive.
 const hidden = "(sensitive)"
 
+// unsaid is the action of a resource of which the plan does not say what happens to it.
+const unsaid driver.Action = "unknown"
+
 // marksAll is the first plan format in which providers' sensitive attributes are
 // marked. All values of older plans are hidden.
 var marksAll = version.Must(version.NewVersion("0.2"))
@@ -60,8 +63,32 @@ func Of(p *tfjson.Plan, clean func(string) string) (driver.Plan, error) {
 		}
 	}
 	plan.Changes = driver.Count(plan.Resources)
+	if before := p.PriorState; before != nil {
+		plan.InState = new(managed(before.Values))
+	}
 	plan.Digest, err = driver.DigestOf(plan.Resources, plan.Outputs)
 	return plan, err
+}
+
+// managed counts the managed resources of a state.
+func managed(values *tfjson.StateValues) (n int) {
+	if values == nil {
+		return 0
+	}
+	modules := []*tfjson.StateModule{values.RootModule}
+	for len(modules) > 0 {
+		m := modules[0]
+		if modules = modules[1:]; m == nil {
+			continue
+		}
+		modules = append(modules, m.ChildModules...)
+		for _, r := range m.Resources {
+			if r.Mode == tfjson.ManagedResourceMode {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (s sanitizer) resource(r *tfjson.ResourceChange) driver.ResourceChange {
@@ -71,8 +98,8 @@ func (s sanitizer) resource(r *tfjson.ResourceChange) driver.ResourceChange {
 	if r.PreviousAddress != r.Address {
 		change.Previous = s.clean(r.PreviousAddress)
 	}
-	if r.Change == nil {
-		change.Action = driver.NoOp
+	if r.Change == nil || len(r.Change.Actions) == 0 {
+		change.Action = unsaid
 		return change
 	}
 	change.Action, change.CreateFirst = actionOf(r.Change.Actions), r.Change.Actions.CreateBeforeDestroy()

@@ -84,8 +84,35 @@ func TestPlan_NamesEveryAction(t *testing.T) {
 	if diff := cmp.Diff(outputs, plan.Outputs); diff != "" {
 		t.Error(diff)
 	}
-	if c := plan.Changes; c.Add != 3 || c.Change != 2 || c.Destroy != 4 || len(c.Resources) != len(want) {
+	if c := plan.Changes; !c.Unknown || c.Add != 3 || c.Change != 2 || c.Destroy != 4 || len(c.Resources) != len(want) {
 		t.Errorf("the counts are %+v", c)
+	}
+}
+
+func TestPlan_SaysIfItsNumbersAreNotAll(t *testing.T) {
+	for fields, want := range map[string]state.Changes{
+		`{"actions": ["delete"]}`:           {Destroy: 1},
+		`{"actions": ["forget", "create"]}`: {Add: 1},
+		`{"actions": ["create", "forget"]}`: {Add: 1},
+		`{"actions": ["frobnicate"]}`:       {Unknown: true},
+		`{"actions": []}`:                   {Unknown: true},
+		`null`:                              {Unknown: true},
+	} {
+		if diff := cmp.Diff(&want, change(t, fields).Changes.Counts()); diff != "" {
+			t.Errorf("%s: %s", fields, diff)
+		}
+	}
+}
+
+func TestPlan_CountsTheStateBeforeIt(t *testing.T) {
+	const before = `"prior_state": {"format_version": "1.0", "values": {"root_module": {
+		"resources": [{"mode": "managed", "address": "a.b"}, {"mode": "data", "address": "data.a.b"}],
+		"child_modules": [{"address": "module.m", "resources": [{"mode": "managed", "address": "module.m.a.b"}]}]}}}`
+	if n := parse(t, `{"format_version": "1.2", `+before+`}`).InState; n == nil || *n != 2 {
+		t.Errorf("%v resources are in the state", n)
+	}
+	if n := parse(t, `{"format_version": "1.2"}`).InState; n != nil {
+		t.Errorf("a plan without a state has %d resources", *n)
 	}
 }
 

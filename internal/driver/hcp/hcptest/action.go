@@ -125,6 +125,10 @@ func (c *call) createRun() (answer, error) {
 	case r.terraformVersion != "" && !r.planOnly:
 		return invalid("Terraform version can only be set for runs that are plan-only")
 	}
+	if c.has(TwiceCreated) && !r.planOnly {
+		stray := *r
+		c.queue(&stray)
+	}
 	c.queue(r)
 	return answer{status: http.StatusCreated, data: c.showRun(r)}, nil
 }

@@ -158,6 +158,9 @@ func write(w http.ResponseWriter, r *http.Request, c *call, a answer, err error)
 	w.Header().Set("TFP-AppName", "HCP Terraform")
 	w.Header().Set("X-RateLimit-Limit", "30")
 	if no, ok := err.(*refusal); ok {
+		if no.status == http.StatusConflict && c.has(BrokenConflicts) {
+			no.status = http.StatusInternalServerError
+		}
 		w.WriteHeader(no.status)
 		problem := object{"status": strconv.Itoa(no.status), "title": no.title}
 		if no.detail != "" {
@@ -222,6 +225,9 @@ func (c *call) included(from []object) []object {
 		for name := range strings.SplitSeq(path, ".") {
 			var next []object
 			for _, r := range level {
+				if c.has(NoParts) && (name == "plan" || name == "apply") {
+					continue
+				}
 				next = append(next, c.related(r, strings.ReplaceAll(name, "_", "-"))...)
 			}
 			for _, r := range next {

@@ -105,7 +105,9 @@ func (s *Server) configure(n *notification, attributes object) (answer, error) {
 		return invalid("Url can't be blank")
 	}
 	if on, _ := n.attributes["enabled"].(bool); on {
-		if err := s.verify(n); err != nil {
+		if err := s.verify(n); err != nil && s.has(RefusedNotifications) {
+			n.attributes["enabled"] = false
+		} else if err != nil {
 			n.attributes = before
 			return invalid("Url does not accept the verification: %v", err)
 		}

@@ -174,11 +174,11 @@ func (s *Server) position(r *run) int {
 func (c *call) showPart(r *run, kind, id string) object {
 	switch kind {
 	case "plans":
-		doc := resource(kind, id, object{
+		doc := resource(kind, id, c.counted(object{
 			"has-changes": r.planned.changes, "resource-additions": r.planned.add, "resource-changes": r.planned.change,
 			"resource-destructions": r.planned.destroy, "resource-imports": r.planned.imports, "status": r.planState,
 			"generated-configuration": false, "status-timestamps": r.between("plan_queued", "planning", r.planState), "log-read-url": c.base(c.r) + r.planLog.path,
-		}, object{"exports": many("plan-exports", nil)})
+		}), object{"exports": many("plan-exports", nil)})
 		doc["links"] = object{"self": "/api/v2/plans/" + id, "json-output": "/api/v2/plans/" + id + "/json-output"}
 		return doc
 	case "applies":
@@ -187,7 +187,7 @@ func (c *call) showPart(r *run, kind, id string) object {
 			done = object{"resource-additions": r.planned.add, "resource-changes": r.planned.change, "resource-destructions": r.planned.destroy, "resource-imports": r.planned.imports}
 		}
 		maps.Copy(done, object{"status": r.applyState, "status-timestamps": r.between("apply_queued", "applying", r.applyState), "log-read-url": c.base(c.r) + r.applyLog.path})
-		return resource(kind, id, done, object{"state-versions": many("state-versions", nil)})
+		return resource(kind, id, c.counted(done), object{"state-versions": many("state-versions", nil)})
 	case "cost-estimates":
 		status := "pending"
 		if r.since("cost_estimated") {

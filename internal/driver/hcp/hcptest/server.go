@@ -52,6 +52,7 @@ type Server struct {
 	projects      map[string]*project
 	notifications map[string]*notification
 	checks        Checks
+	gaps          []Gap
 	holds         []*Hold
 	faults        []*fault
 	requests      []string
@@ -177,6 +178,10 @@ func (s *Server) until(what func() string, holds func() bool) {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	name := r.Method + " " + strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v2/"), "/")
 	f := s.observe(name)
+	if gap := s.refused(r); gap != nil {
+		gap.write(w)
+		return
+	}
 	if f.delayed(s) || f.Lost && !f.After {
 		panic(http.ErrAbortHandler) // break the connection
 	}
@@ -232,6 +237,7 @@ type account struct {
 type Rights struct {
 	NoRuns       bool // it cannot create runs or decide on them, as an organization's token
 	NoPlanJSON   bool // it cannot read a plan's JSON
+	NoDelete     bool // it cannot delete workspaces
 	NoWorkspaces bool // it cannot create, change or delete workspaces and variables
 }
 

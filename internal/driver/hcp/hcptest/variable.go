@@ -135,6 +135,9 @@ func (c *call) variable(w *workspace) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if _, named := in.Attributes["value"]; c.has(ValueOnly) && v.flag("sensitive") && (!named || len(in.Attributes) > 1) {
+		return invalid("Only the value of a sensitive variable can be changed")
+	}
 	if a, err := v.set(w, in.Attributes); err != nil {
 		return a, err
 	}

@@ -60,7 +60,7 @@ func (c *call) showWorkspace(w *workspace) object {
 		"workspace-kpis-runs-count": len(w.runs), "environment": "default", "can-queue-destroy-plan": true,
 		"actions": object{"is-destroyable": true},
 		"permissions": object{
-			"can-update": may, "can-destroy": may, "can-force-delete": may, "can-update-variable": may, "can-read-variable": true,
+			"can-update": may, "can-destroy": may && !c.by.rights.NoDelete, "can-force-delete": may, "can-update-variable": may, "can-read-variable": true,
 			"can-lock": may, "can-unlock": may, "can-force-unlock": may, "can-manage-run-tasks": may,
 			"can-queue-run": runs, "can-queue-apply": runs, "can-queue-destroy": runs, "can-read-settings": true, "can-read-state-versions": true,
 		},
@@ -87,10 +87,10 @@ func (c *call) showWorkspace(w *workspace) object {
 		r["current-state-version"] = one("state-versions", v.id)
 		r["outputs"] = many("workspace-outputs", v.outputIDs())
 	}
-	if w.configuration != nil {
+	if w.configuration != nil && !c.has(NoCurrentVersion) {
 		r["current-configuration-version"] = one("configuration-versions", w.configuration.id)
 	}
-	doc := resource("workspaces", w.id, a, r)
+	doc := resource("workspaces", w.id, c.counted(a), r)
 	self := "/organizations/" + w.organization + "/workspaces/" + w.name()
 	doc["links"] = object{"self": "/api/v2" + self, "self-html": "/app/" + w.organization + "/workspaces/" + w.name()}
 	return doc
@@ -376,7 +376,7 @@ func (c *call) lockWorkspace(w *workspace) (answer, error) {
 // safeDelete deletes a workspace that manages nothing.
 func (c *call) safeDelete(w *workspace) (answer, error) {
 	switch {
-	case c.by.rights.NoWorkspaces:
+	case c.by.rights.NoWorkspaces, c.by.rights.NoDelete:
 		return c.missing()
 	case w.locker != "" || w.current != nil:
 		return conflict("workspace is locked")

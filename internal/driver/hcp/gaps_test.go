@@ -1,0 +1,175 @@
+package hcp_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// two is a module with two resources, of which a change replaces both.
+const two = `
+variable "services" {}
+variable "name" { default = "web" }
+resource "terraform_data" "named" {
+  count            = 2
+  triggers_replace = var.name
+}
+`
+
+// replaces applies two resources, and returns the plan that replaces both as the judge gets it.
+func replaces(t *testing.T, s *task) driver.Plan {
+	t.Helper()
+	s.module(two)
+	s.job.Judge = func(context.Context, driver.Plan) error { return nil }
+	if c := s.succeeds(); c.Add != 2 && !c.Unknown {
+		t.Errorf("the first run changed %+v", c)
+	}
+	s.next("run2")
+	s.job.Task.Variables = map[string]cty.Value{"name": cty.StringVal("two")}
+	var judged driver.Plan
+	s.job.Judge = func(ctx context.Context, p driver.Plan) error { judged = p; return approval(ctx, p) }
+	s.waitsForApproval()
+	return judged
+}
+
+// TestDriver_NumbersThatAreMissingAreReadFromThePlan has a server whose plans, applies and
+// workspaces do not say how many resources they have: a guard must not take that for none.
+func TestDriver_NumbersThatAreMissingAreReadFromThePlan(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.With(hcptest.NoCounts))
+	plan := replaces(t, s)
+	if c := plan.Changes; c.Destroy != 2 || c.Add != 2 || c.Unknown || plan.InState == nil || *plan.InState != 2 {
+		t.Errorf("the judge got %+v of %v resources", c, plan.InState)
+	}
+	s.job.Judge = func(context.Context, driver.Plan) error { return nil }
+	s.resume(state.RemoteReady)
+	if c := s.succeeds(); c.Destroy != 2 || c.Add != 2 || c.Unknown {
+		t.Errorf("the run changed %+v", c)
+	}
+}
+
+func TestDriver_NumbersThatCannotBeReadAreUnknown(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.With(hcptest.NoCounts))
+	s.hcp.Restrict(s.hcp.Token, hcptest.Rights{NoPlanJSON: true})
+	plan := replaces(t, s)
+	if c := plan.Changes; !c.Unknown || !c.Any() || plan.InState != nil || plan.Digest == "" {
+		t.Errorf("the judge got %+v of %v resources, digest %q", c, plan.InState, plan.Digest)
+	}
+	s.job.Judge = func(context.Context, driver.Plan) error { return nil }
+	s.resume(state.RemoteReady)
+	if c := s.succeeds(); !c.Unknown {
+		t.Errorf("the run changed %+v", c)
+	}
+}
+
+func TestDriver_PlanThatIsNotIncludedIsRead(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.With(hcptest.NoParts))
+	if c := replaces(t, s).Changes; c.Destroy != 2 || c.Unknown {
+		t.Errorf("the judge got %+v", c)
+	}
+	contains(t, s.out.String(), "2 to add, 0 to change, 0 to destroy")
+}
+
+// TestDriver_FailureWithoutAReasonIsNotSaidToBeAPolicy has a run that ends with an error of which the
+// server says nothing.
+func TestDriver_FailureWithoutAReasonIsNotSaidToBeAPolicy(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.NoStatus))
+	s.planned()
+	s.hcp.Show(s.rec.Run.ID, "errored")
+	if _, _, err := s.step(); err == nil {
+		t.Error("the run succeeds")
+	} else {
+		contains(t, err.Error(), "neither its plan (no status) nor its apply (no status) says why", s.rec.Run.URL)
+	}
+}
+
+func TestDriver_ServerWithoutSafeDeleteIsNotAMissingRight(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.NoSafeDelete))
+	s.succeeds()
+	s.next("run2")
+	s.job.Run.Kind = state.KindDestroy
+	s.succeeds()
+	contains(t, s.out.String(), "The workspace net-web is not deleted: this server cannot delete a workspace only if it manages no resources")
+}
+
+func TestDriver_RunSaysThatItsNotificationIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.RefusedNotifications}} {
+		s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(gaps...))
+		s.job.Config.Cloud.NotificationURL, s.job.Config.Cloud.NotificationToken = s.hcp.URL, "signing-secret" // which does not accept it
+		s.succeeds()
+		if s.rec.Notification != "" {
+			t.Errorf("%v: a notification is recorded", gaps)
+		}
+		contains(t, s.out.String(), "There are no notifications of the workspace net-web, so its runs are polled: set the notification to "+s.hcp.URL)
+	}
+}
+
+// second is another Terrapulse with the same organization and prefix, and a store of its own.
+func (s *task) second() *task {
+	other := &task{t: s.t, hcp: s.hcp, driver: s.newDriver(), job: s.job}
+	other.job.Output = &other.out
+	other.job.Run = state.Run{ID: "other1", Task: "web", Fence: 1}
+	other.job.Remote = func(context.Context) (state.Remote, error) { return other.rec, nil }
+	other.job.Record = func(_ context.Context, r state.Remote) error { other.rec = r; return nil }
+	t := *s.job.Task
+	other.job.Task = &t
+	return other
+}
+
+// judged is a judge that keeps the causes of the plan, and permits it.
+func judged(causes *string) func(context.Context, driver.Plan) error {
+	return func(_ context.Context, p driver.Plan) error {
+		*causes = ""
+		for _, c := range p.Causes {
+			*causes += c.Text + "; "
+		}
+		return nil
+	}
+}
+
+// TestDriver_SecondInstanceInOneWorkspaceIsHeld has two instances with the same organization and
+// prefix: each would destroy what the other one has created.
+func TestDriver_SecondInstanceInOneWorkspaceIsHeld(t *testing.T) {
+	t.Parallel()
+	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoCurrentVersion}} {
+		first := newTask(t, hcptest.With(gaps...))
+		first.module(two)
+		var causes string
+		first.job.Judge = judged(&causes)
+		first.succeeds()
+		first.next("run2")
+		first.name("two")
+		if first.succeeds(); causes != "" {
+			t.Errorf("an instance alone waits: %s", causes)
+		}
+
+		second := first.second()
+		second.name("of the second")
+		second.job.Judge = judged(&causes)
+		second.succeeds()
+		contains(t, causes, "was created by Terrapulse and has resources, but this store has no record of it")
+
+		first.next("run3")
+		first.name("three")
+		first.job.Judge = judged(&causes)
+		first.succeeds()
+		contains(t, causes, "another program has changed the workspace net-web since the last run", "no second Terrapulse uses the same organization and prefix")
+		contains(t, first.out.String(), "Another program has changed the workspace net-web")
+
+		first.next("run4")
+		first.name("four")
+		if first.succeeds(); causes != "" {
+			t.Errorf("after the approval, the instance waits again: %s", causes)
+		}
+	}
+}
