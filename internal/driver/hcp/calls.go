@@ -116,7 +116,7 @@ func (c *Client) AddTags(ctx context.Context, workspace string, names []string) 
 
 // DeleteWorkspace implements API.
 func (c *Client) DeleteWorkspace(ctx context.Context, id string) error {
-	_, err := c.do(ctx, request{method: http.MethodPost, path: pathOf("workspaces", id, "actions", "safe-delete")})
+	_, err := c.do(ctx, request{method: http.MethodPost, path: pathOf("workspaces", id, "actions", "safe-delete"), once: true})
 	return err
 }
 

@@ -101,6 +101,26 @@ func TestDriver_ServerWithoutSafeDeleteIsNotAMissingRight(t *testing.T) {
 	contains(t, s.out.String(), "The workspace net-web is not deleted: this server cannot delete a workspace only if it manages no resources")
 }
 
+// TestDriver_ConflictThatIsAnsweredAsAnErrorLeavesTheWorkspace locks the workspace before it would be
+// deleted, on a server that answers this with 500.
+func TestDriver_ConflictThatIsAnsweredAsAnErrorLeavesTheWorkspace(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.BrokenConflicts))
+	s.succeeds()
+	s.next("run2")
+	s.job.Run.Kind = state.KindDestroy
+	s.planned()
+	hold := s.hcp.Hold("applying")
+	s.waits(state.WaitRemote)
+	hold.Release()
+	s.poll(state.RemoteEnded)
+	s.hcp.Lock("net-web", "jane")
+	if _, _, err := s.step(); err != nil {
+		t.Errorf("the destroy fails: %v", err)
+	}
+	contains(t, s.out.String(), "The workspace net-web is not deleted: HCP Terraform says that it still manages resources, or that a run of it goes on")
+}
+
 func TestDriver_RunSaysThatItsNotificationIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.RefusedNotifications}} {

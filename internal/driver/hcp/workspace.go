@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 )
@@ -300,7 +301,7 @@ func (s *step) deleteWorkspace(ctx context.Context) error {
 		s.say("The workspace %s is not deleted: %s.", s.ws.Name, why)
 		s.Log.Warn("the workspace of a destroyed task is not deleted: delete it in HCP Terraform", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
 	}
-	err := s.api.DeleteWorkspace(ctx, s.ws.ID)
+	err := s.safeDelete(ctx)
 	if errors.Is(err, ErrNotFound) { // it is gone, or the token may not delete it
 		if ws, read := s.api.WorkspaceByID(ctx, s.ws.ID); read == nil {
 			why := "HCP Terraform says that the token may not delete it"
@@ -322,4 +323,27 @@ func (s *step) deleteWorkspace(ctx context.Context) error {
 		s.say("The workspace %s was deleted.", s.ws.Name)
 	}
 	return nil
+}
+
+// deleteTries is how often a request to delete a workspace is sent that may have had no effect.
+const deleteTries = 3
+
+// safeDelete deletes the workspace unless it manages resources. If the answer does not say whether it
+// did, the workspace does.
+func (s *step) safeDelete(ctx context.Context) (err error) {
+	for range deleteTries {
+		if err = s.api.DeleteWorkspace(ctx, s.ws.ID); !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		switch ws, read := s.api.WorkspaceByID(ctx, s.ws.ID); {
+		case errors.Is(read, ErrNotFound):
+			return nil
+		case read == nil && (ws.Locked || !ws.empty()):
+			return fmt.Errorf("%w: %w", ErrConflict, err)
+		}
+		if waited := s.Wait(ctx, time.Second); waited != nil {
+			return waited
+		}
+	}
+	return err
 }
