@@ -17,9 +17,9 @@ import (
 
 // newCloudSite is a site whose tasks run in a stand-in of HCP Terraform. The token is in the
 // environment of processes.
-func newCloudSite(t *testing.T) (*site, *hcptest.Server) {
+func newCloudSite(t *testing.T, options ...hcptest.Option) (*site, *hcptest.Server) {
 	t.Helper()
-	s, hcp := newParallelSite(t), hcptest.New(t)
+	s, hcp := newParallelSite(t), hcptest.New(t, options...)
 	s.env = append(s.env, "TFC_HOSTNAME="+hcp.URL, "TFC_ORGANIZATION="+hcp.Organization, "TFC_TOKEN="+hcp.Token)
 	s.register("web", "web-1", 8080, "passing")
 	return s, hcp
