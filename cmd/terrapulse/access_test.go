@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const warnsOfOpenAPI = "anyone who can reach the HTTP API can run programs on this host"
+const warnsOfOpenAPI = "anyone who can reach the HTTP API can read it, and only this machine can change something"
 
 func TestStart_APIWithTokens(t *testing.T) {
 	const act, read = "the-token-that-may-act", "the-token-that-may-read"

@@ -36,6 +36,12 @@ type APIToken struct {
 // Set reports whether a token is configured.
 func (t APIToken) Set() bool { return t.Key != "" }
 
+// Anonymous reports whether other machines can use the API without saying who they are: they may
+// read, and change nothing.
+func (c *Config) Anonymous() bool {
+	return !c.API.Token.Set() && !c.TLS.VerifyIncoming && !c.API.Loopback()
+}
+
 // Loopback reports whether only this machine can connect.
 func (a API) Loopback() bool {
 	address, err := netip.ParseAddr(a.BindAddress)

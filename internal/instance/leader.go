@@ -153,6 +153,9 @@ func (l *Leader) client(ctx context.Context, leader string) (*apiclient.Client, 
 	case led != leader:
 		return nil, fmt.Errorf("the instance at %s says that %s leads, not %s: does it use another store?", opts.Address, cmp.Or(led, "nobody"), leader)
 	}
+	if v, err := client.Version(ctx); err == nil && !v.MayAct {
+		return nil, fmt.Errorf("use its HTTP API at %s: it lets this machine only read: set api.token or tls.verify_incoming there and here", opts.Address)
+	}
 	l.Log.Info("another instance leads on this store: it is requested to run the tasks", "leader", leader, "address", opts.Address)
 	return client, nil
 }

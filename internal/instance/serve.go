@@ -46,9 +46,9 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 		return nil, err
 	}
 	i.Log.Info("serving the HTTP API", "address", server.Addr().String(), "tls", cfg.TLS.Enabled, "token", cfg.API.Token.Set())
-	if !cfg.API.Token.Set() && !cfg.TLS.VerifyIncoming && !cfg.API.Loopback() {
-		i.Log.Warn("anyone who can reach the HTTP API can run programs on this host: set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1",
-			"address", server.Addr().String())
+	if cfg.Anonymous() {
+		i.Log.Warn("anyone who can reach the HTTP API can read it, and only this machine can change something: "+
+			"set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1", "address", server.Addr().String())
 	}
 	return server, nil
 }

@@ -67,6 +67,10 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 	if differs := cfg.Guard.Differs(); differs != "" {
 		r.note("%s", differs)
 	}
+	if cfg.Anonymous() {
+		r.note("from other machines, the HTTP API can only be read, unlike that of Consul-Terraform-Sync: before scripts there can run, create, enable or delete tasks, " +
+			"set api.token (they send it as a bearer token) or tls.verify_incoming (they send a client certificate)")
+	}
 	if r.API != "" && r.Count(WillChange) > 0 {
 		r.note("the plans were made without a lock: they may show what was being applied at that time")
 	}

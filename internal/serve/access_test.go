@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -30,14 +31,25 @@ var levels = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 // ask sends a request with a Host header and a token, if given.
 func (s *served) ask(method, path, host, token string) (*http.Response, string) {
 	s.t.Helper()
+	header := http.Header{}
+	if host != "" {
+		header.Set("Host", host)
+	}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return s.send(method, path, header)
+}
+
+// send sends a request with this header, in which Host may replace the server's address.
+func (s *served) send(method, path string, header http.Header) (*http.Response, string) {
+	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.TrimSuffix(s.url("http"), "/v1/x")+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	req.Host = host
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
+	req.Header = header.Clone()
+	req.Host = header.Get("Host")
 	resp, err := client(s.t, nil).Do(req)
 	if err != nil {
 		s.t.Fatal(err)
@@ -59,7 +71,7 @@ func TestServe_AnswersOnlyConfiguredHosts(t *testing.T) {
 		"attacker.example": 403, "attacker.example:8558": 403, "sync.example.com.attacker.example": 403,
 		"localhost.attacker.example": 403, "127.0.0.1.attacker.example": 403, "notlocalhost": 403,
 	} {
-		resp, body := s.ask("POST", "/v1/tasks", host, "")
+		resp, body := s.ask("GET", "/v1/tasks", host, "")
 		if resp.StatusCode != want {
 			t.Errorf("host %q: %s", host, resp.Status)
 		}
@@ -191,11 +203,93 @@ func TestServe_RequestCarriesTheNameOfItsToken(t *testing.T) {
 	}
 }
 
-func TestServe_WithoutATokenEverythingIsAllowed(t *testing.T) {
-	s := start(t, Options{Handler: levels}, nil)
-	for _, token := range []string{"", "whatever"} {
-		if resp, body := s.ask("POST", "/v1/tasks", "", token); resp.StatusCode != 200 || body != fmt.Sprint(access.Act) {
-			t.Errorf("with %q: %s, level %s", token, resp.Status, body)
+func TestServe_WithoutATokenThisMachineMayActAndOthersMayRead(t *testing.T) {
+	s := start(t, Options{Handler: levels, Pages: "/ui/"}, nil)
+	own := fmt.Sprintf("127.0.0.1:%d", s.port())
+	for name, c := range map[string]struct {
+		header http.Header
+		may    bool
+	}{
+		"a program on this machine":                {http.Header{}, true},
+		"a program with a token, which none needs": {http.Header{"Authorization": {"Bearer whatever"}}, true},
+		"localhost":                                  {http.Header{"Host": {"localhost:8558"}}, true},
+		"a browser on this machine":                  {http.Header{"Origin": {"http://" + own}, "Host": {own}, "Sec-Fetch-Site": {"same-origin"}}, true},
+		"a proxy that says for whom it asks":         {http.Header{"X-Forwarded-For": {"10.0.0.7"}}, false},
+		"a proxy that names only the scheme":         {http.Header{"X-Forwarded-Proto": {"https"}}, false},
+		"a proxy that uses the header of RFC 7239":   {http.Header{"Forwarded": {"for=10.0.0.7"}}, false},
+		"a proxy of a service mesh":                  {http.Header{"X-Envoy-Expected-Rq-Timeout-Ms": {"15000"}}, false},
+		"a proxy that passes the host on":            {http.Header{"Host": {"192.0.2.1:8558"}}, false},
+		"a proxy that passes the origin on":          {http.Header{"Host": {own}, "Origin": {"https://tp.example.com"}, "Sec-Fetch-Site": {"same-origin"}}, false},
+		"a name that looks like an address":          {http.Header{"Host": {"127.0.0.1.example.com"}}, false},
+		"a page that makes its own name lead here":   {http.Header{"Host": {"attacker.example"}, "Origin": {"http://attacker.example"}, "Sec-Fetch-Site": {"same-origin"}}, false},
+		"a page of another origin":                   {http.Header{"Origin": {"https://attacker.example"}, "Sec-Fetch-Site": {"cross-site"}}, false},
+		"a page in a frame without an origin":        {http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}}, false},
+		"a page of another name of this very server": {http.Header{"Host": {own}, "Origin": {"http://localhost:1"}, "Sec-Fetch-Site": {"cross-site"}}, false},
+	} {
+		for _, path := range []string{"/v1/tasks", "/ui/tasks/web/hold"} {
+			for _, method := range []string{"POST", "PATCH", "PUT", "DELETE"} {
+				if resp, body := s.send(method, path, c.header); (resp.StatusCode == 200) != c.may || c.may && body != fmt.Sprint(access.Act) || !c.may && resp.StatusCode != 403 {
+					t.Errorf("%s: %s %s: %s, %s", name, method, path, resp.Status, body)
+				}
+			}
+		}
+	}
+}
+
+// A request from another machine has an address of a network as its peer.
+func TestServe_WithoutATokenAnotherMachineOnlyReads(t *testing.T) {
+	lan := lanAddress(t)
+	s := start(t, Options{Handler: levels, Public: "/v1/health", Signed: "/v1/hints/x"}, nil)
+	s.host = lan
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/v1/status", 200}, {"HEAD", "/v1/status", 200}, {"OPTIONS", "/v1/tasks", 200}, {"GET", "/v1/health", 200}, {"POST", "/v1/hints/x", 200},
+		{"POST", "/v1/tasks", 403}, {"PATCH", "/v1/tasks/web?run=now", 403}, {"PATCH", "/v1/tasks/web?run=inspect", 403}, {"DELETE", "/v1/tasks/web", 403}, {"POST", "/v1/reconcile", 403},
+	} {
+		for _, host := range []string{"", "localhost", "127.0.0.1:8558"} {
+			resp, body := s.ask(c.method, c.path, host, "")
+			if resp.StatusCode != c.status {
+				t.Errorf("%s %s of %s: %s", c.method, c.path, host, resp.Status)
+			}
+			if c.status == 403 && (!strings.Contains(body, "api.token") || !strings.Contains(body, "tls.verify_incoming")) {
+				t.Errorf("%s %s: the answer names no key: %s", c.method, c.path, body)
+			}
+			if c.method == "GET" && body != fmt.Sprint(access.Read) {
+				t.Errorf("%s: level %s", c.path, body)
+			}
+		}
+	}
+	proven := start(t, Options{Handler: levels, Token: Token{Key: "api.token", Value: actToken}}, nil)
+	proven.host = lan
+	if resp, body := proven.ask("POST", "/v1/tasks", "", actToken); resp.StatusCode != 200 {
+		t.Errorf("with a token: %s, %s", resp.Status, body)
+	}
+}
+
+// lanAddress returns an address of this machine that is not loopback.
+func lanAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
+			return ip.IP.String()
+		}
+	}
+	t.Skip("this machine has no address in a network")
+	return ""
+}
+
+func TestServe_PagesOfOneAllowedOriginMayActOnTheirMachine(t *testing.T) {
+	for allowed, may := range map[string]bool{"https://ops.example.com": true, "*": false} {
+		s := start(t, Options{Handler: levels, AllowOrigin: allowed}, nil)
+		resp, body := s.send("POST", "/v1/tasks", http.Header{"Origin": {"https://ops.example.com"}, "Sec-Fetch-Site": {"cross-site"}})
+		if (resp.StatusCode == 200) != may {
+			t.Errorf("with -allow-origin %s: %s, %s", allowed, resp.Status, body)
 		}
 	}
 }

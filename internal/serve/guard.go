@@ -89,6 +89,9 @@ func (g *guard) level(w *answer, r *http.Request) (level access.Level, token str
 	} else {
 		level, token, err = g.tokens.level(r)
 	}
+	if len(g.tokens.all) == 0 {
+		level = g.byPlace(r)
+	}
 	reads := access.Reads(r.Method)
 	switch {
 	case errors.Is(err, errNoToken) && g.open(r) && reads:
@@ -102,6 +105,9 @@ func (g *guard) level(w *answer, r *http.Request) (level access.Level, token str
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
 		w.refuse(r, http.StatusUnauthorized, err.Error())
+		return level, "", false
+	case level < access.Act && !reads && len(g.tokens.all) == 0:
+		w.refuse(r, http.StatusForbidden, errNoIdentity)
 		return level, "", false
 	case level < access.Act && !reads:
 		w.refuse(r, http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")

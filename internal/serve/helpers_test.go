@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -27,6 +28,7 @@ const limit = time.Minute
 // served is a server under test.
 type served struct {
 	*Server
+	host string // 127.0.0.1 if empty
 	t    *testing.T
 	log  *testtools.Output
 	stop context.CancelFunc
@@ -73,7 +75,7 @@ func start(t *testing.T, o Options, tune func(*Server)) *served {
 func (s *served) port() int { return s.Addr().(*net.TCPAddr).Port }
 
 func (s *served) url(scheme string) string {
-	return fmt.Sprintf("%s://127.0.0.1:%d/v1/x", scheme, s.port())
+	return fmt.Sprintf("%s://%s:%d/v1/x", scheme, cmp.Or(s.host, "127.0.0.1"), s.port())
 }
 
 // dial opens a raw connection.

@@ -40,8 +40,8 @@ type Options struct {
 	// server's certificate.
 	Hosts []string
 	// Token is required for every request; ReadToken is sufficient for those that change nothing.
-	// Without Token every request is allowed everything. The handler gets the level of a request
-	// with access.Of.
+	// Without Token, requests with a client certificate and those from this machine may act, and
+	// others may read. The handler gets the level of a request with access.Of.
 	Token, ReadToken Token
 	// Public is a path that is answered for any host and, with the level access.None, without a
 	// token.

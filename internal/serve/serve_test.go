@@ -122,20 +122,25 @@ func TestServe_AllowedOriginsMayUseIt(t *testing.T) {
 func TestServe_OtherOriginsCannotChangeAnything(t *testing.T) {
 	const page = "https://ops.example.com"
 	for _, test := range []struct {
-		allowed, origin string
-		want            int
+		allowed, origin, token string
+		want                   int
+		says                   string
 	}{
-		{"", "", 200}, // no browser
-		{"", page, 403},
-		{page, page, 200},
-		{page, "https://evil.example.com", 403},
-		{"*", "https://evil.example.com", 200},
+		{"", "", "", 200, ""}, // no browser
+		{"", page, "", 403, "-allow-origin"},
+		{page, page, "", 200, ""},
+		{page, "https://evil.example.com", "", 403, "-allow-origin"},
+		{"*", "https://evil.example.com", actToken, 200, ""},
+		{"*", "https://evil.example.com", "", 403, "api.token"}, // nobody has said who they are
 	} {
-		s := start(t, Options{Handler: echo, AllowOrigin: test.allowed}, nil)
+		s := start(t, Options{Handler: echo, AllowOrigin: test.allowed, Token: Token{Value: test.token}}, nil)
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url("http"), nil)
 		if test.origin != "" {
 			req.Header.Set("Origin", test.origin)
 			req.Header.Set("Sec-Fetch-Site", "cross-site")
+		}
+		if test.token != "" {
+			req.Header.Set("Authorization", "Bearer "+test.token)
 		}
 		resp, err := client(t, nil).Do(req)
 		if err != nil {
@@ -145,7 +150,7 @@ func TestServe_OtherOriginsCannotChangeAnything(t *testing.T) {
 			t.Errorf("a page of %q where %q is allowed: %s", test.origin, test.allowed, resp.Status)
 		}
 		if test.want == 403 {
-			wantError(t, resp, 403, "-allow-origin")
+			wantError(t, resp, 403, test.says)
 		}
 		resp.Body.Close()
 	}

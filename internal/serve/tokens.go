@@ -41,7 +41,7 @@ type tokens struct {
 	log *slog.Logger
 	now func() time.Time
 	act string   // key of the token that may act
-	all []*token // the configured tokens; without any, every request may do everything
+	all []*token // the configured tokens; without any, guard.byPlace decides
 
 	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
 	failures map[netip.Prefix]*rate.Limiter

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/access"
@@ -22,36 +20,9 @@ var errNoRun = errors.New("the request names no run: open the page of the task, 
 
 var errRunChanged = errors.New("the run has changed, and was not cancelled")
 
-// MayAct reports whether a viewer of an instance's pages may act: with a token that
-// may, or a client certificate; if neither is required, on this machine only.
-func MayAct(r *http.Request) bool {
-	if access.Of(r.Context()) < access.Act {
-		return false
-	}
-	proven := access.Token(r.Context()) != "" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
-	return proven || onThisMachine(r)
-}
-
-// onThisMachine reports whether a request comes from this machine, under a name that
-// no other machine has. A proxy on this machine sends requests of others: it adds a header,
-// or the origin of a form shows what its viewers call it.
-func onThisMachine(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
-		if r.Header.Get(name) != "" {
-			return false
-		}
-	}
-	loopback := func(address string) bool {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
-	}
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	origin, err := url.Parse(r.Header.Get("Origin")) // only a form has one
-	return ok && loopback(local.String()) && loopback(r.RemoteAddr) && loopback(r.Host) && err == nil && (origin.Host == "" || loopback(origin.Host))
-}
+// MayAct reports whether a viewer of an instance's pages may act, as the server that has checked the
+// request says.
+func MayAct(r *http.Request) bool { return access.Of(r.Context()) >= access.Act }
 
 // notices are what a page says after the viewer has acted, by the query's done.
 var notices = map[string]string{

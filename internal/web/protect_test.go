@@ -109,28 +109,6 @@ func TestProtected_OtherPagesCanOnlyLinkHere(t *testing.T) {
 	}
 }
 
-func TestMayAct_WithoutATokenOnlyFromThisMachine(t *testing.T) {
-	s := newSite(t, "web")
-	own := strings.TrimPrefix(s.url, "http://")
-	for name, c := range map[string]struct {
-		header http.Header
-		may    bool
-	}{
-		"this machine":                                 {http.Header{"Origin": {s.url}, "Host": {own}}, true},
-		"a program on this machine":                    {http.Header{}, true},
-		"a proxy that says for whom it asks":           {http.Header{"X-Forwarded-For": {"10.0.0.7"}}, false},
-		"a proxy that says it in the standard's words": {http.Header{"Forwarded": {"for=10.0.0.7"}}, false},
-		"a proxy that passes the host on":              {http.Header{"Host": {"tp.example.com"}, "Origin": {"https://tp.example.com"}}, false},
-		"a proxy that says nothing":                    {http.Header{"Host": {own}, "Origin": {"https://tp.example.com"}, "Sec-Fetch-Site": {"same-origin"}}, false},
-		"a name that leads here":                       {http.Header{"Host": {"127.0.0.1.example.com"}}, false},
-	} {
-		res, body := s.ask(http.MethodPost, "/ui/tasks/web/hold", c.header)
-		if got := res.StatusCode == http.StatusSeeOther; got != c.may {
-			t.Errorf("%s may act: %v, %s", name, got, body)
-		}
-	}
-}
-
 func TestPages_ShowCharactersThatHideOthers(t *testing.T) {
 	s := newSite(t, "web")
 	s.write("web", s.ran("web", state.RunFailed, "web\u202egpj.exe \x1b[31mred \u200bno\u2066width \x7f\u0085 end"))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -318,17 +320,10 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 func TestTaskPage_SaysWhyTheViewerCannotAct(t *testing.T) {
 	s := newSite(t, "web")
 	s.write("web", s.history("web"))
-	req, err := http.NewRequest(http.MethodGet, s.url+"/ui/tasks/web", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-Forwarded-For", "203.0.113.7") // a proxy: the viewer is on another machine
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	page, err := io.ReadAll(res.Body)
+	req := httptest.NewRequestWithContext(access.With(t.Context(), access.Read), http.MethodGet, "/ui/tasks/web", nil)
+	answer := httptest.NewRecorder()
+	s.pages.ServeHTTP(answer, req)
+	page, err := io.ReadAll(answer.Body)
 	if err != nil || !strings.Contains(string(page), "You may only read here") || !strings.Contains(string(page), `href="/ui/sign-in?next=%2fui%2ftasks%2fweb"`) {
 		t.Errorf("%v\n%s", err, page)
 	}
