@@ -11,7 +11,7 @@ var approvePlan = decisionCommand{
 	name: "approve", synopsis: "Approve the plan that a task waits with",
 	examples: []string{"load-balancer", "-comment=\"decommissioned, ticket 4711\" load-balancer", "-all -comment=\"Consul was set up anew, ticket 4712\""},
 	all:      "Approve that all tasks lose the entries that a replaced Consul does not have, instead of a plan.",
-	plan:     "The `id` of the plan, or how it begins: another one is not approved. Default: the plan that waits now.",
+	plan:     "The `id` of the plan, or at least its first 8 characters: another one is not approved. Default: the plan that waits now.",
 	comment:  "Why, as a `text` that is recorded.",
 	usage: `Usage: terrapulse approve [flags] TASK
        terrapulse approve [flags] -all

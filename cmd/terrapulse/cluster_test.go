@@ -351,7 +351,7 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 	}{
 		{"POST", "/v1/tasks/lb/hold", `{"by": "jo"}`, 200, ""},
 		{"POST", "/v1/tasks/lb/run?wait=true", "", 409, "on hold by jo"},
-		{"POST", "/v1/tasks/lb/approval", `{"decision": "approve"}`, 404, "no plan of task 'lb' waits"},
+		{"POST", "/v1/tasks/lb/approval", `{"decision": "approve", "plan": "00000000"}`, 404, "no plan of task 'lb' waits"},
 		{"DELETE", "/v1/tasks/lb/hold", "", 200, ""},
 		{"DELETE", "/v1/tasks/lb/hold", "", 409, "not on hold"},
 		{"POST", "/v1/pause", `{"by": "jo", "reason": "maintenance"}`, 200, "maintenance"},

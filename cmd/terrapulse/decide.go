@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/config"
@@ -162,7 +163,7 @@ func (s storeDecisions) WaitingPlan(ctx context.Context, task string) (apispec.W
 }
 
 func (s storeDecisions) DecidePlan(ctx context.Context, task string, d apispec.ApprovalRequest) error {
-	plan, by, comment := apispec.Deref(d.Plan), apispec.Deref(d.By), state.Cut(apispec.Deref(d.Comment))
+	plan, by, comment := d.Plan, claimed(d.By), state.Cut(apispec.Deref(d.Comment))
 	if d.Decision == apispec.ApprovalDecisionReject {
 		return s.control.Reject(ctx, task, plan, by, comment)
 	}
@@ -170,26 +171,29 @@ func (s storeDecisions) DecidePlan(ctx context.Context, task string, d apispec.A
 }
 
 func (s storeDecisions) ApproveConsul(ctx context.Context, a apispec.HoldRequest) error {
-	return s.control.ApproveAll(ctx, state.ReplacedApproval{By: apispec.Deref(a.By), Comment: apispec.Deref(a.Comment)})
+	return s.control.ApproveAll(ctx, state.ReplacedApproval{By: claimed(a.By), Comment: apispec.Deref(a.Comment)})
 }
 
 func (s storeDecisions) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
-	return s.control.Hold(ctx, task, apispec.Deref(hold.By), apispec.Deref(hold.Comment))
+	return s.control.Hold(ctx, task, claimed(hold.By), apispec.Deref(hold.Comment))
 }
 
 func (s storeDecisions) Pause(ctx context.Context, p apispec.PauseRequest) (apispec.Paused, error) {
-	paused, err := s.control.PauseAll(ctx, apispec.Deref(p.By), apispec.Deref(p.Reason))
+	paused, err := s.control.PauseAll(ctx, claimed(p.By), apispec.Deref(p.Reason))
 	return *apiview.Paused(&paused), err
 }
 
 func (s storeDecisions) Resume(ctx context.Context, p apispec.PauseRequest) (*apispec.Paused, error) {
-	ended, err := s.control.ResumeAll(ctx, apispec.Deref(p.By), apispec.Deref(p.Reason))
+	ended, err := s.control.ResumeAll(ctx, claimed(p.By), apispec.Deref(p.Reason))
 	return apiview.Paused(ended), err
 }
 
 func (s storeDecisions) ReleaseTask(ctx context.Context, task, by string) error {
-	return s.control.Release(ctx, task, by)
+	return s.control.Release(ctx, task, access.Claimed(by))
 }
+
+// claimed is the name of a person as records have it: a store has no proof of it.
+func claimed(by *string) string { return access.Claimed(apispec.Deref(by)) }
 
 // userAtHost is who calls the program, as far as this machine says.
 func userAtHost() string {
@@ -203,6 +207,9 @@ func userAtHost() string {
 	}
 	return cmp.Or(name, "somebody") + "@" + host
 }
+
+// shortestPlan is how many characters of a plan's id name it, as in the HTTP API.
+const shortestPlan = 8
 
 // decision is what a command that decides about a task prints with -json.
 type decision struct {
@@ -221,12 +228,15 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 	if apispec.Deref(plan.Drift) {
 		return 0, overview.ErrNoPlan // nothing waits
 	}
+	if given := len(c.given.plan); given > 0 && given < shortestPlan {
+		return 0, fmt.Errorf("-plan=%s is too short to name one plan: give at least %d characters of its id, %s", c.given.plan, shortestPlan, plan.ID)
+	}
 	if !strings.HasPrefix(plan.ID, c.given.plan) {
 		return 0, fmt.Errorf("another plan waits now, %s: `terrapulse plan show %s` shows it", plan.ID, task)
 	}
 	by := userAtHost()
 	// The plan that is printed is the one that is decided on.
-	request := apispec.ApprovalRequest{Decision: how, Plan: &plan.ID, By: &by, Comment: apiview.Optional(c.given.comment)}
+	request := apispec.ApprovalRequest{Decision: how, Plan: plan.ID, By: &by, Comment: apiview.Optional(c.given.comment)}
 	if err := at.DecidePlan(c.ctx, task, request); err != nil {
 		return 0, err
 	}

@@ -49,11 +49,7 @@ var showPlan = decisionCommand{
 			fmt.Fprintf(c.stdout, "\n%s\n", text)
 		}
 		if a := plan.Approved; a != nil {
-			proven := ""
-			if !a.Authenticated {
-				proven = " (not authenticated)"
-			}
-			fmt.Fprintf(c.stdout, "\nApproved by %s%s: it is applied next.\n", a.By, proven)
+			fmt.Fprintf(c.stdout, "\nApproved by %s: it is applied next.\n", a.By)
 			return exitOK, nil
 		}
 		fmt.Fprintf(c.stdout, "\nTo approve it: terrapulse approve%s -plan=%s %s\n", c.api.sameStack(), plan.ID, task)

@@ -9,7 +9,7 @@ import (
 var rejectPlan = decisionCommand{
 	name: "reject", synopsis: "Reject the plan that a task waits with",
 	examples: []string{"-comment=\"the servers come back\" load-balancer"},
-	plan:     "The `id` of the plan, or how it begins: another one is not rejected. Default: the plan that waits now.",
+	plan:     "The `id` of the plan, or at least its first 8 characters: another one is not rejected. Default: the plan that waits now.",
 	comment:  "Why, as a `text` that is recorded. Required.",
 	usage: `Usage: terrapulse reject -comment=TEXT [flags] TASK
 

@@ -52,7 +52,7 @@ func TestRemoval_IsDestroyedAfterAnApproval(t *testing.T) {
 	// Nothing is destroyed before the approval, and a task that is back stays.
 	s.config(head)
 	s.awaitPhase("lb", apispec.PhaseWaiting, "everything that the task has made would be destroyed")
-	s.awaitPhase("other", apispec.PhaseWaiting, "`terrapulse approve other`")
+	s.awaitPhase("other", apispec.PhaseWaiting, "`terrapulse approve -plan=")
 	s.awaitPhase("stays", "", "")
 	if s.read("lb.txt") == "" || s.read("stays.txt") == "" {
 		t.Error("something was destroyed")
@@ -65,7 +65,7 @@ func TestRemoval_IsDestroyedAfterAnApproval(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.config(head)
-	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve lb`")
+	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve -plan=")
 	shown := s.run("plan", "show", "-config-file", file, "lb")
 	wantCode(t, shown, exitOK)
 	wantText(t, shown.stdout, "0 to add, 0 to change, 1 to destroy", "local_file.out")
@@ -102,7 +102,7 @@ func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
 	}
 
 	wantCode(t, s.bare("destroy", api, "-auto-approve", "lb"), exitOK)
-	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve lb`")
+	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve -plan=")
 	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)
 	s.awaitPhase("lb", apispec.PhaseHeld, "everything that it had made was destroyed")
 	if s.read("lb.txt") != "" {

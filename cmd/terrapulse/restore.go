@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/access"
 	"github.com/terrapulse/terrapulse/internal/lease"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
@@ -73,7 +74,7 @@ func (a *app) restore(stackName, from string, flags *storeFlags) int {
 	if to.OneClock {
 		skew = 0
 	}
-	tasks, err := reconcile.Restore(a.ctx, to, backup, userAtHost(), skew, time.Now)
+	tasks, err := reconcile.Restore(a.ctx, to, backup, access.Claimed(userAtHost()), skew, time.Now)
 	if held := new(lease.HeldError); errors.As(err, &held) {
 		err = fmt.Errorf("%w: stop it, or wait until its lease ends, and try again", err)
 	}

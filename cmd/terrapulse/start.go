@@ -275,7 +275,7 @@ func (a *app) summarise(outcomes []reconcile.Outcome, elapsed time.Duration) int
 		} else if text := explanation(o); text != "" {
 			fmt.Fprintf(a.stderr, "\nTask %s %s\n", o.Task, text)
 			if o.Run != nil && o.Waits() && o.Run.Wait.For == state.WaitApproval {
-				fmt.Fprintf(a.stderr, "`terrapulse plan show %[1]s` shows the plan, `terrapulse approve %[1]s` approves it.\n", o.Task)
+				fmt.Fprintf(a.stderr, "`terrapulse plan show %s` shows the plan, `%s` approves it.\n", o.Task, o.Run.Wait.Command("approve", "", o.Task))
 			}
 		}
 	}

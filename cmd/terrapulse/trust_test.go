@@ -64,7 +64,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	// Data that comes back releases the task by itself.
 	s.instances(1, 40, false)
 	s.inPhase(apispec.PhaseHeld, "40 of 60")
-	s.inPhase(apispec.PhaseHeld, "`terrapulse approve lb`")
+	s.inPhase(apispec.PhaseHeld, "`terrapulse approve -plan=")
 	s.instances(1, 40, true)
 	s.inPhase(apispec.PhaseApplied, "")
 	if runs := s.runInTest("runs", "lb").stdout; s.applied() != 60 || strings.Count(runs, "succeeded") != 1 {
@@ -97,7 +97,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	at := "-http-addr=" + p.served()
 	waits := s.run("run", at, "lb")
 	wantCode(t, waits, exitWaits)
-	wantText(t, waits.stdout+waits.stderr, "held", "41 of 60", "terrapulse approve lb")
+	wantText(t, waits.stdout+waits.stderr, "held", "41 of 60", "terrapulse approve -plan=")
 	if s.applied() != 60 {
 		t.Errorf("%d instances are applied before the approval", s.applied())
 	}
@@ -176,7 +176,7 @@ func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
 		r := s.run("-once", "-config-file", file)
 		wantCode(t, r, exitWaits)
 		wantText(t, r.stdout, "lb", "waiting")
-		wantText(t, r.stderr, "waits for approval", "`terrapulse approve lb`")
+		wantText(t, r.stderr, "waits for approval", "`terrapulse approve -plan=")
 	}
 	if s.applied() != 0 {
 		t.Error("it was applied without an approval")

@@ -172,7 +172,7 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	if status, page := reader.press("approve", url.Values{"plan": {plan.ID}}); status != http.StatusForbidden {
 		t.Errorf("a viewer who may only read has approved: %d %s", status, page)
 	}
-	if status, _, said, err := c.handOn(httptest.NewRequest(http.MethodPost, "/v1/tasks/lb/approval", nil), []byte(`{"decision":"approve"}`), bob); err != nil ||
+	if status, _, said, err := c.handOn(httptest.NewRequest(http.MethodPost, "/v1/tasks/lb/approval", nil), []byte(`{"decision":"approve","plan":"00000000"}`), bob); err != nil ||
 		status != http.StatusForbidden || !strings.Contains(string(said), "ActArns names who may act") {
 		t.Errorf("a caller who may only read has approved: %d %v %s", status, err, said)
 	}

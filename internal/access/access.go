@@ -5,6 +5,7 @@ package access
 import (
 	"context"
 	"net/http"
+	"strings"
 )
 
 // Level is what a request may do.
@@ -45,12 +46,22 @@ type Sender struct {
 	Authenticated bool
 }
 
-// Or returns the sender or, if nothing proves who that is, the name that the request itself gives.
+// Or returns the sender or, if nothing proves who that is, the name that the request itself gives,
+// marked as a claim.
 func (s Sender) Or(name string) Sender {
-	if !s.Authenticated && name != "" {
-		s.Name = name
+	if !s.Authenticated && name != "" && name != s.Name {
+		s.Name = Claimed(name)
 	}
 	return s
+}
+
+// unproven follows a name that somebody only claims to have.
+const unproven = " (not proven)"
+
+// Claimed marks a name as a claim that nothing proves. The mark is a part of the name in records,
+// events and messages, so that no reader of them takes it for a fact.
+func Claimed(name string) string {
+	return strings.TrimSuffix(strings.TrimSpace(name), unproven) + unproven
 }
 
 type tokenKey struct{}

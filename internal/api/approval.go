@@ -25,7 +25,7 @@ func (a *api) decidePlan(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	by, task := a.Who(r).Or(apispec.Deref(asked.By)), r.PathValue("name")
-	plan, comment := apispec.Deref(asked.Plan), state.Cut(apispec.Deref(asked.Comment))
+	plan, comment := asked.Plan, state.Cut(apispec.Deref(asked.Comment))
 	var err error
 	if asked.Decision == apispec.ApprovalDecisionReject {
 		err = a.Control.Reject(r.Context(), task, plan, by.Name, comment)

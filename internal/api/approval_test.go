@@ -17,7 +17,7 @@ import (
 // waits has the task web wait for an approval.
 func (e *engine) waits() {
 	e.t.Helper()
-	wait := &state.Wait{For: state.WaitApproval, ID: "plan-1", Since: time.Now(), Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}},
+	wait := &state.Wait{For: state.WaitApproval, ID: "plan-0001", Since: time.Now(), Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}},
 		Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}
 	run := state.Run{ID: "01a201e4-2442-7a95-affe-026786fc5285", Task: "web", Kind: state.KindApply, State: state.RunWaiting, Wait: wait, Created: time.Now(),
 		Changes: &state.Changes{Destroy: 40}, Entries: &state.EntryChanges{Removed: 40, Entries: []state.EntryChange{
@@ -50,7 +50,7 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 		authenticated bool
 	}{
 		"a token":  {"api.token", "API client with api.token", true},
-		"no token": {"", "jo@laptop", false},
+		"no token": {"", "jo@laptop (not proven)", false},
 	} {
 		e := newEngine(t, files)
 		e.waits()
@@ -58,17 +58,17 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 		if code := e.sends("GET", "/v1/tasks/web/plan", "", test.token, &shown); code != http.StatusOK {
 			t.Fatal(code)
 		}
-		if w := shown.Waiting; w.ID != "plan-1" || w.Causes[0].Text != "40 of 60 service instances are gone" || w.Content.Input != "i" || w.Changes.Destroy != 40 {
+		if w := shown.Waiting; w.ID != "plan-0001" || w.Causes[0].Text != "40 of 60 service instances are gone" || w.Content.Input != "i" || w.Changes.Destroy != 40 {
 			t.Errorf("%+v", shown)
 		}
 		if e := shown.Waiting.Entries; e == nil || e.Removed != 40 || e.Text != "web: -web-1 (10.0.0.1:80) and 39 more removed" || *(*e.Entries)[0].Address != "10.0.0.1:80" {
 			t.Errorf("the entries are %+v", e)
 		}
 		for body, want := range map[string]int{
-			`{"decision": "approve", "plan": "plan-0"}`: http.StatusConflict,
+			`{"decision": "approve", "plan": "plan-0002"}`: http.StatusConflict,
 			`{"decision": "perhaps"}`:                   http.StatusBadRequest,
 			`{}`:                                        http.StatusBadRequest,
-			`{"decision": "approve", "plan": "plan-1", "by": "jo@laptop", "comment":"c"}`: http.StatusAccepted,
+			`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop", "comment":"c"}`: http.StatusAccepted,
 		} {
 			if code := e.sends("POST", "/v1/tasks/web/approval", body, test.token, nil); code != want {
 				t.Errorf("%s: %s: %d, want %d", name, body, code, want)
@@ -88,6 +88,48 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 	}
 }
 
+func TestApproval_NamesItsPlanByAtLeastEightCharacters(t *testing.T) {
+	e := newEngine(t, files)
+	e.waits()
+	for _, decision := range []string{"approve", "reject"} {
+		for _, plan := range []string{"", `, "plan": ""`, `, "plan": "p"`, `, "plan": "plan-00"`} {
+			var said apispec.ErrorResponse
+			code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "`+decision+`"`+plan+`}`, "api.token", &said)
+			if code != http.StatusBadRequest || !strings.Contains(said.Error.Message, "plan") {
+				t.Errorf("%s%s: %d %s", decision, plan, code, said.Error.Message)
+			}
+		}
+	}
+	if code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-000"}`, "api.token", nil); code != http.StatusAccepted {
+		t.Errorf("with 8 characters: %d", code)
+	}
+}
+
+// A name that the sender gives is no fact, wherever it is read.
+func TestClaimedName_IsMarkedWhereverItIsShown(t *testing.T) {
+	for _, c := range []struct{ method, path, body, read string }{
+		{"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "by": "the-boss"}`, "/v1/tasks/web/overview"},
+		{"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "by": "the-boss"}`, "/v1/tasks/web/plan"},
+		{"POST", "/v1/tasks/web/approval", `{"decision": "reject", "plan": "plan-0001", "by": "the-boss (not proven)"}`, "/v1/tasks/web/runs"},
+		{"POST", "/v1/tasks/web/hold", `{"by": "the-boss"}`, "/v1/overview"},
+		{"POST", "/v1/tasks/web/hold", `{"by": "API client with api.token"}`, "/v1/overview"},
+		{"POST", "/v1/pause", `{"by": "the-boss"}`, "/v1/overview"},
+	} {
+		e := newEngine(t, files)
+		e.waits()
+		if code := e.sends(c.method, c.path, c.body, "", nil); code >= 300 {
+			t.Fatalf("%s %s: %d", c.method, c.path, code)
+		}
+		var said json.RawMessage
+		e.sends("GET", c.read, "", "", &said)
+		name, _, _ := strings.Cut(strings.Split(c.body, `"by": "`)[1], `"`)
+		name = strings.TrimSuffix(name, " (not proven)")
+		if text := string(said); !strings.Contains(text, name) || strings.Count(text, name) != strings.Count(text, name+" (not proven)") {
+			t.Errorf("%s shows %s as a fact, or not at all: %s", c.read, name, said)
+		}
+	}
+}
+
 func TestApproval_DistinctApproverMustBeAnotherProvenPerson(t *testing.T) {
 	e := newEngine(t, "require_distinct_approver = true\n"+files)
 	e.waits()
@@ -96,7 +138,7 @@ func TestApproval_DistinctApproverMustBeAnotherProvenPerson(t *testing.T) {
 		t.Fatalf("%+v", overview)
 	}
 	for _, token := range []string{"api.token", ""} {
-		if code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "approve", "by": "ann@host"}`, token, nil); code != http.StatusForbidden {
+		if code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "by": "ann@host"}`, token, nil); code != http.StatusForbidden {
 			t.Errorf("with %q: %d", token, code)
 		}
 	}
@@ -105,12 +147,12 @@ func TestApproval_DistinctApproverMustBeAnotherProvenPerson(t *testing.T) {
 func TestApproval_RejectedPlanIsGoneAndTheTaskIsHeld(t *testing.T) {
 	e := newEngine(t, files)
 	e.waits()
-	if code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "reject", "by": "jo@laptop", "comment": "they come back"}`, "", nil); code != http.StatusAccepted {
+	if code := e.sends("POST", "/v1/tasks/web/approval", `{"decision": "reject", "plan": "plan-0001", "by": "jo@laptop", "comment": "they come back"}`, "", nil); code != http.StatusAccepted {
 		t.Fatal(code)
 	}
 	var overview apispec.TaskOverviewResponse
 	e.sends("GET", "/v1/tasks/web/overview", "", "", &overview)
-	if overview.Task.Phase != apispec.PhaseHeld || apispec.Deref(overview.Task.LastRun.Error) != "rejected by jo@laptop: they come back" {
+	if overview.Task.Phase != apispec.PhaseHeld || apispec.Deref(overview.Task.LastRun.Error) != "rejected by jo@laptop (not proven): they come back" {
 		t.Errorf("%+v", overview.Task)
 	}
 	for path, want := range map[string]string{

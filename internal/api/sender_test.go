@@ -40,8 +40,8 @@ func TestApproval_ClientCertificateProvesWhoApproves(t *testing.T) {
 		authenticated bool
 	}{
 		"a certificate of the authority":         {tls.RequireAndVerifyClientCert, new(pair(ca.Client("ann"))), "API client ann", true},
-		"a certificate that nobody has verified": {tls.RequestClientCert, new(pair(stranger.Client("ann"))), "jo@laptop", false},
-		"no certificate":                         {tls.RequestClientCert, nil, "jo@laptop", false},
+		"a certificate that nobody has verified": {tls.RequestClientCert, new(pair(stranger.Client("ann"))), "jo@laptop (not proven)", false},
+		"no certificate":                         {tls.RequestClientCert, nil, "jo@laptop (not proven)", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, files)
@@ -55,7 +55,7 @@ func TestApproval_ClientCertificateProvesWhoApproves(t *testing.T) {
 				own.Certificates = []tls.Certificate{*c.client}
 			}
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: own, DisableKeepAlives: true}}
-			resp, err := client.Post(s.URL+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "by": "jo@laptop"}`))
+			resp, err := client.Post(s.URL+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop"}`))
 			if err != nil {
 				t.Fatal(err)
 			}

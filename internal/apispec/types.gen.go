@@ -463,13 +463,13 @@ type Approval struct {
 
 // ApprovalRequest defines model for ApprovalRequest.
 type ApprovalRequest struct {
-	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
 	By       *string          `json:"by,omitempty"`
 	Comment  *string          `json:"comment,omitempty"`
 	Decision ApprovalDecision `json:"decision"`
 
-	// Plan id of the plan, or how it begins; by default the one that waits now
-	Plan *string `json:"plan,omitempty"`
+	// Plan id of the plan that is decided on, or at least its first 8 characters. If another plan waits by then, nothing is decided.
+	Plan string `json:"plan"`
 }
 
 // ApprovalDecision defines model for ApprovalRequest.decision.
@@ -763,7 +763,7 @@ type HealthResponse struct {
 
 // HoldRequest defines model for HoldRequest.
 type HoldRequest struct {
-	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
 	By      *string `json:"by,omitempty"`
 	Comment *string `json:"comment,omitempty"`
 }
@@ -992,7 +992,7 @@ type OverviewResponse struct {
 
 // PauseRequest defines model for PauseRequest.
 type PauseRequest struct {
-	// By who sends the request, as user@host. It is used only if the sender is not authenticated.
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
 	By     *string `json:"by,omitempty"`
 	Reason *string `json:"reason,omitempty"`
 }

@@ -93,7 +93,7 @@ func Lines(e outbox.Event) []string {
 		say("Until", e.Until.UTC().Format(time.RFC3339))
 	}
 	if e.Kind == outbox.RunWaiting && e.WaitFor == state.WaitApproval {
-		lines = append(lines, toApprove+"terrapulse approve "+stack+e.Task)
+		lines = append(lines, toApprove+state.PlanCommand("approve", e.Plan, stack, e.Task))
 	}
 	see := e.URL
 	if see == "" && stack != "" {

@@ -66,6 +66,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 	text("kind", string(e.RunKind))
 	text("reason", string(e.Reason))
 	text("wait_for", string(e.WaitFor))
+	text("plan", e.Plan)
 	text("detail", e.Detail)
 	if !e.Started.IsZero() {
 		attrs = append(attrs, slog.Duration("duration", e.At.Sub(e.Started).Round(time.Millisecond)))

@@ -47,6 +47,7 @@ type Event struct {
 	Since   time.Time        `json:"since,omitzero"`     // when the state began that ends now
 	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
 	WaitFor state.WaitFor    `json:"wait_for,omitempty"` // what the run waits for
+	Plan    string           `json:"plan,omitempty"`     // id of the plan that waits for an approval
 	Changes *state.Changes   `json:"changes,omitempty"`
 	// Entries are what differs in Consul from what was applied before.
 	Entries *state.EntryChanges `json:"entries,omitempty"`
@@ -112,6 +113,9 @@ func OfRun(run state.Run) Event {
 	switch run.State {
 	case state.RunWaiting:
 		e.At, e.Until, e.WaitFor, e.Detail = run.Wait.Since, run.Wait.Until, run.Wait.For, run.Wait.String()
+		if run.Wait.For == state.WaitApproval {
+			e.Plan = run.Wait.ID
+		}
 	case state.RunFailed:
 		e.Error = run.Error
 	default:

@@ -45,10 +45,10 @@ func (f facts) waiting(wait state.Wait) verdict {
 		if wait.Has(state.RuleCheck) {
 			ends = "it ends when the data changes, when %s approves it, or when the check is changed"
 		}
-		v.reason.Text = fmt.Sprintf("held since %s: %s; "+ends, since(wait.Since), causes(wait), f.command("approve"))
+		v.reason.Text = fmt.Sprintf("held since %s: %s; "+ends, since(wait.Since), causes(wait), "`"+wait.Command("approve", "", f.name)+"`")
 	case wait.For == state.WaitApproval && wait.Content != nil:
 		v.reason.Text = fmt.Sprintf("waits for approval since %s: %s; %s shows the plan, and %s approves it",
-			since(wait.Since), causes(wait), f.command("plan show"), f.command("approve"))
+			since(wait.Since), causes(wait), f.command("plan show"), "`"+wait.Command("approve", "", f.name)+"`")
 	}
 	return v
 }

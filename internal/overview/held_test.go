@@ -27,10 +27,10 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		due   bool
 	}{
 		"guard": {state.Task{Run: run(state.WaitApproval, nil, guard, rule)}, apispec.PhaseHeld, []string{"held since 2086-03-14T12:00:00Z: 40 of 60 instances of web are gone; every plan needs an approval",
-			"the data comes back", "`terrapulse approve guard`", "limit is raised"}, false},
+			"the data comes back", "`terrapulse approve -plan=w1 guard`", "limit is raised"}, false},
 		"check": {state.Task{Run: run(state.WaitApproval, nil, state.Cause{Rule: state.RuleCheck, Text: "check public refused the plan"}, rule)}, apispec.PhaseHeld,
-			[]string{"held since 2086-03-14T12:00:00Z: check public refused the plan; every plan needs an approval", "the data changes", "`terrapulse approve check`", "the check is changed"}, false},
-		"approval":         {state.Task{Run: run(state.WaitApproval, nil, rule)}, apispec.PhaseWaiting, []string{"waits for approval since 2086-03-14T12:00:00Z: every plan needs", "`terrapulse approve approval`"}, false},
+			[]string{"held since 2086-03-14T12:00:00Z: check public refused the plan; every plan needs an approval", "the data changes", "`terrapulse approve -plan=w1 check`", "the check is changed"}, false},
+		"approval":         {state.Task{Run: run(state.WaitApproval, nil, rule)}, apispec.PhaseWaiting, []string{"waits for approval since 2086-03-14T12:00:00Z: every plan needs", "`terrapulse approve -plan=w1 approval`"}, false},
 		"approved":         {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard)}, apispec.PhasePending, []string{"resumed by Jo"}, false},
 		"approved-outside": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: outside, Due: noon}, apispec.PhaseWaiting, []string{"outside its window, which opens at noon"}, true},
 		"approved-replaced": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}},

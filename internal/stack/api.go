@@ -46,7 +46,7 @@ func (s *Stack) API(ctx context.Context, user User) (*apiclient.Client, error) {
 	return apiclient.Local(tableapi.New(tableapi.Options{
 		AWS: s.aws, Store: store, Table: place.Where, Bundle: bundles, ReconcileFunction: function,
 		Console: s.console(),
-		Who:     func(*http.Request) access.Sender { return access.Sender{Name: user.Name} },
+		Who:     func(*http.Request) access.Sender { return access.Sender{Name: access.Claimed(user.Name)} },
 		Log:     user.Log,
 	})), nil
 }

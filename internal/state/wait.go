@@ -2,6 +2,7 @@ package state
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -64,6 +65,22 @@ type Wait struct {
 	Content *Content `json:"content,omitempty"` // what the approval applies to
 	Rules   string   `json:"rules,omitempty"`   // digest of the task's rules: if they change, the plan is judged again
 }
+
+// Command returns the command with which people decide on the plan that waits, such as approve. It
+// names the plan, so that another one is not decided on by mistake. flags, which may be empty, say
+// where.
+func (w Wait) Command(name, flags, task string) string { return PlanCommand(name, w.ID, flags, task) }
+
+// PlanCommand is Command for the id of a plan.
+func PlanCommand(name, plan, flags, task string) string {
+	if plan != "" {
+		flags = "-plan=" + plan[:min(len(plan), shortPlan)] + " " + flags
+	}
+	return strings.Join(strings.Fields("terrapulse "+name+" "+flags+" "+task), " ")
+}
+
+// shortPlan is how many characters of a plan's id people type.
+const shortPlan = 8
 
 // Cause is why a plan needs an approval.
 type Cause struct {

@@ -52,12 +52,12 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch c := p.source; action {
 	case "approve", "reject":
-		if r.PostFormValue("plan") == "" { // the API would take the plan that waits now, which the viewer may not have seen
+		if r.PostFormValue("plan") == "" {
 			err = errNoPlan
 			break
 		}
 		err = c.DecidePlan(ctx, name, apispec.ApprovalRequest{Decision: apispec.ApprovalDecision(action),
-			Plan: text(r.PostFormValue("plan")), Comment: text(comment), By: text(by.Name)})
+			Plan: r.PostFormValue("plan"), Comment: text(comment), By: text(by.Name)})
 	case "hold":
 		err = c.HoldTask(ctx, name, apispec.HoldRequest{Comment: text(comment), By: text(by.Name)})
 	case "release":
