@@ -66,8 +66,8 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 		}
 		for body, want := range map[string]int{
 			`{"decision": "approve", "plan": "plan-0002"}`: http.StatusConflict,
-			`{"decision": "perhaps"}`:                   http.StatusBadRequest,
-			`{}`:                                        http.StatusBadRequest,
+			`{"decision": "perhaps"}`:                      http.StatusBadRequest,
+			`{}`:                                           http.StatusBadRequest,
 			`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop", "comment":"c"}`: http.StatusAccepted,
 		} {
 			if code := e.sends("POST", "/v1/tasks/web/approval", body, test.token, nil); code != want {

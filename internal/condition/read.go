@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -53,7 +54,18 @@ type Selection interface {
 // the names that it chooses.
 type Chooser interface {
 	Selection
-	Choose(names []Element) []View
+	// Choose returns the views, and the names that are selected but have no view, because Consul
+	// has no address for them (see Addressable).
+	Choose(names []Element) (views []View, leftOut []string)
+}
+
+// maxPath is the maximum length of a path, in bytes. Servers and proxies refuse longer ones.
+const maxPath = 4096
+
+// Addressable reports whether a path leads to what it names. Consul registers services with any
+// name, but redirects a path with empty or dotted elements to another one.
+func Addressable(p string) bool {
+	return path.Clean(p) == strings.TrimSuffix(p, "/") && len(p) <= maxPath
 }
 
 // Picker is a Selection that takes only some of what its views show.

@@ -248,14 +248,18 @@ func (s *regexpSelection) ID() string { return s.encode("/" + s.Regexp.String())
 
 func (s *regexpSelection) Views() []View { return []View{namesView{scope: s.scope}} }
 
-func (s *regexpSelection) Choose(names []Element) []View {
+func (s *regexpSelection) Choose(names []Element) (views []View, leftOut []string) {
 	var chosen []string
 	for _, e := range names {
-		if s.MatchString(e.Name) {
+		switch {
+		case !s.MatchString(e.Name):
+		case Addressable(instancesPath + e.Name):
 			chosen = append(chosen, e.Name)
+		default: // whoever may register a service must not stop the task with its name
+			leftOut = append(leftOut, e.Name)
 		}
 	}
-	return s.viewsOf(chosen)
+	return s.viewsOf(chosen), leftOut
 }
 
 func (s *regexpSelection) ViewOf(source Source) View {
@@ -279,6 +283,9 @@ type instancesView struct {
 	filter string
 }
 
+// instancesPath is the path of the instances of a service, without its name.
+const instancesPath = "/v1/health/service/"
+
 // passingOnly is the query without a filter, shared by thousands of views.
 var passingOnly = url.Values{"passing": {"1"}}
 
@@ -296,7 +303,7 @@ func (v instancesView) Request() Request {
 	return Request{
 		Act:   fmt.Sprintf("read service %q%s", v.name, v.scope),
 		Needs: fmt.Sprintf("service:read on %q and node:read on its nodes", v.name),
-		Path:  "/v1/health/service/" + v.name, Scope: v.scope, Query: query,
+		Path:  instancesPath + v.name, Scope: v.scope, Query: query,
 	}
 }
 

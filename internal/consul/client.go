@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -226,7 +225,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	cfg := &c.resolved
 	// Consul's server redirects a path with empty or dotted elements to another
 	// one, which would be the wrong answer.
-	if clean := path.Clean(r.Path); clean != strings.TrimSuffix(r.Path, "/") {
+	if !condition.Addressable(r.Path) {
 		return nil, c.failed(r, badQuery, errors.New("a name with empty, . or .. elements cannot be addressed over HTTP"), "")
 	}
 	query := url.Values{}

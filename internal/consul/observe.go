@@ -49,11 +49,17 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 // reading reads each view once.
 type reading struct {
 	client *Client
-	chosen map[condition.Selection][]condition.View
+	chosen map[condition.Selection]choice
 	loaded map[condition.View]loaded
 	whole  bool // keep the contents, not only what Observe needs of them
 
 	confirmed *sync.Map // see Visibility
+}
+
+// choice is what a Chooser has chosen.
+type choice struct {
+	views   []condition.View
+	leftOut []string
 }
 
 // loaded is what a view showed. What does not exist is empty.
@@ -65,7 +71,7 @@ type loaded struct {
 }
 
 func newReading(c *Client) *reading {
-	return &reading{client: c, confirmed: new(sync.Map), chosen: map[condition.Selection][]condition.View{}, loaded: map[condition.View]loaded{}}
+	return &reading{client: c, confirmed: new(sync.Map), chosen: map[condition.Selection]choice{}, loaded: map[condition.View]loaded{}}
 }
 
 // load reads everything that the parts need: first what is known beforehand, then
@@ -97,12 +103,22 @@ func (r *reading) viewsOf(p condition.Selection) ([]condition.View, error) {
 	if err := r.loaded[list].err; err != nil {
 		return nil, err
 	}
-	views, ok := r.chosen[p]
+	c, ok := r.chosen[p]
 	if !ok {
-		views = chooser.Choose(r.loaded[list].elements)
-		r.chosen[p] = views
+		c.views, c.leftOut = chooser.Choose(r.loaded[list].elements)
+		r.chosen[p] = c
 	}
-	return views, nil
+	return c.views, nil
+}
+
+// leftOut returns the names that the parts select, and that cannot be read.
+func (r *reading) leftOut(parts []condition.Selection) []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, r.chosen[p].leftOut...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // each visits what is loaded of the part, or returns why it is not complete.
@@ -134,7 +150,9 @@ func (r *reading) observe(parts []condition.Selection) (Observation, error) {
 			return Observation{}, err
 		}
 	}
-	return observation(elements), nil
+	o := observation(elements)
+	o.LeftOut = r.leftOut(parts)
+	return o, nil
 }
 
 func (r *reading) loadViews(ctx context.Context, views []condition.View) {

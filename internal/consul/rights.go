@@ -73,6 +73,8 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	if q.Path != "" {
 		if name = q.Name; q.Any {
 			name += anyName
+		} else if !condition.Addressable(q.Path + name) { // it was in a list: the right to read all proves it
+			name, q.Any = anyName, true
 		}
 		r.Path, r.Needs, r.Missing, r.Query = q.Path+name, q.Needs, true, url.Values{"consistent": {""}}
 		a, err := c.get(ctx, r, nil)
@@ -85,6 +87,9 @@ func (c *Client) answer(ctx context.Context, q question) error {
 	case condition.OfService:
 		// Consul answers 403 here if the reader may not read the service.
 		r.Path, r.Query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
+		if !condition.Addressable(r.Path) {
+			return c.authorized(ctx, r, "service", name)
+		}
 		_, err := c.get(ctx, r, nil)
 		return err
 	case condition.OfNode:
@@ -139,13 +144,18 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
 		return err
 	}
-	body, err := json.Marshal([]map[string]string{{"Resource": "node", "Access": "read", "Segment": node}})
+	return c.authorized(ctx, byAgent, "node", node)
+}
+
+// authorized asks the agent whether the reader may read something whose name no path can hold.
+func (c *Client) authorized(ctx context.Context, r request, resource, name string) error {
+	body, err := json.Marshal([]map[string]string{{"Resource": resource, "Access": "read", "Segment": name}})
 	if err != nil {
 		return err
 	}
-	byAgent.Path, byAgent.method, byAgent.body = "/v1/internal/acl/authorize", http.MethodPost, body
+	r.Path, r.Query, r.method, r.body = "/v1/internal/acl/authorize", nil, http.MethodPost, body
 	var answers []struct{ Allow bool }
-	_, err = c.get(ctx, byAgent, func(d *json.Decoder) error { return d.Decode(&answers) })
+	_, err = c.get(ctx, r, func(d *json.Decoder) error { return d.Decode(&answers) })
 	switch {
 	case errors.Is(err, errNoACL):
 		return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/condition"
@@ -29,6 +30,8 @@ type Snapshot struct {
 
 	// Visibility is of everything that was read.
 	Visibility *Visibility
+
+	leftOut []string // names, as in Observation
 }
 
 // Input is what the condition, or a module input, consists of.
@@ -53,6 +56,10 @@ type Observation struct {
 	// rendered: id.node.namespace.datacenter), of a service, or of a key.
 	Elements map[string]string
 	Details  map[string]string // a condition.Detail of each, encoded
+
+	// LeftOut are names of services that are selected, but that Consul has no address for. They are
+	// no elements: they neither come nor go.
+	LeftOut []string
 }
 
 // Snapshot reads everything that the task renders, and what triggers it. It is
@@ -94,6 +101,7 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		}
 	}
 	var err error
+	snapshot.leftOut = r.leftOut(all)
 	if snapshot.Visibility, err = r.visibility(all); err != nil {
 		return nil, err
 	}
@@ -166,12 +174,35 @@ func DigestOf(inputs []Input) string {
 // Warning warns people about the values; "" if there is no reason.
 func (s *Snapshot) Warning() string {
 	var all []string
+	if len(s.leftOut) > 0 {
+		all = append(all, LeftOut(s.leftOut))
+	}
 	for _, b := range s.Blocks {
 		if w, ok := b.Entries.(condition.Warner); ok && w.Warning() != "" {
 			all = append(all, w.Warning())
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// maxLeftOut is how many names a text about left out services has, each with so many characters.
+const maxLeftOut, maxLeftOutName = 5, 80
+
+// LeftOut says for people that services are left out.
+func LeftOut(names []string) string {
+	var quoted []string
+	for _, name := range names[:min(len(names), maxLeftOut)] {
+		if len(name) > maxLeftOutName {
+			name = strings.ToValidUTF8(name[:maxLeftOutName], "") + "…"
+		}
+		quoted = append(quoted, strconv.Quote(name))
+	}
+	text := strings.Join(quoted, ", ")
+	if more := len(names) - len(quoted); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "Consul's HTTP API has no address for the services " + text +
+		", which are left out: their names are too long, or have an empty, . or .. part between slashes; find out who has registered them"
 }
 
 // Preview is Snapshot without knowledge of what was applied before. It is an error

@@ -24,9 +24,9 @@ func TestLines_SayWhetherResourcesWereChanged(t *testing.T) {
 
 func TestLines_SayWhereToLook(t *testing.T) {
 	for want, e := range map[string]outbox.Event{
-		"See: https://a.example.com/ui/tasks/web":           {Kind: outbox.RunWaiting, Task: "web", URL: "https://a.example.com/ui/tasks/web"},
-		"In HCP Terraform: https://hcp/1":                   {Kind: outbox.RunFailed, Task: "web", RemoteURL: "https://hcp/1"},
-		"See: terrapulse ui -stack=network":                 {Kind: outbox.RunWaiting, Task: "web", Stack: "network"},
+		"See: https://a.example.com/ui/tasks/web":                          {Kind: outbox.RunWaiting, Task: "web", URL: "https://a.example.com/ui/tasks/web"},
+		"In HCP Terraform: https://hcp/1":                                  {Kind: outbox.RunFailed, Task: "web", RemoteURL: "https://hcp/1"},
+		"See: terrapulse ui -stack=network":                                {Kind: outbox.RunWaiting, Task: "web", Stack: "network"},
 		"To approve: terrapulse approve -plan=3f9c21aa -stack=network web": {Kind: outbox.RunWaiting, Task: "web", Stack: "network", WaitFor: state.WaitApproval, Plan: "3f9c21aa-9f0e-4f5c-9c39-6c7e5b7b1a55"},
 	} {
 		if lines := notify.Lines(e); !slices.Contains(lines, want) {

@@ -57,6 +57,8 @@ const (
 	TasksUnreadable Kind = "tasks_unreadable"
 	TasksReadable   Kind = "tasks_readable"
 
+	ServicesLeftOut Kind = "services_left_out"
+
 	ConsulReplaced Kind = "consul_replaced"
 	ConsulAccepted Kind = "consul_accepted"
 	ConsulRestored Kind = "consul_restored"
@@ -136,6 +138,8 @@ var kinds = map[Kind]About{
 
 	TasksUnreadable: {Consul, slog.LevelWarn, "tasks cannot be read, they wait", []string{"error", "count", "tasks"}},
 	TasksReadable:   {Consul, slog.LevelInfo, "tasks can be read again", []string{"since", "count", "tasks"}},
+
+	ServicesLeftOut: {Consul, slog.LevelWarn, "services are left out, because Consul has no address for their names", []string{"detail", "count", "tasks"}},
 
 	ConsulReplaced: {Consul, slog.LevelWarn, "Consul was replaced: tasks that would lose entries are held until the entries are back or somebody approves the loss", []string{"detail", "cause"}},
 	ConsulAccepted: {Consul, slog.LevelInfo, "the replaced Consul is approved", []string{"detail", "by", "since"}},

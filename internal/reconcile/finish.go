@@ -29,6 +29,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	next.Remote, next.Unpolled = 0, t.unpolled
+	next.LeftOut = t.leftOut.record(rec.Data.LeftOut)
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
@@ -92,7 +93,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	return t.saveRecord(ctx, rec, next, append(recorded(rec.Data, next, now), t.readability(rec.Data, next, now)...))
+	return t.saveRecord(ctx, rec, next, slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now)))
 }
 
 // saveRecord writes the record and its events. If somebody has changed an override,

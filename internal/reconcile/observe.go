@@ -50,6 +50,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	moved := t.moved(rec)
 	// If no gate can be read, no view can either: tasks that need one wait.
 	unreachable := t.opts.GatesErr != nil && !t.sighted()
+	t.leftOut.partial = !all || unreachable
 	if unreachable {
 		moved = func(consul.Query) bool { return false }
 	}
@@ -143,6 +144,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 		for n, i := range asked {
 			in, answer := &inputs[i], answers[n]
+			t.leftOut.note(in.Task.Name, answer)
 			if answer.Err != nil {
 				in.Unreadable = answer.Err
 				in.ConsulUnreachable = t.unanswered
@@ -154,6 +156,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		answers = answers[len(asked):]
 		for _, i := range whole {
 			n := len(t.tasks[i].inputs)
+			for _, answer := range answers[:n] {
+				t.leftOut.note(inputs[i].Task.Name, answer)
+			}
 			t.observedInputs(ctx, &inputs[i], t.tasks[i].inputs, answers[:n])
 			answers = answers[n:]
 		}

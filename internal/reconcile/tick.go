@@ -156,6 +156,7 @@ type tick struct {
 	everything bool                      // every condition is read
 	unanswered bool                      // Consul answered no read of this tick
 	readable   []outbox.Event            // of tasks that can be read again
+	leftOut    leftOut                   // names of services
 	modules    bool                      // so is every module input
 	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
 	replaced   *state.Replaced

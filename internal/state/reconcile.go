@@ -39,6 +39,7 @@ type Reconcile struct {
 	Remote     int         `json:"remote,omitempty"`     // how many remote runs are waited for, or have to be stopped
 	Unreadable *Unreadable `json:"unreadable,omitempty"` // nil if every task that is enabled can be read
 	Unpolled   *Unpolled   `json:"unpolled,omitempty"`   // nil if every remote run that is waited for could be polled
+	LeftOut    []string    `json:"left_out,omitempty"`   // services that are not read, as Consul has no address for their names: MaxNames at most
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
 }
