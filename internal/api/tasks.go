@@ -115,6 +115,9 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("read the definition of the task: %w", err)
 	}
 	r.SetPathValue("name", named.Name) // errors name the task by it
+	if len(r.URL.Query()["run"]) > 1 {
+		return nil, errTwoModes
+	}
 	mode := r.URL.Query().Get("run")
 	t, err := a.Control.Check(r.Context(), definition)
 	if err != nil {
@@ -147,6 +150,9 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	}
 	return answer{http.StatusCreated, "Location", "/v1/tasks/" + t.Name, made}, nil
 }
+
+// errTwoModes refuses a request that runs a task and inspects it.
+var errTwoModes = refuse(http.StatusBadRequest, "the parameter run is there more than once: choose now or inspect")
 
 // notMade is the error of createTask if it ends before it has written anything.
 func notMade(err error) error {
@@ -233,6 +239,9 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 	}
 	mode := ""
 	if asked, ok := r.URL.Query()["run"]; ok {
+		if len(asked) > 1 {
+			return nil, errTwoModes
+		}
 		if mode = asked[0]; mode != runNow && mode != runInspect {
 			return nil, refuseOld(http.StatusBadRequest, "unsupported run parameter value. only supporting run values now and inspect but got %s", mode)
 		}

@@ -56,10 +56,11 @@ type rotating struct {
 func (r *rotating) Write(p []byte) (int, error) {
 	for {
 		if r.file == nil {
-			f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o640)
+			f, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 			if err != nil {
 				return 0, err
 			}
+			_ = f.Chmod(0o600) // Consul-Terraform-Sync's file can be read by a group
 			if r.size, err = f.Seek(0, io.SeekEnd); err != nil {
 				return 0, errors.Join(err, f.Close())
 			}

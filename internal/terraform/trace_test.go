@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -90,4 +91,24 @@ func TestPersistLog_UnwritableTraceDoesNotStopRun(t *testing.T) {
 	d := f.open(func(o *Options) { o.PersistLog = true })
 	f.init(d, true)
 	f.apply(d)
+}
+
+func TestTrace_OnlyThisUserReadsIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such modes")
+	}
+	path := filepath.Join(t.TempDir(), traceFile)
+	if err := os.WriteFile(path, []byte("of an earlier program\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // one that is there, and a new one
+		r := rotating{path: path, limit: 10}
+		if _, err := r.Write([]byte("a line\n")); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	}
 }
