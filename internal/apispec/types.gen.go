@@ -918,6 +918,9 @@ type Overview struct {
 	// Refused a newer configuration that is wrong and not in force
 	Refused *Refused `json:"refused,omitempty"`
 
+	// Replaced a Consul that is another one than the one whose data was applied: tasks that would lose entries by it are held
+	Replaced *ReplacedConsul `json:"replaced,omitempty"`
+
 	// Since of the problem
 	Since *time.Time `json:"since,omitempty"`
 
@@ -968,8 +971,11 @@ type OverviewResponse struct {
 	Problem *string `json:"problem,omitempty"`
 
 	// Refused a newer configuration that is wrong and not in force
-	Refused   *Refused `json:"refused,omitempty"`
-	RequestID UUID     `json:"request_id"`
+	Refused *Refused `json:"refused,omitempty"`
+
+	// Replaced a Consul that is another one than the one whose data was applied: tasks that would lose entries by it are held
+	Replaced  *ReplacedConsul `json:"replaced,omitempty"`
+	RequestID UUID            `json:"request_id"`
 
 	// Since of the problem
 	Since *time.Time `json:"since,omitempty"`
@@ -1088,6 +1094,25 @@ type RemoteRun struct {
 
 	// URL its page
 	URL string `json:"url"`
+}
+
+// ReplacedConsul a Consul that is another one than the one whose data was applied: tasks that would lose entries by it are held
+type ReplacedConsul struct {
+	// ApprovedBy who has approved that they lose it; they are applied next
+	ApprovedBy *string `json:"approved_by,omitempty"`
+
+	// Entries how many entries they would lose
+	Entries int `json:"entries"`
+
+	// Shown digest of what the tasks would lose
+	Shown string    `json:"shown"`
+	Since time.Time `json:"since"`
+
+	// Tasks how many tasks are held for it
+	Tasks int `json:"tasks"`
+
+	// Why what shows that it is another one
+	Why string `json:"why"`
 }
 
 // RequestID defines model for RequestID.

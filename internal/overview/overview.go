@@ -85,6 +85,12 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	if err := state.Unwritable(r.Store); err != nil && o.Store != nil {
 		o.Store.Unwritable = new(err.Error())
 	}
+	if was := rec.Data.Replaced; was != nil && was.Tasks > 0 {
+		o.Replaced = &apispec.ReplacedConsul{Since: was.Since, Why: was.Why, Tasks: was.Tasks, Entries: was.Entries, Shown: was.Shown}
+		if was.Approved != nil && was.Approved.Shown == was.Shown {
+			o.Replaced.ApprovedBy = &was.Approved.By
+		}
+	}
 	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
 		o.Gates = &gates
 	}

@@ -49,7 +49,7 @@ func holdReplaced(d *decider, t trigger) *hold {
 	if !t.run || d.destroys() || d.pastApproval() || d.Replaced == nil || d.Observed == nil || d.Observed.Lost == nil {
 		return nil
 	}
-	return refuse(state.ReasonReplaced, time.Time{}, "%s, and Consul was replaced since they were applied (%s): "+
+	return refuse(state.ReasonReplaced, time.Time{}, "%s"+state.LostByReplaced+" (%s): "+
 		"the task is held until the entries are back, or until `terrapulse approve -all`", d.Observed.Lost.text, d.Replaced.Why)
 }
 

@@ -45,6 +45,10 @@ type Replaced struct {
 	Said        bool `json:"said,omitempty"` // there was an event
 }
 
+// LostByReplaced is what the reason of a task that is held because of a replaced Consul
+// says after what the task would lose.
+const LostByReplaced = ", and Consul was replaced since they were applied"
+
 // In reports whether Consul was replaced in one of the datacenters.
 func (r *Replaced) In(datacenters []string) bool {
 	if r == nil {

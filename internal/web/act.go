@@ -26,17 +26,18 @@ func MayAct(r *http.Request) bool { return access.Of(r.Context()) >= access.Act 
 
 // notices are what a page says after the viewer has acted, by the query's done.
 var notices = map[string]string{
-	"approve": "You have approved the plan. The task applies it if nothing has changed meanwhile.",
-	"reject":  "You have rejected the plan. The task is planned again when its input or definition changes.",
-	"hold":    "You have put the task on hold.",
-	"release": "You have released the task.",
-	"run":     "You have requested a run.",
-	"retry":   "You have requested the run again.",
-	"cancel":  "You have cancelled the run.",
-	"enable":  "You have enabled the task.",
-	"disable": "You have disabled the task.",
-	"pause":   "You have paused all tasks.",
-	"resume":  "You have resumed all tasks.",
+	"approve":     "You have approved the plan. The task applies it if nothing has changed meanwhile.",
+	"reject":      "You have rejected the plan. The task is planned again when its input or definition changes.",
+	"hold":        "You have put the task on hold.",
+	"release":     "You have released the task.",
+	"run":         "You have requested a run.",
+	"retry":       "You have requested the run again.",
+	"cancel":      "You have cancelled the run.",
+	"enable":      "You have enabled the task.",
+	"disable":     "You have disabled the task.",
+	"pause":       "You have paused all tasks.",
+	"approve-all": "You have approved what the tasks lose. They are applied with what Consul shows now.",
+	"resume":      "You have resumed all tasks.",
 }
 
 // act does what a button says, and shows the page of the task again.
@@ -90,7 +91,8 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, fmt.Sprintf("%s?done=%s&at=%d", taskURL(name), action, p.Now().Unix()), http.StatusSeeOther)
 }
 
-// actOnAll pauses or resumes all tasks, and shows them again.
+// actOnAll pauses or resumes all tasks, or approves what a replaced Consul takes from them,
+// and shows them again.
 func (p *pages) actOnAll(action string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !p.MayAct(r) {
@@ -101,9 +103,12 @@ func (p *pages) actOnAll(action string) http.HandlerFunc {
 		ctx := access.WithSender(r.Context(), by)
 		asked := apispec.PauseRequest{By: text(by.Name), Reason: text(r.PostFormValue("comment"))}
 		var err error
-		if action == "pause" {
+		switch action {
+		case "pause":
 			_, err = p.source.Pause(ctx, asked)
-		} else {
+		case "approve-all":
+			err = p.approveReplaced(ctx, r.PostFormValue("plan"), apispec.HoldRequest{By: asked.By, Comment: asked.Reason})
+		default:
 			_, err = p.source.Resume(ctx, asked)
 		}
 		p.source.forget()

@@ -1,6 +1,9 @@
 package web
 
-import "github.com/terrapulse/terrapulse/internal/apispec"
+import (
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
 
 // action is something that people can do with a task now. It takes two steps: the
 // first shows the consequence, the second does it.
@@ -27,11 +30,12 @@ func actionsOf(p taskPage) []action {
 	}
 	exists := p.Definition != nil && t.Phase != apispec.PhaseRemoved && t.Phase != apispec.PhaseCorrupt
 	held := t.OnHold != nil
+	stuck := held || heldByReplaced(&t) || t.Phase == apispec.PhaseBlocked || t.Phase == apispec.PhaseHeld && t.Reason.Code == string(state.ReasonPaused)
 	if held {
 		all = append(all, action{Name: "release", Label: "Release", Confirm: "Release the task", Tone: "primary",
 			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})
 	}
-	if exists && t.Enabled && live == nil && !held {
+	if exists && t.Enabled && live == nil && !stuck {
 		if last := t.LastRun; last != nil && (last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost || last.State == apispec.RunStateCancelled) {
 			all = append(all, action{Name: "retry", Label: "Retry", Confirm: "Retry now", Tone: "primary",
 				Consequence: "The task runs again at once, without the wait after a failure. Guards, windows and approvals still apply."})

@@ -44,7 +44,11 @@ func (a attention) String() string {
 
 // counted is a number of things in words.
 func counted(n int, thing string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "y"):
+		thing = strings.TrimSuffix(thing, "y") + "ies"
+	default:
 		thing += "s"
 	}
 	return number(n) + " " + thing
@@ -91,6 +95,8 @@ func urgency(t *apispec.TaskOverview) int {
 		return 2
 	case t.Phase == apispec.PhaseHeld && t.Reason.Code == "paused":
 		return 0 // an alert says so of all tasks
+	case heldByReplaced(t):
+		return 0 // so does a banner
 	case t.Phase == apispec.PhaseHeld && t.Reason.Code != "on_hold", t.Reason.Code == "renamed":
 		return 3
 	case t.Phase == apispec.PhaseHeld, t.Phase == apispec.PhaseDrifted:
@@ -128,10 +134,21 @@ func alerts(o apispec.Overview) []alert {
 	if o.Paused != nil {
 		all = append(all, alert{pausedText(o.Paused), &o.Paused.Since})
 	}
+	if o.Replaced != nil {
+		all = append(all, alert{fmt.Sprintf("Consul is not the one whose data was applied: %s. %s held.", o.Replaced.Why, heldTasks(o.Replaced.Tasks)), &o.Replaced.Since})
+	}
 	if o.Refused != nil {
 		all = append(all, alert{"A newer configuration is not in force: " + o.Refused.Error, &o.Refused.Since})
 	}
 	return all
+}
+
+// heldTasks is how many tasks are held, with the verb.
+func heldTasks(n int) string {
+	if n == 1 {
+		return "1 task is"
+	}
+	return counted(n, "task") + " are"
 }
 
 // pausedText says who has paused everything, and why; "" if nobody has.

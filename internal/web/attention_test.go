@@ -23,7 +23,7 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 	approval := in("approval", apispec.PhaseWaiting, "waiting")
 	approval.Run = &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForApproval}}
 	o := some(in("applied", apispec.PhaseApplied, "unchanged"), in("by-person", apispec.PhaseHeld, "on_hold"), in("drifted", apispec.PhaseDrifted, "unchanged"),
-		in("by-guard", apispec.PhaseHeld, "consul_replaced"), approval, in("window", apispec.PhaseWaiting, "outside_window"), in("running", apispec.PhaseRunning, "condition_changed"),
+		in("by-guard", apispec.PhaseHeld, "held"), approval, in("window", apispec.PhaseWaiting, "outside_window"), in("running", apispec.PhaseRunning, "condition_changed"),
 		in("failing", apispec.PhaseFailing, "backing_off"), in("blocked", apispec.PhaseBlocked, "blocked"), in("by-name", apispec.PhaseWaiting, "renamed"))
 	names := func(tasks []*apispec.TaskOverview) []string {
 		var all []string

@@ -53,8 +53,15 @@ var functions = template.FuncMap{
 	"calm": func(t *apispec.TaskOverview) bool {
 		return urgency(t) == 0 && (tones[t.Phase] == good || tones[t.Phase] == calm || tones[t.Phase] == absent)
 	},
-	"deciding": func(t *apispec.TaskOverview) bool { return urgency(t) == 2 },
+	"deciding":  deciding,
+	"why":       whyOf,
+	"heldTasks": heldTasks,
+	"counted":   counted,
+	"line":      firstLine,
 }
+
+// deciding reports whether a person decides on a plan of the task.
+func deciding(t *apispec.TaskOverview) bool { return urgency(t) == 2 }
 
 // column is the head of a column by which a list can be sorted.
 type column struct{ Label, Link, Sorted string }

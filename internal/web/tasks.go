@@ -22,6 +22,11 @@ type tasksPage struct {
 	Tasks  []*apispec.TaskOverview `json:"tasks"`
 	Total  int                     `json:"total"` // all tasks
 	ForAll *action                 `json:"for_all,omitempty"`
+
+	Groups     []*sameTrouble  `json:"-"` // Urgent and more, with equal reasons joined
+	MoreUrgent int             `json:"-"` // tasks that no group has
+	Replaced   *replacedBanner `json:"-"`
+
 	paging
 	Filter filter `json:"filter"`
 }
@@ -60,7 +65,10 @@ func (p *pages) tasks(r *http.Request) (view, error) {
 
 // tasksOf selects what the page of tasks shows.
 func tasksOf(o apispec.Overview, query url.Values) tasksPage {
-	page := tasksPage{Alerts: alerts(o), Urgent: []*apispec.TaskOverview{}, Tasks: []*apispec.TaskOverview{}, Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
+	page := tasksPage{Replaced: replacedOf(o), Urgent: []*apispec.TaskOverview{}, Tasks: []*apispec.TaskOverview{}, Total: len(o.Tasks), Filter: filterOf(Root+"tasks", query)}
+	others := o
+	others.Replaced = nil // the banner says it
+	page.Alerts = alerts(others)
 	if o.Paused != nil {
 		resume := forAll(o)
 		page.ForAll = &resume
@@ -85,6 +93,11 @@ func tasksOf(o apispec.Overview, query url.Values) tasksPage {
 	}
 	f.finish(page.Tabs, "phase", f.Phase)
 	slices.SortFunc(page.Urgent, byUrgency)
+	page.Groups = grouped(page.Urgent)
+	for _, g := range page.Groups[min(len(page.Groups), maxUrgent):] {
+		page.MoreUrgent += len(g.Tasks)
+	}
+	page.Groups = page.Groups[:min(len(page.Groups), maxUrgent)]
 	if len(page.Urgent) > maxUrgent {
 		page.More, page.Urgent = len(page.Urgent)-maxUrgent, page.Urgent[:maxUrgent]
 	}

@@ -82,6 +82,7 @@ func New(ctx context.Context, o Options) http.Handler {
 	mux.HandleFunc("POST "+Root+"tasks/{name}/{action}", p.act)
 	mux.HandleFunc("POST "+Root+"pause", p.actOnAll("pause"))
 	mux.HandleFunc("POST "+Root+"resume", p.actOnAll("resume"))
+	mux.HandleFunc("POST "+Root+"approve-all", p.actOnAll("approve-all"))
 	mux.HandleFunc("GET "+Root+"events", p.events)
 	mux.HandleFunc("GET "+Root+"static/{file}", p.static)
 	mux.HandleFunc("GET "+Root+"icon.svg", p.icon)
