@@ -214,14 +214,18 @@ var renameCases = []struct {
 		b.must(state.SaveInputs(b.t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1"}}))
 		b.changes("B")
 		b.catalog.identity = newConsul
+		b.changeTask("task-0", func(s *state.Task) { s.Unconfirmed = true })
 		rec, err := state.ReadReconcile(b.t.Context(), b.store)
 		b.must(err)
 		held := rec.Data // the others were approved
 		held.Consuls = map[string]state.Identity{"": newConsul}
 		held.Replaced = &state.Replaced{Since: b.now, Why: "it is another one", Now: map[string]state.Identity{"": newConsul}, Unconfirmed: 1}
-		task := b.taskRecord("task-0")
-		task.Data.Unconfirmed = true
-		b.must(b.store.Apply(b.t.Context(), rec.Write(held), task.Write(task.Data)))
+		b.must(b.store.Apply(b.t.Context(), rec.Write(held)))
+		said := b.is.MovedFrom
+		b.is.MovedFrom = nil
+		b.rename()
+		b.rests(state.ReasonRenamed)
+		b.is.MovedFrom = said
 		b.rename()
 		b.rests(state.ReasonReplaced)
 		b.approveAll()

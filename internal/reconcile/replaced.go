@@ -264,6 +264,10 @@ func recordConsuls(inputs []Input, was, identities map[string]state.Identity, re
 func concerned(inputs []Input, identities map[string]state.Identity, replaced *state.Replaced) (lost, unread []*Input) {
 	for i := range inputs {
 		in := &inputs[i]
+		if replaced != nil && in.Removed && len(in.RenamedTo) > 0 { // what it loses is known under its new name
+			unread = append(unread, in)
+			continue
+		}
 		if in.Unconfirmed = false; !replaced.Concerns(in.State.Unconfirmed, in.Datacenters) {
 			continue
 		}

@@ -72,7 +72,7 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	if shared.Overrides != rec.Data.Overrides || shared.Replaced != rec.Data.Replaced {
+	if shared.Overrides != rec.Data.Overrides {
 		changes = append(changes, rec.Write(shared))
 	}
 	written, err := t.opts.Lease.Apply(ctx, changes...)
