@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -64,12 +65,13 @@ func (a *app) runsCommand() command {
 	}
 }
 
-// tookOf is the cell of how long a run took.
+// tookOf is the cell of how long a run worked.
 func tookOf(r apispec.Run) string {
-	if r.Started == nil || r.Ended == nil {
+	worked, ended := apiview.Worked(r)
+	if !ended {
 		return "-"
 	}
-	return rounded(r.Ended.Sub(*r.Started)).String()
+	return rounded(worked).String()
 }
 
 // changesOf is the cell of what an apply did.

@@ -207,6 +207,16 @@ func conditionOf(c config.Condition) apispec.Condition {
 	return apispec.Condition{c.Kind().APIName(): shown}
 }
 
+// Worked is how long a run that has ended worked, without its waits: the duration that
+// people see, wherever they see the run.
+func Worked(r apispec.Run) (worked time.Duration, ended bool) {
+	if r.Started == nil || r.Ended == nil {
+		return 0, false
+	}
+	waited := time.Duration(apispec.Deref(r.Waited) * float64(time.Second))
+	return max(0, r.Ended.Sub(*r.Started)-waited), true
+}
+
 // Paused is a pause as the API shows it; nil if there is none.
 func Paused(p *state.Paused) *apispec.Paused {
 	if p == nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -187,9 +188,9 @@ func (i *Instance) ownToken(ctx context.Context, cfg *config.Config) (string, er
 // OutcomeOf returns a run of the API as an outcome.
 func OutcomeOf(run apispec.Run) reconcile.Outcome {
 	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created,
-		Started: apispec.Deref(run.Started), Ended: apispec.Deref(run.Ended), Error: apispec.Deref(run.Error)}
+		Started: apispec.Deref(run.Started), Ended: apispec.Deref(run.Ended), Error: apispec.Deref(run.Error), Waited: time.Duration(apispec.Deref(run.Waited) * float64(time.Second))}
 	r.Changes = apiview.ChangesOf(run.Changes)
-	if w := run.Wait; w != nil {
+	if w := run.Wait; w != nil && run.Ended == nil {
 		r.Wait = &state.Wait{For: state.WaitFor(w.For), ID: w.ID, Text: apispec.Deref(w.Text), Since: w.Since, Until: apispec.Deref(w.Until)}
 		for _, c := range apispec.Deref(w.Causes) {
 			r.Wait.Causes = append(r.Wait.Causes, state.Cause{Rule: state.Rule(c.Rule), Text: c.Text})

@@ -300,7 +300,7 @@ func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry
 	t.Recent = recentOf(f.task)
 	if last := f.task.Last; last != nil {
 		t.LastRun = r.run(state.Run{ID: last.Run, Task: cmp.Or(last.Task, e.name), Kind: last.Kind, State: last.State, Reason: last.Reason, Runner: last.Runner,
-			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes})
+			Created: last.Created, Started: last.Started, Ended: last.Ended, Error: last.Error, Changes: last.Changes, Waited: last.Waited})
 	}
 	return t, nil
 }

@@ -319,6 +319,8 @@ type Result struct {
 	Ended   time.Time `json:"ended"`
 	Error   string    `json:"error,omitempty"`
 	Changes *Changes  `json:"changes,omitempty"`
+	// Waited is the time between Started and Ended in which the run did not work.
+	Waited time.Duration `json:"waited,omitempty"`
 	// Rejected is set if a person rejected the plan that the run waited with.
 	Rejected bool   `json:"rejected,omitempty"`
 	Runner   string `json:"runner,omitempty"` // as in Run
@@ -334,6 +336,9 @@ func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
 // Result returns the short form of the run.
 func (r Run) Result() *Result {
 	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected, Runner: r.Runner}
+	if !r.Started.IsZero() && !r.Ended.IsZero() {
+		res.Waited = r.Ended.Sub(r.Started) - r.Worked(r.Ended)
+	}
 	res.Changes = r.Changes.Counts()
 	return res
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/apiview"
 )
 
 // chart shows durations of the latest runs of a task as bars, the oldest on the left.
@@ -107,10 +108,7 @@ func chartOf(runs []apispec.Run, m measure) chart {
 
 // worked is how long a run that has ended worked, without its waits.
 func worked(r apispec.Run) (time.Duration, bool) {
-	if r.Started == nil || r.Ended == nil {
-		return 0, false
-	}
-	return max(0, r.Ended.Sub(*r.Started)-waited(r)), true
+	return apiview.Worked(r)
 }
 
 // sinceSeen is how long after its change a run was applied, without its waits.

@@ -240,8 +240,7 @@ func (p runPage) Entries() string {
 
 // Headline is the first line of the error, which says what happened.
 func (p runPage) Headline() string {
-	line, _, _ := strings.Cut(apispec.Deref(p.Run.Error), "\n")
-	return line
+	return firstLine(apispec.Deref(p.Run.Error))
 }
 
 // Details are the other lines of the error.
