@@ -109,7 +109,11 @@ func (c *decisionCommand) run(arguments []string) int {
 	}
 	code, err := c.do(c, at, arguments[0])
 	if err != nil {
-		return c.problem(fmt.Sprintf("%s '%s'", "unable to "+c.name, arguments[0]), err)
+		what := "unable to " + c.name
+		if c.reads {
+			what = "unable to show the plan of"
+		}
+		return c.problem(fmt.Sprintf("%s '%s'", what, arguments[0]), err)
 	}
 	return code
 }

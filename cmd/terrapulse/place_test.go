@@ -55,5 +55,6 @@ func TestCommands_UseThePlaceThatIsNamed(t *testing.T) {
 	}
 	t.Setenv("CTS_ADDRESS", "")
 	t.Setenv("TERRAPULSE_STORE", "")
+	wantText(t, s.bare("plan", "show", "-http-addr="+api.URL, "lb").stderr, "unable to show the plan of 'lb'")
 	wantText(t, s.bare("status").stderr, "no state yet", "-http-addr (or CTS_ADDRESS)")
 }

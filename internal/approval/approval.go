@@ -84,6 +84,8 @@ func (s Spec) Plan(plan state.Changes) string {
 		return "every plan of the task needs an approval"
 	case s.Rule == Destructive && plan.Unknown:
 		return "the plan does not say how many resources it destroys or replaces"
+	case s.Rule == Destructive && destroyed == 1:
+		return "1 resource would be destroyed or replaced"
 	case s.Rule == Destructive && destroyed > 0:
 		return fmt.Sprintf("%d resources would be destroyed or replaced", destroyed)
 	}

@@ -157,8 +157,11 @@ func (s Spec) Plan(plan state.Changes, inState *int) string {
 	default:
 		return ""
 	}
-	if plan.Unknown {
+	switch {
+	case plan.Unknown:
 		return "the plan does not say how many resources it destroys or replaces, and " + limit
+	case inState != nil && *inState == 1:
+		return "the only resource would be destroyed or replaced, and " + limit
 	}
 	return fmt.Sprintf("%d %s would be destroyed or replaced, and %s", destroyed, of, limit)
 }

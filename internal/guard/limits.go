@@ -82,8 +82,12 @@ func (s Spec) ofPlan(waiting *state.Changes) (limits []Limit) {
 		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", waiting.Destroy)
 	}
 	if most := s.MaxDestroy; most != nil {
+		things := "resources"
+		if *most == 1 {
+			things = "resource"
+		}
 		limits = append(limits, Limit{Key: "max_destroy", Value: *most, Exceeded: waiting != nil && (waiting.Unknown || waiting.Destroy > *most),
-			Text: fmt.Sprintf("a plan may destroy or replace at most %d resources%s", *most, numbers)})
+			Text: fmt.Sprintf("a plan may destroy or replace at most %d %s%s", *most, things, numbers)})
 	}
 	if most := s.MaxDestroyPercent; most != nil {
 		limits = append(limits, Limit{Key: "max_destroy_percent", Value: *most,

@@ -16,6 +16,8 @@ var errMayNotAct = errors.New("you may only read these pages: use credentials th
 
 var errNoPlan = errors.New("the request names no plan: open the page of the task, and decide there")
 
+var errNoComment = errors.New("say why the plan is rejected, as a comment")
+
 var errNoRun = errors.New("the request names no run: open the page of the task, and cancel it there")
 
 var errRunChanged = errors.New("the run has changed, and was not cancelled")
@@ -55,6 +57,10 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) {
 	case "approve", "reject":
 		if r.PostFormValue("plan") == "" {
 			err = errNoPlan
+			break
+		}
+		if action == "reject" && comment == "" {
+			err = errNoComment
 			break
 		}
 		err = c.DecidePlan(ctx, name, apispec.ApprovalRequest{Decision: apispec.ApprovalDecision(action),

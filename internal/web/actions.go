@@ -14,6 +14,7 @@ type action struct {
 	Confirm     string `json:"-"`              // the button of the second step
 	Tone        string `json:"-"`              // "primary" for what probably has to be done, "danger" for what cannot be undone
 	Comment     bool   `json:"-"`              // it takes a comment
+	Required    bool   `json:"-"`              // the comment is required, as by the command
 	Plan        string `json:"plan,omitempty"` // the plan that it is about
 	Run         string `json:"run,omitempty"`  // the run that it is about
 	State       string `json:"-"`              // of Run, on which the consequence depends
@@ -98,6 +99,6 @@ func decisions(p taskPage) []action {
 	if p.Plan.Content.Plan != nil {
 		approve.Consequence += " The task applies exactly this plan. If something has changed meanwhile, it waits again."
 	}
-	return []action{approve, {Name: "reject", Label: "Reject", Confirm: "Reject this plan", Comment: true, Plan: p.Plan.ID,
+	return []action{approve, {Name: "reject", Label: "Reject", Confirm: "Reject this plan", Comment: true, Required: true, Plan: p.Plan.ID,
 		Consequence: "The run ends and applies nothing. The task is planned again when its input or definition changes, or when somebody requests a run."}}
 }

@@ -15,6 +15,18 @@ type planView struct {
 	Groups []planGroup `json:"-"`
 }
 
+// few is the number of resources up to which each shows its attributes from the beginning.
+const few = 3
+
+// Few reports whether the plan has few resources.
+func (p planView) Few() bool {
+	n := 0
+	for _, g := range p.Groups {
+		n += g.Count
+	}
+	return n <= few
+}
+
 // planGroup are the resources of a plan to which the same happens.
 type planGroup struct {
 	Name      string // what happens to them, as an order

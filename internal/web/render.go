@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -118,6 +119,9 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 		if v.quiet {
 			f.Trigger += ", every 30s"
 		}
+		if f.Notice != "" {
+			f.Trigger += fmt.Sprintf(", every %ds", int(noticeTime.Seconds())+1) // then the page is shown without it
+		}
 		f.Events = Root + "events?" + url.Values{"topic": {v.topic}, "seen": {v.seen}}.Encode()
 	}
 	name := "layout"
@@ -177,7 +181,7 @@ var errNoPage = errors.New("there is no such page")
 
 // fail shows why there is no page.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p.render(w, request.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet, again: true, data: map[string]any{"error": err.Error()}})
+	p.render(w, request.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet || statusOf(err) == http.StatusNotFound, again: true, data: map[string]any{"error": err.Error()}})
 }
 
 // statusOf is the status of an answer that says why something was not done.
@@ -188,9 +192,9 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errMayNotAct):
 		return http.StatusForbidden
-	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun):
+	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun), errors.Is(err, errNoComment):
 		return http.StatusBadRequest
-	case errors.Is(err, errRunChanged):
+	case errors.Is(err, errRunChanged), errors.Is(err, errReplacedChanged):
 		return http.StatusConflict
 	case errors.As(err, &refused) && refused.Status >= http.StatusBadRequest:
 		return refused.Status

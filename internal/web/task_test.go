@@ -120,10 +120,13 @@ func TestTaskPage_RefusesAPlanThatHasChangedMeanwhile(t *testing.T) {
 	old := s.task("web").Run.Wait.ID
 	s.write("web", s.waits("web", plan, text))
 	for _, action := range []string{"approve", "reject"} {
-		status, page := s.post("/ui/tasks/web/"+action, url.Values{"plan": {old}})
+		status, page := s.post("/ui/tasks/web/"+action, url.Values{"plan": {old}, "comment": {"no"}})
 		if status != http.StatusConflict || !strings.Contains(page, "another plan of task") || !strings.Contains(page, `href="/ui/tasks/web"`) {
 			t.Errorf("%s of the plan that does not wait any more: %d %s", action, status, page)
 		}
+	}
+	if status, page := s.post("/ui/tasks/web/reject", url.Values{"plan": {s.task("web").Run.Wait.ID}}); status != http.StatusBadRequest || !strings.Contains(page, "say why") {
+		t.Errorf("a rejection without a comment, which the command refuses: %d %s", status, page)
 	}
 	task := s.task("web")
 	if task.Run == nil || task.Run.Resume != nil {
