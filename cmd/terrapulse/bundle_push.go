@@ -42,8 +42,9 @@ func (a *app) bundlePushCommand() command {
   Checks the task files as validate does, packs them with their local modules,
   variable files and files of checks into one zip, and puts that into force: new
   tasks run, and changed ones run again. What tasks that are gone have made is
-  kept, or destroyed if their on_removal says so. The same content gives the same bundle, and pushing it again changes
-  nothing. If somebody else has pushed meanwhile, nothing is changed either.
+  kept, or destroyed if their on_removal says so. The same content gives the
+  same bundle, and pushing it again changes nothing. If somebody else has pushed
+  meanwhile, nothing is changed either.
 
   The bundle location is the stack's output BundleUrl; -stack finds it.
 `,
