@@ -359,9 +359,24 @@ func (a *account) dynamoDB(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"TableDescription": map[string]any{"TableName": in.TargetTableName, "TableStatus": "CREATING"}})
 }
 
-// logs answers FilterLogEvents with all lines of a function, or of the containers.
+// logs answers FilterLogEvents with all lines of a function, or of the containers. A log group stays
+// when its stack is deleted.
 func (a *account) logs(w http.ResponseWriter, r *http.Request) {
-	var in struct{ LogGroupName string }
+	var in struct{ LogGroupName, LogGroupNamePrefix string }
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	switch operation {
+	case "DescribeLogGroups":
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]any{"logGroups": []any{map[string]string{"logGroupName": in.LogGroupNamePrefix + "reconcile"}}})
+		return
+	case "DeleteLogGroup":
+		fmt.Fprint(w, "{}")
+		return
+	}
 	c := a.deployment()
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || c == nil {
 		http.Error(w, "there is no such log group", http.StatusBadRequest)
@@ -375,7 +390,6 @@ func (a *account) logs(w http.ResponseWriter, r *http.Request) {
 	for line := range strings.Lines(text) {
 		events = append(events, map[string]any{"message": line, "timestamp": 1})
 	}
-	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	json.NewEncoder(w).Encode(map[string]any{"events": events})
 }
 
