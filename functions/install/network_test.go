@@ -218,3 +218,17 @@ func (n *network) create(t *testing.T, operation, element string, parameters ...
 	}
 	return ""
 }
+
+// With all functions in the VPC, this function may not reach EC2. The error says what to do.
+func TestNetwork_WithoutAWayToEC2SaysWhatIsMissing(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	n := &network{EC2: newEC2(aws.Config{Region: "eu-west-1", HTTPClient: http.DefaultClient, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}, server.URL),
+		Log: slog.New(slog.DiscardHandler)}
+	for all, want := range map[string]string{"true": "they need a NAT gateway or the endpoints of infra/network.yaml", "false": "connection refused"} {
+		_, _, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": "subnet-1", "FunctionSubnets": "subnet-1", "AllFunctions": all}})
+		if err == nil || !strings.Contains(err.Error(), want) || all == "false" && strings.Contains(err.Error(), "AllFunctionsInVpc") {
+			t.Errorf("AllFunctions=%s: %v", all, err)
+		}
+	}
+}
