@@ -67,7 +67,7 @@ func (j *judge) there(task string) map[string]bool {
 }
 
 // kept looks at the overrides that a write changes.
-func (j *judge) kept(v view, changes []state.Change) {
+func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 	latest, changed := j.last.Overrides, false
 	for _, c := range changes {
 		if c.Key == state.ReconcileKey && c.Op != state.OpCheck {
@@ -89,7 +89,7 @@ func (j *judge) kept(v view, changes []state.Change) {
 		if c.Op == state.OpDelete || after.Deleted != "" {
 			j.deleted[task] = true
 		}
-		if j.changed[v.id] = true; !v.person() {
+		if j.changed[v.id] = true; !v.person() && moved[task] == "" && j.movedTo(moved, task) == "" {
 			j.settled(v, task, before, after)
 		}
 		if delete(j.trials, task); after.Provisional != nil {

@@ -101,7 +101,21 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		j.crossings.ended[task] = e
 		delete(j.crossings.ended, from)
 	}
+	if now.Forced != "" && j.crossings.asked[from] {
+		j.crossings.asked[task] = true
+	}
+	delete(j.crossings.asked, from)
 	delete(j.crossings.suspects, task)
+}
+
+// movedTo returns the task that takes over from another; "" if none does.
+func (j *judge) movedTo(moved map[string]string, from string) string {
+	for task, name := range moved {
+		if name == from {
+			return task
+		}
+	}
+	return ""
 }
 
 // appears looks at the record of a task, which a tick may write for the first time since the task

@@ -96,6 +96,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 		collection, name, _ := strings.Cut(c.Key, "/")
 		switch {
 		case c.Op == state.OpCheck:
+		case collection == "override" && (moved[name] != "" || j.movedTo(moved, name) != ""): // it goes along with a rename, whose event is of the new name
 		case collection == "override" && c.Op == state.OpDelete, collection == "override" && string(c.Value) != string(state.Encode(j.overrides[name])):
 			expect("the override of "+name+" changes", func(e outbox.Event) bool { return e.Task == name && strings.HasPrefix(string(e.Kind), "override_") })
 		case collection == "task" && c.Op == state.OpDelete:

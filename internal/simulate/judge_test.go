@@ -78,8 +78,8 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 	if wrong := j.transitions(v, changes); wrong != "" {
 		defer func() { v.violated("%s", wrong) }()
 	}
-	j.kept(v, changes)
 	moved := j.takenOver(changes)
+	j.kept(v, changes, moved)
 	for task, from := range moved {
 		for _, c := range changes {
 			if name, ok := taskOf(c); ok && name == task {
@@ -354,7 +354,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	case isRare(t) && record.Run == nil && record.Observed != record.Applied && j.unfollowed(t.Name) != "":
 		return j.unfollowed(t.Name)
 	case isRare(t) && record.Waits() != nil && record.Reason.Code == state.ReasonWaiting: // for a person, with what it read when it was due
-	case isRare(t) && record.Run == nil && record.Failures == 0 && record.Definition == t.Digest(cfg): // it waits for its schedule
+	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Definition == t.Digest(cfg) || record.AppliedAt.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
 	case record.Applied != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
