@@ -23,7 +23,7 @@ func TestHCP_DestructivePlanWaitsAlsoIfTheServerCountsNothing(t *testing.T) {
 	}
 
 	s.register("web", "web-2", 8081, "passing") // which replaces the file
-	s.awaitPhase("lb", apispec.PhaseWaiting, "1 resources would be destroyed or replaced")
+	s.awaitPhase("lb", apispec.PhaseWaiting, "1 resource would be destroyed or replaced")
 	if strings.Contains(s.read("lb.txt"), "8081") {
 		t.Error("it was applied without an approval")
 	}

@@ -35,10 +35,10 @@ func TestLogs_FollowPrintsOutputUntilTheRunHasEnded(t *testing.T) {
 		}
 	}
 	r := s.run("status")
-	wantText(t, r.stdout, "running ", "why: requested by start")
+	wantText(t, r.stdout, "running ", "why: the task has never been applied")
 	over := s.run("status", address)
 	wantCode(t, over, exitOK)
-	wantText(t, over.stdout, "running ", "why: requested by start", "Leader: ")
+	wantText(t, over.stdout, "running ", "why: the task has never been applied", "Leader: ")
 
 	s.write("go", "")
 	for _, f := range follow {
