@@ -433,11 +433,12 @@ func matches(pattern, event map[string]any) bool {
 				return false
 			}
 		case []any:
+			_, there := event[field]
 			value, found := event[field].(string)
 			if !slices.ContainsFunc(wanted, func(w any) bool {
 				if filter, ok := w.(map[string]any); ok {
 					prefix, ok := filter["prefix"].(string)
-					return ok && found && strings.HasPrefix(value, prefix) || filter["exists"] == false && !found
+					return ok && found && strings.HasPrefix(value, prefix) || filter["exists"] == false && !there
 				}
 				return found && w == value
 			}) {

@@ -176,7 +176,7 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 		status != http.StatusForbidden || !strings.Contains(string(said), "ActArns names who may act") {
 		t.Errorf("a caller who may only read has approved: %d %v %s", status, err, said)
 	}
-	if status, page := u.press("approve", url.Values{"plan": {"another"}}); status != http.StatusConflict {
+	if status, page := u.press("approve", url.Values{"plan": {"another-plan"}}); status != http.StatusConflict {
 		t.Errorf("another plan was approved: %d %s", status, page)
 	}
 	if status, page := u.press("approve", url.Values{"plan": {plan.ID}, "comment": {"as planned"}}); status != http.StatusOK {

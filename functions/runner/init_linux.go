@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func supervise() (int, error) {
 	return collect(worker.Pid)
 }
 
-// startWorker starts the worker with this process's environment, which it sends through a pipe.
+// startWorker starts the worker, and sends it this process's environment through a pipe.
 func startWorker() (*os.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -57,7 +58,8 @@ func startWorker() (*os.Process, error) {
 	}
 	defer write.Close()
 	worker, err := os.StartProcess(program, []string{program, workerCommand}, &os.ProcAttr{
-		Env: []string{}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read},
+		// Without HOME, the SDK of AWS looks the user up before it has the name that prepareEnvironment sets.
+		Env: []string{"HOME=" + cmp.Or(os.Getenv("HOME"), "/")}, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read},
 	})
 	read.Close()
 	if err != nil {

@@ -34,6 +34,7 @@ type Action string
 
 // The operations.
 const (
+	GetSecretValue   Action = "secretsmanager:GetSecretValue"
 	GetParameter     Action = "ssm:GetParameter"
 	PutEvents        Action = "events:PutEvents"
 	DescribeEventBus Action = "events:DescribeEventBus"
@@ -62,12 +63,13 @@ var services = map[string]struct {
 	version string // of AWS's JSON protocol
 	target  string // in the header that names the operation
 }{
-	"ssm":        {"SSM", "ssm", "1.1", "AmazonSSM"},
-	"events":     {"EventBridge", "events", "1.1", "AWSEvents"},
-	"ecs":        {"ECS", "ecs", "1.1", "AmazonEC2ContainerServiceV20141113"},
-	"logs":       {"CloudWatch Logs", "logs", "1.1", "Logs_20140328"},
-	"sqs":        {"SQS", "sqs", "1.0", "AmazonSQS"},
-	"cloudwatch": {"CloudWatch", "monitoring", "1.0", "GraniteServiceVersion20100801"},
+	"secretsmanager": {"Secrets Manager", "secretsmanager", "1.1", "secretsmanager"},
+	"ssm":            {"SSM", "ssm", "1.1", "AmazonSSM"},
+	"events":         {"EventBridge", "events", "1.1", "AWSEvents"},
+	"ecs":            {"ECS", "ecs", "1.1", "AmazonEC2ContainerServiceV20141113"},
+	"logs":           {"CloudWatch Logs", "logs", "1.1", "Logs_20140328"},
+	"sqs":            {"SQS", "sqs", "1.0", "AmazonSQS"},
+	"cloudwatch":     {"CloudWatch", "monitoring", "1.0", "GraniteServiceVersion20100801"},
 }
 
 // maxAnswer limits how much of an answer is read.

@@ -139,7 +139,10 @@ func (s Spec) Plan(plan state.Changes, inState *int) string {
 		return ""
 	}
 	of := "resources"
-	if inState != nil {
+	switch {
+	case inState == nil && destroyed == 1:
+		of = "resource"
+	case inState != nil:
 		of = fmt.Sprintf("of %d resources", *inState)
 	}
 	var limit string

@@ -129,7 +129,7 @@ func TestPlan_WhatIsNotKnownExceedsEachLimit(t *testing.T) {
 	}{
 		{number, state.Changes{Unknown: true}, ptr(10), unsaid + "max_destroy is 1000"},
 		{percent, state.Changes{Unknown: true}, ptr(10), unsaid + "max_destroy_percent is 99"},
-		{percent, state.Changes{Destroy: 1}, nil, "1 resources would be destroyed or replaced, and max_destroy_percent is 99, but it is not known how many resources the state has"},
+		{percent, state.Changes{Destroy: 1}, nil, "1 resource would be destroyed or replaced, and max_destroy_percent is 99, but it is not known how many resources the state has"},
 		{number, state.Changes{Destroy: 1}, nil, ""},
 		{percent, state.Changes{Add: 1}, nil, ""},
 		{guard.Default, state.Changes{Unknown: true}, nil, ""},

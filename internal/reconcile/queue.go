@@ -20,11 +20,11 @@ func inOrder(decisions []Decision, states map[string]state.Stored[state.Task], n
 	type entry struct {
 		launches bool
 		since    time.Time
-		Decision
+		index    int
 	}
 	all := make([]entry, len(decisions))
 	for i, d := range decisions {
-		all[i] = entry{d.Action == Run || d.Action == Resume, dueSince(states[d.Task.Name].Data, now), d}
+		all[i] = entry{d.Action == Run || d.Action == Resume, dueSince(states[d.Task.Name].Data, now), i}
 	}
 	slices.SortStableFunc(all, func(a, b entry) int {
 		switch {
@@ -39,7 +39,7 @@ func inOrder(decisions []Decision, states map[string]state.Stored[state.Task], n
 	})
 	ordered := make([]Decision, len(all))
 	for i, e := range all {
-		ordered[i] = e.Decision
+		ordered[i] = decisions[e.index]
 	}
 	return ordered
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
 
 	"github.com/terrapulse/terrapulse/internal/awsjson"
@@ -37,10 +36,7 @@ const (
 type Source struct {
 	Now func() time.Time
 
-	// A function instead of a client: a client in an interface links all of its operations into a
-	// program that calls methods by name, as text/template does.
-	getSecret func(context.Context, *secretsmanager.GetSecretValueInput, ...func(*secretsmanager.Options)) (*secretsmanager.GetSecretValueOutput, error)
-	others    *awsjson.Client
+	client *awsjson.Client
 
 	mu     sync.Mutex
 	values map[string]*value // by ARN
@@ -48,7 +44,7 @@ type Source struct {
 
 // New returns a source that uses the clients of an AWS configuration.
 func New(cfg aws.Config) *Source {
-	return &Source{Now: time.Now, getSecret: secretsmanager.NewFromConfig(cfg).GetSecretValue, others: awsjson.New(cfg), values: map[string]*value{}}
+	return &Source{Now: time.Now, client: awsjson.New(cfg), values: map[string]*value{}}
 }
 
 // value is a cached secret.
@@ -98,7 +94,7 @@ func (s *Source) Drop(name, refused string) {
 // name is its ARN, as for Get, or its name. With a key, it returns the value of that key of a
 // secret in JSON.
 func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
-	in := &secretsmanager.GetSecretValueInput{SecretId: &name}
+	in := map[string]string{"SecretId": name}
 	at, err := arn.Parse(name)
 	if err == nil {
 		// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
@@ -112,17 +108,17 @@ func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 		parts = append(parts, "", "", "")
 		key = cmp.Or(key, parts[2])
 		at.Resource = parts[0] + ":" + parts[1]
-		in.SecretId = aws.String(at.String())
+		in["SecretId"] = at.String()
 		if parts[3] != "" {
-			in.VersionStage = &parts[3]
+			in["VersionStage"] = parts[3]
 		}
 		if parts[4] != "" {
-			in.VersionId = &parts[4]
+			in["VersionId"] = parts[4]
 		}
 	}
-	out, err := s.getSecret(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(at.Region, o.Region) })
-	if err != nil {
-		return "", explain(name, "secretsmanager:GetSecretValue", err)
+	var out struct{ SecretString *string }
+	if err := s.client.Call(ctx, awsjson.GetSecretValue, at.Region, in, &out); err != nil {
+		return "", explain(name, string(awsjson.GetSecretValue), err)
 	}
 	if out.SecretString == nil {
 		return "", fault.As(fault.Person, fmt.Errorf("secret %s is binary: store it as text", name))
@@ -152,7 +148,7 @@ func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
 	}
 	in := map[string]any{"Name": name, "WithDecryption": true}
 	var out struct{ Parameter *struct{ Value string } }
-	if err := s.others.Call(ctx, awsjson.GetParameter, at.Region, in, &out); err != nil {
+	if err := s.client.Call(ctx, awsjson.GetParameter, at.Region, in, &out); err != nil {
 		return "", explain(name, string(awsjson.GetParameter), err)
 	}
 	if out.Parameter == nil {
