@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -283,14 +284,19 @@ func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
 	const all = outbox.MaxRecords + 500
 	b.burst(all, func(i int) string { return fmt.Sprintf("task-%d", i) })
 	ctx, end := context.WithCancel(t.Context())
-	slow := &sink{name: "slow"}
+	slow, tried := &sink{name: "slow"}, make(chan struct{})
 	slow.fail = func(outbox.Event) error {
 		if len(slow.got) == 99 {
+			<-tried
 			end()
 		}
 		return nil
 	}
-	bad := &sink{name: "bad", fail: func(outbox.Event) error { return &outbox.DownError{Err: errors.New("no answer")} }}
+	failed := sync.OnceFunc(func() { close(tried) })
+	bad := &sink{name: "bad", fail: func(outbox.Event) error {
+		defer failed()
+		return &outbox.DownError{Err: errors.New("no answer")}
+	}}
 	if _, err := b.delivery(slow, bad).Run(ctx); err != nil {
 		t.Fatal(err)
 	}
