@@ -42,6 +42,27 @@ func TestApprove_LaunchesTheRunWithTheApproval(t *testing.T) {
 	}
 }
 
+func TestReject_EndsThePlanOfInputThatTheRunHasReadItself(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick() // decides on A
+	run := b.launcher.launches()[0].Runs[0]
+	b.claimed(run, "container")
+	b.catalog.set("B", nil) // and the runner reads B
+	b.wait(run, planned)
+	b.launcher.forget()
+	b.tickAfterEnd()
+	b.must(b.people().Reject(t.Context(), "task-0", "", "ann", "no"))
+	b.tickAfterEnd()
+	if r := b.task("task-0").Reason; r.Code != state.ReasonRejected || len(b.launcher.launches()) > 0 {
+		t.Errorf("the rejected plan is made again: %+v", r)
+	}
+	b.catalog.set("A", nil) // nobody has rejected that
+	b.tick()
+	if b.begun("task-0") != 1 {
+		t.Errorf("other input is not planned: %+v", b.task("task-0").Reason)
+	}
+}
+
 func TestApprove_RefusesWhatDoesNotWait(t *testing.T) {
 	b, _ := waiting(t, planned)
 	people := b.people()

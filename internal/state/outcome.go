@@ -56,8 +56,11 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next = next.destroyed(run)
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
 		held := next.Attempted
-		if run.Staged { // there may be other input since
+		switch live := t.Run; {
+		case run.Staged: // there may be other input since
 			held.Observed = run.Digest
+		case live != nil && live.ID == run.ID && live.Wait != nil && live.Input != "": // it may have read other input than it was decided on
+			held.Observed = live.Input
 		}
 		next.Held, next.Accepted = &held, nil
 		next.Failures, next.RetryAt = 0, time.Time{}
