@@ -67,6 +67,7 @@ func (t *tick) isNew(task *config.Task, record state.Stored[state.Task]) bool {
 	case len(s.Renamed) > 0, s.MovedTo != "": // it waits already, or it had this name before
 		return true
 	}
+	s.OnHold, s.Destroy = nil, nil // they do not say whether it is a new one
 	return !task.FromAPI && !s.Used() && (task.Enabled || !record.Exists())
 }
 
@@ -236,7 +237,7 @@ func holdRenamed(d *decider, _ trigger) *hold {
 	switch {
 	case d.Unmoved != "":
 		return refuse(state.ReasonRenamed, time.Time{}, "%s", d.Unmoved)
-	case !d.destroys() && len(d.state.Renamed) > 0:
+	case !d.Removed && len(d.state.Renamed) > 0:
 		return refuse(state.ReasonRenamed, time.Time{}, "%s", perhapsBefore(d.Task, d.state.Renamed))
 	}
 	return nil

@@ -220,3 +220,39 @@ func TestRename_TaskThatWaitsForItsFirstRunIsPerhapsTheRemovedOne(t *testing.T) 
 	b.reload(renamedTask(""))
 	b.waitsAs(map[string]string{"new": "perhaps this is task task-0"})
 }
+
+func TestRename_WhatPeopleRequestOfANewTaskDoesNotSayThatItIsNew(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		request func(*Control) error
+		lifted  func(*Control) error
+	}{
+		"it is to be destroyed": {func(c *Control) error { return c.Destroy(t.Context(), "edge", "ann") }, func(*Control) error { return nil }},
+		"it was on hold for a while": {func(c *Control) error { return c.Hold(t.Context(), "edge", "ann", "") },
+			func(c *Control) error { return c.Release(t.Context(), "edge", "ann") }},
+	} {
+		for _, ticks := range []bool{false, true} { // before the request
+			b := newBench(t)
+			b.Config = alike(t, dir, "lb")
+			b.settle()
+			b.launcher.forget()
+			b.Config, b.effective = alike(t, dir, "edge"), nil
+			if ticks {
+				b.tick()
+			}
+			b.must(c.request(b.people()))
+			b.tick()
+			b.must(c.lifted(b.people()))
+			b.inForce(b.Config)
+			t.Log(name, ticks)
+			b.waitsAs(map[string]string{"edge": "perhaps this is task lb under a new name", "lb": "nothing is destroyed"})
+			if b.task("edge").Destroy == nil {
+				continue
+			}
+			b.inForce(alike(t, dir, "edge<lb"))
+			if run := b.runs("edge"); run == nil || run.Kind != state.KindDestroy || run.Moves == nil {
+				t.Errorf("known to be the removed task, it is not destroyed: %+v", b.task("edge").Reason)
+			}
+		}
+	}
+}
