@@ -264,7 +264,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 			run.Approval = &accepted.Approval
 		}
 		if launch.Kind.Occupies() {
-			run.Moves, run.FromRemote = moves(d), d.State.Remote && b.tick.Remote == nil
+			run.Moves, run.FromRemote = b.tick.moves(d.Task, d.State), d.State.Remote && b.tick.Remote == nil
 		}
 		if it.resumed != nil {
 			record, run = *it.resumed, it.resumed.Data

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		s := states[task.Name].Data
 		inputs[i] = Input{Task: task.Task, Definition: task.definition, State: s, Force: t.opts.Force[task.Name], All: t.opts.All, Datacenters: task.datacenters, Blocked: blocked[task.Name], Skew: t.Skew,
 			Shape: task.shape, Unconfirmed: s.Unconfirmed, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)}
+		if len(inputs[i].Renamed) == 0 {
+			inputs[i].Unmoved = cmp.Or(inputs[i].Unmoved, t.occupied(task.Task, states))
+		}
 		if err := t.corrupt[task.Name]; err != nil {
 			inputs[i] = Input{Task: task.Task, Corrupt: err}
 			continue

@@ -28,6 +28,7 @@ type renames struct {
 // renames compares new tasks with removed ones. If it is not clear which removed task a
 // new one is, or whether it is one, the new one waits, and none of them is destroyed.
 func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time) renames {
+	t.noteStates(states)
 	r := renames{t.movedFrom(states), map[string][]string{}, map[string][]string{}}
 	for name, to := range r.moved {
 		if takesOver(states[to].Data) && states[name].Data.MovedTo == "" {
@@ -216,19 +217,58 @@ func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.T
 // its moved_from names.
 func takesOver(s state.Task) bool { return s.AppliedAt.IsZero() && s.Run == nil }
 
-// moves returns what the run of a renamed task takes along; nil if there is nothing,
-// or if an earlier run has done it.
-func moves(d *Decision) *state.Move {
-	from := d.State.Moving
-	for _, name := range d.Task.MovedFrom {
-		if !slices.Contains(d.State.MovedFrom, name) {
+// noteStates notes to which task the Terraform state of each name belongs, if a rename has left
+// that open: the task whose next run takes it along. A task that is in the configuration and has
+// begun a run, perhaps under a name that another one had before, has a state of its own.
+func (t *tick) noteStates(states map[string]state.Stored[state.Task]) {
+	t.owners, t.begun = map[string]string{}, map[string]bool{}
+	for task, s := range states {
+		for _, name := range s.Data.Moving {
+			if is := t.owners[name]; is == "" || task < is {
+				t.owners[name] = task
+			}
+		}
+	}
+	for name := range t.owners {
+		t.begun[name] = states[name].Data.Attempted != state.Attempt{} && t.configured(name)
+	}
+}
+
+// occupied says that the Terraform state under a task's own name is that of another task, whose
+// next run takes it along or destroys what it holds, or that another task has begun with the
+// state that this one would take along; "" if neither is so.
+func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.Task]) string {
+	if moving := states[task.Name].Data.Moving; len(moving) > 0 && t.moves(task, states[task.Name].Data) == nil {
+		return fmt.Sprintf("its Terraform state was under the name %s, with which another task has begun: give that task another name", some(moving, "or"))
+	}
+	owner := t.owners[task.Name]
+	is := states[owner].Data
+	switch {
+	case owner == "" || owner == task.Name || t.begun[task.Name], slices.Contains(t.formers(task, states), owner):
+		return ""
+	case t.configured(owner):
+		return fmt.Sprintf("the Terraform state under its name is that of task %s, which had this name before: it waits until a run of %[1]s has taken the state along", owner)
+	case is.OnRemoval == "" && is.Destroy == nil:
+		return ""
+	}
+	return fmt.Sprintf("the Terraform state under its name is that of the removed task %s, which had this name before: it waits until everything that %[1]s has made is destroyed; if it is %[1]s, set moved_from to %[1]q; if all of that is to stay, use `terrapulse forget %[1]s`", owner)
+}
+
+// moves returns what the next run of a renamed task takes along; nil if there is nothing,
+// or if an earlier run has done it. It is never the state of a task that has begun with one of
+// its own, nor what another task takes along.
+func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
+	from := slices.Clone(s.Moving)
+	for _, name := range task.MovedFrom {
+		if owner := t.owners[name]; !slices.Contains(s.MovedFrom, name) && (owner == "" || owner == task.Name) {
 			from = state.Names(from, []string{name})
 		}
 	}
+	from = slices.DeleteFunc(from, func(name string) bool { return name != task.Name && t.begun[name] })
 	if len(from) == 0 {
 		return nil
 	}
-	return &state.Move{From: from, Expected: !d.State.AppliedAt.IsZero()}
+	return &state.Move{From: from, Expected: !s.AppliedAt.IsZero()}
 }
 
 // holdRenamed refuses a new task that perhaps is a removed one under another name,

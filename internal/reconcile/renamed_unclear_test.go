@@ -256,3 +256,43 @@ func TestRename_WhatPeopleRequestOfANewTaskDoesNotSayThatItIsNew(t *testing.T) {
 		}
 	}
 }
+
+func TestRename_RevertedToANewTaskDoesNotShareTheStateOfTheLaterName(t *testing.T) {
+	dir := t.TempDir()
+	for what, removed := range map[string]bool{"the later name is destroyed": true, "the later name is there, too": false} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t)
+			b.Config = alike(t, dir, "lb")
+			b.settle()
+			b.must(b.people().Hold(t.Context(), "lb", "ann", ""))
+			b.launcher.forget()
+			b.inForce(alike(t, dir, "edge<lb")) // no run has taken the state along yet
+			next := alike(t, dir, "edge", "lb<old")
+			if removed {
+				next = alike(t, dir, "lb<old")
+			}
+			b.inForce(next)
+			b.must(b.people().Force(t.Context(), "lb", "ann")) // she says that it is a new task
+			b.inForce(next)
+			b.waitsAs(map[string]string{"lb": "the Terraform state under its name is that of "})
+			b.must(b.people().Release(t.Context(), "edge", "ann"))
+			b.inForce(next)
+			want := state.KindApply
+			if removed {
+				want = state.KindDestroy
+			}
+			if run := b.runs("edge"); run == nil || run.Kind != want || run.Moves == nil || !slices.Equal(run.Moves.From, []string{"lb"}) {
+				t.Fatalf("the run of edge is %+v: %+v", run, b.task("edge").Reason)
+			}
+			if run := b.runs("lb"); run != nil {
+				t.Fatalf("both have a run: %+v", run)
+			}
+			b.end(state.RunSucceeded, "A")
+			b.now = b.now.Add(liveCheck)
+			b.tick()
+			if run := b.runs("lb"); run == nil || run.Reason.Code != state.ReasonForced || run.Moves != nil && run.Moves.Expected {
+				t.Errorf("the run of lb is %+v: %+v", run, b.task("lb").Reason)
+			}
+		})
+	}
+}

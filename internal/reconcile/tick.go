@@ -148,6 +148,8 @@ type tick struct {
 	live       map[string]bool                    // launches under way, without checks for drift
 	checking   bool                               // checks for drift are under way
 	corrupt    map[string]error                   // why records cannot be decoded, by task
+	owners     map[string]string                  // the tasks that take along the Terraform state of former names, by those
+	begun      map[string]bool                    // tasks of the configuration that have a Terraform state of their own
 	report     Report
 
 	offers  *linger.Offers // to runners that linger
