@@ -82,6 +82,9 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return refuse(state.ReasonRemoved, at, "the task is not in the configuration any more: this counts as its removal if it lasts until %s", stamp(at, d.now))
 	}
 	if d.Destroy || d.Undestroyable != nil {
+		if d.NotMovedTo != "" && s.Destroy == nil && s.Run == nil {
+			return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: the moved_from of task %s names this task, but %[1]s has something of its own by now: to destroy this one, remove its name there, or use `terrapulse destroy %s`", d.NotMovedTo, d.Task.Name)
+		}
 		return d.holdUndestroyed(t)
 	}
 	if !renamed { // else they move to the new name
@@ -110,6 +113,8 @@ func holdRemoved(d *decider, t trigger) *hold {
 		stays = "it was renamed to " + s.MovedTo
 	case d.MovedTo != "":
 		stays = "it is renamed to " + d.MovedTo
+	case d.NotMovedTo != "":
+		stays += fmt.Sprintf("; the moved_from of task %s names it, but %[1]s has something of its own by now", d.NotMovedTo)
 	case len(d.RenamedTo) > 0:
 		stays += "; " + d.perhapsRenamed()
 	}

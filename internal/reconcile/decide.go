@@ -24,12 +24,13 @@ type Input struct {
 	Undestroyable error
 	// Renamed are the removed tasks of which a new one is perhaps one, and RenamedTo the
 	// new tasks of which a removed one is perhaps one. MovedTo is the task that takes over
-	// what a removed one has, and Unmoved why a task cannot do so yet.
-	Renamed, RenamedTo []string
-	MovedTo, Unmoved   string
-	Shape              string        // of the task, as config.Task.Shape says
-	State              state.Task    // as it was read from the store
-	Keep               time.Duration // how long the records of a removed task are kept
+	// what a removed one has, and Unmoved why a task cannot do so yet. NotMovedTo is the task
+	// whose moved_from names a removed one, and that has something of its own.
+	Renamed, RenamedTo           []string
+	MovedTo, Unmoved, NotMovedTo string
+	Shape                        string        // of the task, as config.Task.Shape says
+	State                        state.Task    // as it was read from the store
+	Keep                         time.Duration // how long the records of a removed task are kept
 
 	// Observed is what the condition showed in this tick, nil if its views
 	// were not read because nothing hinted at a change.

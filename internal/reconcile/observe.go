@@ -83,7 +83,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		if _, ok := t.effective.Config.Task(name); !ok {
 			in := Input{Task: &config.Task{Name: name}, Removed: true, Blocked: t.effective.Problems[name], State: states[name].Data,
 				Corrupt: t.corrupt[name], Keep: t.Config.KeepRemoved, Skew: t.Skew, Unconfirmed: states[name].Data.Unconfirmed,
-				MovedTo: names.moved[name], RenamedTo: names.after[name]}
+				MovedTo: names.moved[name], NotMovedTo: t.late[name], RenamedTo: names.after[name]}
 			if in.MovedTo == "" {
 				if err := t.restore(ctx, &in); err != nil {
 					return nil, err

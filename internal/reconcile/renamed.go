@@ -29,10 +29,17 @@ type renames struct {
 // new one is, or whether it is one, the new one waits, and none of them is destroyed.
 func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time) renames {
 	t.noteStates(states)
+	t.late = map[string]string{}
 	r := renames{t.movedFrom(states), map[string][]string{}, map[string][]string{}}
 	for name, to := range r.moved {
-		if takesOver(states[to].Data) && states[name].Data.MovedTo == "" {
+		switch is := states[to].Data; {
+		case states[name].Data.MovedTo != "":
+		case takesOver(is):
 			r.after[name] = []string{to}
+		default:
+			if delete(r.moved, name); !slices.Contains(is.MovedFrom, name) { // else it has done so, and this is another task with the name
+				t.late[name] = to
+			}
 		}
 	}
 	var gone *goneTasks
@@ -256,11 +263,12 @@ func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.
 
 // moves returns what the next run of a renamed task takes along; nil if there is nothing,
 // or if an earlier run has done it. It is never the state of a task that has begun with one of
-// its own, nor what another task takes along.
+// its own, nor what another task takes along. If the task has something of its own, too, nobody
+// has said which of both counts.
 func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
 	from := slices.Clone(s.Moving)
 	for _, name := range task.MovedFrom {
-		if owner := t.owners[name]; !slices.Contains(s.MovedFrom, name) && (owner == "" || owner == task.Name) {
+		if owner := t.owners[name]; !slices.Contains(s.MovedFrom, name) && t.late[name] == "" && (owner == "" || owner == task.Name) {
 			from = state.Names(from, []string{name})
 		}
 	}

@@ -296,3 +296,64 @@ func TestRename_RevertedToANewTaskDoesNotShareTheStateOfTheLaterName(t *testing.
 		})
 	}
 }
+
+func TestRename_TaskThatIsRemovedBeforeItsFirstRunIsDestroyed(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.must(b.people().Hold(t.Context(), "lb", "ann", ""))
+	b.inForce(alike(t, dir, "dns", "edge<lb")) // with another variable
+	b.must(b.people().Release(t.Context(), "edge", "ann"))
+	b.inForce(alike(t, dir, "dns"))
+	if run := b.runs("edge"); run == nil || run.Kind != state.KindDestroy || run.Moves == nil || !slices.Equal(run.Moves.From, []string{"lb"}) {
+		t.Errorf("the run is %+v: %+v", run, b.task("edge").Reason)
+	}
+}
+
+func TestRename_MovedFromOfATaskThatHasSomethingOfItsOwnDestroysNothing(t *testing.T) {
+	dir := t.TempDir()
+	begin := func() *bench {
+		b := newBench(t)
+		b.Config = alike(t, dir, "lb", "edge")
+		b.settle()
+		b.inForce(alike(t, dir, "edge<lb")) // too late
+		if run := b.runs("edge"); run == nil || run.Moves != nil {
+			t.Errorf("the run of edge takes along what it is not: %+v", run)
+		}
+		b.settle()
+		b.launcher.forget()
+		b.tick()
+		b.waitsAs(map[string]string{"lb": "nothing is destroyed: the moved_from of task edge names this task, but edge has something of its own"})
+		return b
+	}
+	for what, request := range map[string]func(*bench){
+		"its name is not there any more": func(b *bench) { b.inForce(alike(t, dir, "edge")) },
+		"somebody requests it": func(b *bench) {
+			b.must(b.people().Destroy(t.Context(), "lb", "ann"))
+			b.tick()
+		},
+	} {
+		b := begin()
+		if request(b); b.runs("lb") == nil || b.runs("lb").Kind != state.KindDestroy {
+			t.Errorf("%s: it is not destroyed: %+v", what, b.task("lb").Reason)
+		}
+	}
+}
+
+func TestRename_MovedFromThatHasNoEffectAnyMoreKeepsNoOtherTaskWithTheName(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.inForce(alike(t, dir, "edge<lb"))
+	b.settle()
+	b.now = b.now.Add(keptRemoved + time.Hour)
+	b.tick()
+	b.inForce(alike(t, dir, "edge", "lb")) // another one
+	b.settle()
+	b.inForce(alike(t, dir, "edge<lb"))
+	if run := b.runs("lb"); run == nil || run.Kind != state.KindDestroy {
+		t.Errorf("it is not destroyed: %+v", b.task("lb").Reason)
+	}
+}

@@ -149,6 +149,7 @@ type tick struct {
 	checking   bool                               // checks for drift are under way
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	owners     map[string]string                  // the tasks that take along the Terraform state of former names, by those
+	late       map[string]string                  // the tasks whose moved_from names a removed one, and that have something of their own
 	begun      map[string]bool                    // tasks of the configuration that have a Terraform state of their own
 	report     Report
 
