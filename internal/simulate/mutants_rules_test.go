@@ -75,8 +75,8 @@ var ruleMutants = []mutant{
 		rule: "rules: what was applied is kept before its run has succeeded",
 		seed: 18486,
 		file: "runner/outcome.go",
-		old:  "if err := r.keepInputs(ctx, run, done); err != nil {",
-		new:  "if err := r.keepInputs(ctx, run, done); false {",
+		old:  "if err = keepInputs(ctx, claimed, run, done); err == nil &&",
+		new:  "if _ = keepInputs(ctx, claimed, run, done); err == nil &&",
 		says: "with one of that very content",
 	}, {
 		rule: "rules: no request runs a task that is on hold",
