@@ -98,7 +98,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if a := s.Abandoned; a != nil && d.Remotely && !reached(until, d.now) {
 		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", a.Run.ID)
 	}
-	if len(d.RenamedTo) > 0 && !s.Deleted {
+	if len(d.RenamedTo) > 0 {
 		until = time.Time{} // its records are kept until they move, or until the new task is known to be new
 	} else if s.Deleted || reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")

@@ -28,6 +28,7 @@ func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
 		{"on hold", Input{State: with(seen, func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo"} }), Renamed: []string{"old"}}, Wait, state.ReasonOnHold},
 		{"removed, and perhaps renamed", Input{State: gone, Removed: true, Destroy: true, RenamedTo: []string{"new"}}, Wait, state.ReasonRenamed},
 		{"removed, and renamed", Input{State: gone, Removed: true, MovedTo: "new"}, Wait, state.ReasonRemoved},
+		{"deleted through the API, and to be taken over", Input{State: with(gone, func(s *state.Task) { s.Deleted = true }), Removed: true, MovedTo: "new", RenamedTo: []string{"new"}}, Wait, state.ReasonRemoved},
 		{"removed", Input{State: gone, Removed: true, Destroy: true}, Run, state.ReasonDestroy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
