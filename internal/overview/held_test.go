@@ -19,6 +19,7 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 	rule := state.Cause{Rule: state.RuleApproval, Text: "every plan needs an approval"}
 	outside := state.Reason{Code: state.ReasonOutside, Text: "outside its window, which opens at noon"}
 	replaced := state.Reason{Code: state.ReasonReplaced, Text: "3 keys are gone, and Consul was replaced since they were applied"}
+	renamed := state.Reason{Code: state.ReasonRenamed, Text: "perhaps this is task old under a new name"}
 	onHold := &state.OnHold{By: "Jo", At: noon, Comment: "change freeze"}
 	for name, test := range map[string]struct {
 		task  state.Task
@@ -37,14 +38,17 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 			apispec.PhaseHeld, []string{"resumed by Jo, and Consul was replaced"}, false},
 		"approved-unreadable": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: state.Reason{Code: state.ReasonUnreadable, Text: "permission denied"}},
 			apispec.PhaseUnreadable, []string{"permission denied"}, false},
-		"run-for-window": {state.Task{Run: run(state.WaitWindow, nil), Due: noon}, apispec.PhaseWaiting, []string{"waits for its window"}, true},
-		"window":         {state.Task{Reason: outside, Due: noon}, apispec.PhaseWaiting, []string{"outside its window"}, true},
-		"replaced":       {state.Task{Reason: replaced}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
-		"replaced-run":   {state.Task{Reason: replaced, Forced: "Jo"}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
-		"hold":           {state.Task{OnHold: onHold}, apispec.PhaseHeld, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
-		"hold-waiting":   {state.Task{OnHold: onHold, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseHeld, []string{"on hold by Jo", "its run waits for approval"}, false},
-		"hold-running":   {state.Task{OnHold: onHold, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},
-		"remote":         {state.Task{OnHold: onHold, Run: run(state.WaitRemote, nil)}, apispec.PhaseWaiting, []string{"waits for the remote run"}, false},
+		"run-for-window":  {state.Task{Run: run(state.WaitWindow, nil), Due: noon}, apispec.PhaseWaiting, []string{"waits for its window"}, true},
+		"window":          {state.Task{Reason: outside, Due: noon}, apispec.PhaseWaiting, []string{"outside its window"}, true},
+		"replaced":        {state.Task{Reason: replaced}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
+		"replaced-run":    {state.Task{Reason: replaced, Forced: "Jo"}, apispec.PhaseHeld, []string{"Consul was replaced"}, false},
+		"renamed-destroy": {state.Task{Reason: renamed, Renamed: []string{"old"}, Destroy: &state.Request{By: "Jo"}}, apispec.PhaseWaiting, []string{"under a new name"}, false},
+		"renamed-run":     {state.Task{Reason: renamed, Forced: "Jo"}, apispec.PhaseWaiting, []string{"under a new name"}, false}, // the request has not ended it
+		"renamed-new":     {state.Task{Reason: renamed, Renamed: []string{"old"}, Forced: "Jo"}, apispec.PhasePending, []string{"requested by Jo"}, false},
+		"hold":            {state.Task{OnHold: onHold}, apispec.PhaseHeld, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
+		"hold-waiting":    {state.Task{OnHold: onHold, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseHeld, []string{"on hold by Jo", "its run waits for approval"}, false},
+		"hold-running":    {state.Task{OnHold: onHold, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},
+		"remote":          {state.Task{OnHold: onHold, Run: run(state.WaitRemote, nil)}, apispec.PhaseWaiting, []string{"waits for the remote run"}, false},
 	} {
 		store := newStore(t)
 		test.task.AppliedAt = noon

@@ -162,8 +162,8 @@ func (f facts) between() verdict {
 		}
 	}
 	switch {
-	case phase == apispec.PhaseWaiting && t.Reason.Code != state.ReasonRenamed, t.Reason.Code == state.ReasonReplaced, t.Reason.Code == state.ReasonPaused:
-		return in(phase) // a requested run waits, too
+	case phase == apispec.PhaseWaiting && (len(t.Renamed) == 0 || t.Forced == ""), t.Reason.Code == state.ReasonReplaced, t.Reason.Code == state.ReasonPaused:
+		return in(phase) // a requested run waits, too, unless the request says what a new task is
 	case t.Destroy != nil && t.Failures == 0:
 		if t.Reason.Code != state.ReasonQueued {
 			t.Reason = state.Reason{Code: state.ReasonDestroy, Text: t.Destroy.By + " requested that everything that the task has made is destroyed"}
