@@ -69,6 +69,7 @@ func (j *judge) there(task string) map[string]bool {
 // kept looks at the overrides that a write changes.
 func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 	latest, changed := j.last.Overrides, false
+	were := maps.Clone(j.overrides)
 	for _, c := range changes {
 		if c.Key == state.ReconcileKey && c.Op != state.OpCheck {
 			latest = decoded[state.Reconcile](c.Value).Overrides
@@ -94,6 +95,12 @@ func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 		}
 		if delete(j.trials, task); after.Provisional != nil {
 			j.trials[task] = j.there(task)
+		}
+	}
+	for task, from := range moved {
+		said, own := were[from], were[task]
+		if enabled := said.Enabled; enabled != nil && !*enabled && said.Provisional == nil && own.Enabled == nil && own.Provisional == nil && !j.disabled(task) {
+			v.violated("a disabled task rests: %s gives %s what %s has, which is disabled", v.name, task, from)
 		}
 	}
 	switch {

@@ -82,6 +82,9 @@ func (s *server) fill(w *world) {
 	if w.rng.IntN(4) > 0 {
 		s.cluster = "cluster 0"
 	}
+	if w.crosses { // a new Consul, which may be replaced by one with a higher index
+		s.index = 20
+	}
 }
 
 // change changes a service.
@@ -192,7 +195,7 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 // Observe implements reconcile.Consul.
 func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
 	unread, seen := map[string]bool{}, map[string]string{} // of this look, however late the answer
-	if e.act.unread, e.act.seen = unread, seen; len(queries) == 0 {
+	if e.act.unread, e.act.seen, e.act.consul = unread, seen, nil; len(queries) == 0 {
 		return nil
 	}
 	if e.consul.docs != nil {

@@ -12,7 +12,6 @@ import (
 // crossings is what the judge knows of renames and of what people have ended.
 type crossings struct {
 	suspects map[string][]string // by new task: the removed tasks that it perhaps was before
-	disabled map[string]bool     // tasks that took over from one that a person had disabled
 	asked    map[string]bool     // tasks that a person has requested a run of, since their latest run
 	ended    map[string]ended
 	composed map[string]int // by digest of files with overrides: the index of the bundle
@@ -33,7 +32,7 @@ const (
 )
 
 func (c *crossings) init() {
-	c.suspects, c.disabled, c.asked, c.ended = map[string][]string{}, map[string]bool{}, map[string]bool{}, map[string]ended{}
+	c.suspects, c.asked, c.ended = map[string][]string{}, map[string]bool{}, map[string]ended{}
 	c.composed = map[string]int{}
 }
 
@@ -93,9 +92,6 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 	r := &j.rules
 	r.did[task] = append(r.did[task], r.did[from][r.counted(from)])
 	r.counts(task, len(r.did[task])-1)
-	if j.disabled(from) {
-		j.crossings.disabled[task] = true
-	}
 	if e, ok := j.crossings.ended[from]; ok {
 		e.definition = "" // it is another one with the name, and no reason to begin again
 		j.crossings.ended[task] = e

@@ -84,6 +84,8 @@ type act struct {
 	unread   map[string]bool   // tasks that could not be read in the latest tick
 	seen     map[string]string // what the latest tick was shown, by task
 	paused   int               // the pause that it read last; 0 if nothing was paused
+	requests string            // the task that a person has requested a run of with this tick
+	consul   *state.Identity   // the Consul that it identified last
 	report   reconcile.Report
 	err      error
 }
@@ -137,7 +139,7 @@ func (w *world) manual() {
 			_, a.err = f.engine.Planner().Start(ctx, []string{name}, nil, "a person")
 			return
 		}
-		for {
+		for a.requests = name; ; {
 			f.mu.Lock()
 			f.judge.crossings.asked[name] = true
 			delete(f.judge.crossings.suspects, name)

@@ -99,8 +99,9 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			continue
 		}
 		collection, rest, _ := strings.Cut(c.Key, "/")
-		if task, _, _ := strings.Cut(rest, "/"); c.Op == state.OpDelete && (collection == "task" || collection == "inputs") {
-			j.forgot(task)
+		about, _, _ := strings.Cut(rest, "/")
+		if c.Op == state.OpDelete && (collection == "task" || collection == "inputs") {
+			j.forgot(about)
 		}
 		if collection == "lease" {
 			next := decoded[lease.Holder](c.Value)
@@ -130,6 +131,8 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			}
 			j.offered(v, launch)
 			j.known[launch.ID] = launch
+		case "inputs", "staged":
+			j.keeps(v, about)
 		case "runner":
 			if c.Op != state.OpDelete {
 				j.lingering(v, decoded[state.Runner](c.Value))
@@ -165,6 +168,19 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 	}
 }
 
+// keeps checks a write of what a task was applied with, or is to be applied with.
+func (j *judge) keeps(v view, task string) {
+	if v.act != nil || v.person() {
+		return
+	}
+	for _, run := range j.runs[task] {
+		if run.State == state.RunRunning && strings.HasSuffix(run.Owner, v.name) {
+			return
+		}
+	}
+	v.violated("what was applied is kept by the run that holds the task: %s, which holds none, writes what %s was applied with", v.name, task)
+}
+
 // replaced checks the bundle that a write puts in force: the pointer must have named it since the
 // replaced bundle was put in force.
 func (j *judge) replaced(v view, bundle string) {
@@ -189,6 +205,9 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 	j.paused(v, launch, before, run)
 	j.takes(v, before, run)
 	j.follows(v, before, run)
+	if v.act != nil && v.act.requests == task {
+		j.crossings.asked[task] = true // also if another tick has run it meanwhile
+	}
 	j.endedBy(v, launch, before, run, there)
 	died := before.State == state.RunLost && run.State == state.RunLost && run.Dead // its runner, later than it was given up
 	switch {
@@ -219,6 +238,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 		return
 	}
 	j.held(v, name, before, now)
+	j.removed(v, name, before, now)
 	j.resumed(v, before, now)
 	j.approved(v, name, before, now)
 	j.drifted(v, name, before, now)

@@ -23,7 +23,7 @@ type mutant struct {
 	forgets  bool   // needs a launch with several containers
 }
 
-var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, remoteMutants, documentMutants)
+var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, remoteMutants, documentMutants, crossingMutants)
 
 // engineMutants break what holds for every task.
 var engineMutants = []mutant{

@@ -27,6 +27,8 @@ const (
 	withRemoval  = 6  // the first of the bundles whose tasks are destroyed
 	removalEvery = 12 // histories
 	removalFirst = 7
+
+	removalLasts = 30 * time.Second
 )
 
 // forRemoval are bundles whose tasks are destroyed when they are removed.
@@ -231,4 +233,16 @@ func (j *judge) waitsForPerson(record state.Task) bool {
 	wait := record.Run.Wait
 	return record.Run.Destroys() && wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
 		record.Reason.Code == state.ReasonWaiting
+}
+
+// removed checks a removal that counts from now on. Task files that are copied slowly are not
+// all there for some seconds.
+func (j *judge) removed(v view, task string, before, now state.Task) {
+	renamed := v.crosses && family[task] != "" // perhaps: then it counts at once
+	if v.act == nil || renamed || now.Deleted || now.RemovedAt.IsZero() || !before.RemovedAt.IsZero() {
+		return
+	}
+	if lasted := now.RemovedAt.Sub(before.MissingSince); before.MissingSince.IsZero() || lasted < removalLasts {
+		v.violated("a removal lasts before it counts: %s removes %s, which is missing since %s", v.name, task, before.MissingSince)
+	}
 }

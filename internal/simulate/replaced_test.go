@@ -54,7 +54,7 @@ func (s *server) replace(w *world) {
 			}
 		}
 	}
-	before, known := w.judge.last.Consuls[""]
+	before, known := w.judge.identified()
 	for _, service := range services {
 		now := elements(service, s.digests[service])
 		for name := range elements(service, was[service]) {
@@ -78,7 +78,7 @@ func (s *server) replace(w *world) {
 // forget drops what was lost if nothing shows it any more: nobody has seen that Consul was
 // replaced, and its index is as high as before.
 func (s *server) forget(w *world) {
-	if before := w.judge.last.Consuls[""]; s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == "" {
+	if before, _ := w.judge.identified(); s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == "" {
 		for _, service := range services {
 			clear(s.lost[service])
 		}
@@ -122,7 +122,11 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 		if e.consul.gone {
 			return state.Identity{}, errConsulGone
 		}
-		return e.consul.identity(), nil
+		id := e.consul.identity()
+		if e.act != nil {
+			e.act.consul = &id
+		}
+		return id, nil
 	})
 }
 
@@ -135,6 +139,7 @@ func (w *world) approveAll() {
 
 // losses is what the judge knows of entries that are gone with a replaced Consul.
 type losses struct {
+	consul  state.Identity                         // that a tick identified last that read everything
 	read    map[*consul.Snapshot]int               // how often Consul was replaced before
 	shown   map[string]map[string]state.Attempt    // by digest of what is held: by task
 	granted map[string]map[state.Attempt]time.Time // by task: until when; zero for no limit
@@ -142,6 +147,23 @@ type losses struct {
 
 func (l *losses) init() {
 	l.read, l.shown, l.granted = map[*consul.Snapshot]int{}, map[string]map[string]state.Attempt{}, map[string]map[state.Attempt]time.Time{}
+}
+
+// identified is the Consul that showed what was applied, as far as it was identified.
+func (j *judge) identified() (id state.Identity, known bool) {
+	id, known = j.last.Consuls[""]
+	if is := j.rules.losses.consul; is.Cluster == id.Cluster {
+		id.Index = max(id.Index, is.Index)
+	}
+	return id, known
+}
+
+// identifies is the Consul that the tick of a write has identified; nil if it has not.
+func (v view) identifies() *state.Identity {
+	if v.act == nil {
+		return nil
+	}
+	return v.act.consul
 }
 
 // grant notes a person's approval of what a task is shown.
@@ -175,6 +197,11 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 			}
 			l.grant(name, of, expires)
 		}
+	}
+	if id, was := v.identifies(), before.Consuls[""]; before.Consuls[""] != next.Consuls[""] {
+		l.consul = state.Identity{}
+	} else if id != nil && next.Replaced == nil && !next.Refreshed.Equal(before.Refreshed) && was.Replaced(*id) == "" {
+		l.consul = *id
 	}
 	if was, is := before.Consuls[""], next.Consuls[""]; is.Cluster == was.Cluster && is.Index >= was.Index {
 		return // that Consul was replaced is not known, or not settled
