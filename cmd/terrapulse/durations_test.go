@@ -12,7 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 )
 
-// A run that waited for an approval took one time, whoever says it: runs, the summary of run, and
+// A run that waited for an approval has one duration everywhere: in runs, the summary of run, and
 // the page and the API, which read the overview.
 func TestRuns_TookAsLongAsInTheOverviewAndInTheSummary(t *testing.T) {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))

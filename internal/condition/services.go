@@ -255,7 +255,7 @@ func (s *regexpSelection) Choose(names []Element) (views []View, leftOut []strin
 		case !s.MatchString(e.Name):
 		case Addressable(instancesPath + e.Name):
 			chosen = append(chosen, e.Name)
-		default: // whoever may register a service must not stop the task with its name
+		default: // a service that anybody may register must not stop the task with its name
 			leftOut = append(leftOut, e.Name)
 		}
 	}

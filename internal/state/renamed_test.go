@@ -37,8 +37,8 @@ func filled(v reflect.Value) {
 	}
 }
 
-// Everything that a record of a task has moves to its new name, or is named here. Whoever adds
-// a field decides what a rename does to it.
+// Everything that a record of a task has moves to its new name, or is named here: a new field
+// needs a decision.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}                         // judged, read or kept anew
 	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "MovedTo", "Run", "Leaving"} // under the former name
