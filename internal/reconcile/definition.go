@@ -66,7 +66,7 @@ func (t *tick) keep(ctx context.Context, d Decision, next *state.Task) (*state.C
 	switch {
 	case want == nil && next.OnRemoval == "", want != nil && want.digest == next.OnRemoval:
 		return nil, nil
-	case want != nil && next.OnRemoval == "" && len(next.Moving) > 0: // what was kept under the former name is gone
+	case want != nil && next.OnRemoval == "" && len(next.Moving) > 0 && !next.Destroyed(): // what was kept under the former name is gone
 	case want != nil && next.Definition != d.Definition && (d.Action != Run || d.Kind != state.KindApply):
 		return nil, nil // no run has begun with it yet
 	}

@@ -75,7 +75,9 @@ func (t *tick) isNew(task *config.Task, record state.Stored[state.Task]) bool {
 	case len(s.Renamed) > 0, s.MovedTo != "": // it waits already, or it had this name before
 		return true
 	}
-	s.OnHold, s.Destroy = nil, nil // they do not say whether it is a new one
+	if s.OnHold, s.Destroy = nil, nil; s.Last == nil { // they do not say whether it is a new one
+		s.Held, s.HoldNext = nil, false
+	}
 	return !task.FromAPI && !s.Used() && (task.Enabled || !record.Exists())
 }
 

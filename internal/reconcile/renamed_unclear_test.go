@@ -228,6 +228,13 @@ func TestRename_WhatPeopleRequestOfANewTaskDoesNotSayThatItIsNew(t *testing.T) {
 		lifted  func(*Control) error
 	}{
 		"it is to be destroyed": {func(c *Control) error { return c.Destroy(t.Context(), "edge", "ann") }, func(*Control) error { return nil }},
+		"it is enabled without a run": {func(c *Control) error {
+			_, err := c.SetEnabled(t.Context(), "edge", false, ChangeOptions{By: "ann"})
+			if err == nil {
+				_, err = c.SetEnabled(t.Context(), "edge", true, ChangeOptions{By: "ann"})
+			}
+			return err
+		}, func(*Control) error { return nil }},
 		"it was on hold for a while": {func(c *Control) error { return c.Hold(t.Context(), "edge", "ann", "") },
 			func(c *Control) error { return c.Release(t.Context(), "edge", "ann") }},
 	} {
