@@ -102,6 +102,10 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 	}
 	delete(j.crossings.asked, from)
 	delete(j.crossings.suspects, task)
+	delete(j.removal.gone, task)
+	if j.removal.gone[from] {
+		j.removal.gone[task] = true
+	}
 }
 
 // movedTo returns the task that takes over from another; "" if none does.
@@ -125,12 +129,18 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	if !v.crosses || family[task] == "" || v.act == nil {
 		return
 	}
+	if j.overrides[task].Provisional != nil || v.act.requests == task { // these are requests, too
+		delete(c.suspects, task)
+		return
+	}
 	cfg := j.knownTo(v)
 	t, configured := cfg.Task(task)
 	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.AppliedAt.IsZero() || now.Forced != "" {
 		return
 	}
-	c.suspects[task] = nil
+	if c.suspects[task] = nil; before.Last != nil && before.MovedTo == "" && !before.Destroyed() {
+		return // it has had runs of its own, so it is no other task
+	}
 	for _, name := range crossingTasks {
 		record := j.tasks[name]
 		_, still := cfg.Task(name)
@@ -205,14 +215,17 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 		if run.Rejected {
 			how = byReject
 		}
-		c.ended[run.Task] = ended{how: how, definition: definition, input: cmp.Or(run.Digest, record.Observed)}
+		input := record.Attempted.Observed // it was begun for that
+		if before.State == state.RunWaiting || run.Staged {
+			input = cmp.Or(run.Digest, input)
+		}
+		c.ended[run.Task] = ended{how: how, definition: definition, input: input}
 	case !there && run.State == state.RunIntended:
 		e, known := c.ended[run.Task]
 		asked := c.asked[run.Task]
 		delete(c.asked, run.Task)
 		delete(c.ended, run.Task)
 		switch {
-		case run.Reason.Text == "requested by start": //TEMP
 		case run.Reason.Code == state.ReasonForced && !asked:
 			v.violated("a person requests a run, and nobody else: %s runs %s: %s", v.name, run.Task, run.Reason.Text)
 		case !known || asked || e.how == byCancel && run.Reason.Code == state.ReasonSchedule:
@@ -220,7 +233,7 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 		case run.Reason.Code == state.ReasonDefinition && e.definition == "":
 		case e.input != "" && record.Observed != e.input:
 		default:
-			v.violated("what a person ended stays ended: %s was %s, and %s runs it: %s", run.Task, e.how, v.name, run.Reason.Text)
+			v.violated("what a person ended stays ended: %s was %+v, %s observed, and %s runs %s: %s", run.Task, e, record.Observed, v.name, definition, run.Reason.Text)
 		}
 	}
 }
@@ -245,12 +258,20 @@ func (j *judge) redefines(cfg *config.Config) {
 func (j *judge) unfollowed(task string) string {
 	var latest state.Run
 	for _, run := range j.runs[task] {
-		if run.Kind == state.KindApply && run.Created.After(latest.Created) {
+		if run.Kind.Occupies() && run.Created.After(latest.Created) {
 			latest = run
 		}
 	}
+	if latest.Kind == state.KindDestroy {
+		return "" // it is held then
+	}
 	switch latest.State {
-	case state.RunSuperseded, state.RunLost, state.RunInterrupted, state.RunFailed:
+	case state.RunLost:
+		if latest.Cancel != "" {
+			return ""
+		}
+		fallthrough
+	case state.RunSuperseded, state.RunInterrupted, state.RunFailed:
 		return "whatever a run was begun for survives until it ends: no run follows run " + latest.ID + " of " + task + ", which was " + string(latest.State)
 	}
 	return ""

@@ -80,6 +80,7 @@ var engines = func() []*reconcile.Reconciler {
 
 // act is one invocation.
 type act struct {
+	requests string // the task that a person names in an invocation
 	inspects bool
 	unread   map[string]bool   // tasks that could not be read in the latest tick
 	seen     map[string]string // what the latest tick was shown, by task
@@ -122,6 +123,9 @@ func (w *world) manual() {
 	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
 	definition := w.makes()[w.rng.IntN(len(made))]
 	name := w.someTask()
+	if !a.inspects {
+		a.requests = name
+	}
 	w.on(a, func(ctx context.Context, f *function) {
 		f.bundles.Forget()
 		if a.err = f.prepare(ctx); a.err != nil {

@@ -216,7 +216,7 @@ func (j *judge) undestroyed(w *world, cfg *config.Config) string {
 		case err != nil || shown.Reason.Text == "":
 		case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil) && record.Reason.Code == state.ReasonOnHold:
 			continue
-		case record.Run == nil && (record.Reason.Code == state.ReasonRenamed && !configured || record.Reason.Code == state.ReasonPaused && j.last.Paused != nil):
+		case record.Run == nil && (record.Reason.Code == state.ReasonRenamed || record.Reason.Code == state.ReasonPaused && j.last.Paused != nil):
 			continue
 		case wait != nil && j.waitsForPerson(record) && strings.Contains(shown.Reason.Text, wait.Text):
 			continue
