@@ -47,6 +47,7 @@ type server struct {
 	digests map[string]string // what it says of each service
 	before  map[string]string // what it said before
 	closed  map[string]bool   // services that cannot be read
+	shut    string            // one that cannot be read before the faults end; "" if there is none
 	gone    bool
 	index   int // of the gates
 	count   int
@@ -82,8 +83,11 @@ func (s *server) fill(w *world) {
 	if w.rng.IntN(4) > 0 {
 		s.cluster = "cluster 0"
 	}
-	if w.crosses { // a new Consul, which may be replaced by one with a higher index
-		s.index = 20
+	if w.crosses {
+		s.index = 20 // a new Consul, which may be replaced by one with a higher index
+		if w.rng.IntN(4) == 0 {
+			s.cluster, s.shut = "", services[w.rng.IntN(len(services))]
+		}
 	}
 }
 
@@ -155,7 +159,7 @@ func (s *server) read(w *world, service string) (string, error) {
 	switch {
 	case s.gone:
 		return "", errConsulGone
-	case s.closed[service] || w.chance(w.weather.unread):
+	case s.closed[service] || w.faults && service == s.shut || w.chance(w.weather.unread):
 		return "", errors.New("permission denied")
 	case w.chance(w.weather.stale):
 		return s.before[service], nil

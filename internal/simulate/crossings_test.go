@@ -77,11 +77,13 @@ func forCrossings() []bundle {
 	site := func(name, from string) config.Task { return task(name, from, "./site", removal.Always) }
 	gate := func(name, from string) config.Task { return task(name, from, "./gate", removal.Never) }
 	db := task("db", "", "./db", removal.Never)
+	most, limited := 4, common
+	limited.Guard.MaxDestroy = &most
 	return crossing(common,
 		[]config.Task{site("web", ""), gate("gate-a", ""), gate("gate-b", ""), rareReport(common), db},
-		[]config.Task{site("site", "web"), gate("gate-a", ""), gate("gate-b", ""), rareReport(common)},
+		[]config.Task{site("site", "web"), gate("gate-a", ""), gate("gate-b", ""), rareReport(limited)},
 		[]config.Task{site("site", ""), gate("door-a", ""), gate("door-b", ""), rareReport(common), db},
-		[]config.Task{site("page", "site"), gate("door-a", "gate-a"), gate("door-b", "gate-b"), rareReport(common)},
+		[]config.Task{site("page", "site"), gate("door-a", "gate-a"), gate("door-b", "gate-b"), rareReport(limited)},
 		[]config.Task{site("site", "wbe"), gate("gate-a", ""), gate("door-b", ""), rareReport(common), db},
 	)
 }
