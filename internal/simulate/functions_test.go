@@ -80,7 +80,6 @@ var engines = func() []*reconcile.Reconciler {
 
 // act is one invocation.
 type act struct {
-	requests string // the task that a person names in an invocation
 	inspects bool
 	unread   map[string]bool   // tasks that could not be read in the latest tick
 	seen     map[string]string // what the latest tick was shown, by task
@@ -123,9 +122,6 @@ func (w *world) manual() {
 	draft := w.weather.people > 0 && w.rng.IntN(3) == 0
 	definition := w.makes()[w.rng.IntN(len(made))]
 	name := w.someTask()
-	if !a.inspects {
-		a.requests = name
-	}
 	w.on(a, func(ctx context.Context, f *function) {
 		f.bundles.Forget()
 		if a.err = f.prepare(ctx); a.err != nil {
@@ -143,7 +139,8 @@ func (w *world) manual() {
 			_, a.err = f.engine.Planner().Start(ctx, []string{name}, nil, "a person")
 			return
 		}
-		for a.requests = name; ; {
+		a.requests = name
+		for {
 			f.mu.Lock()
 			f.judge.crossings.asked[name] = true
 			delete(f.judge.crossings.suspects, name)
