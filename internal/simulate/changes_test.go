@@ -40,13 +40,11 @@ func (j *judge) decidedOn(launch state.Launch) *config.Config {
 	i, known := j.crossings.composed[launch.Config]
 	if !known {
 		// With overrides, no files have this digest.
-		i = slices.IndexFunc(bundles, func(b bundle) bool {
-			return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config
-		})
+		i = slices.IndexFunc(bundles, func(b bundle) bool { return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config })
+		if i < 0 {
+			return &config.Config{}
+		}
 		j.crossings.composed[launch.Config] = i
-	}
-	if i < 0 {
-		return &config.Config{}
 	}
 	return j.configuration(bundles[i].digest)
 }
@@ -139,11 +137,14 @@ func (j *judge) settled(v view, task string, before, after state.Override) {
 
 // decided checks a run that is decided.
 func (j *judge) decided(v view, launch state.Launch, run state.Run) {
-	cfg := j.decidedOn(launch)
-	t, there := cfg.Task(run.Task)
 	if run.Kind == state.KindDestroy {
 		return // see destroys
 	}
+	cfg := j.decidedOn(launch)
+	if len(cfg.Tasks) == 0 { // an override was removed, or came, since its digest was made
+		cfg = j.knownTo(v)
+	}
+	t, there := cfg.Task(run.Task)
 	if !there || !t.Enabled {
 		v.violated("what is disabled or deleted rests: %s was to be run by %s", run.Task, v.name)
 		return
