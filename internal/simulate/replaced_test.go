@@ -118,16 +118,16 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 	if !e.ruled {
 		return state.Identity{}, nil
 	}
-	return ask(ctx, e.process, consulServer, identify, func() (state.Identity, error) {
+	id, err := ask(ctx, e.process, consulServer, identify, func() (state.Identity, error) {
 		if e.consul.gone {
 			return state.Identity{}, errConsulGone
 		}
-		id := e.consul.identity()
-		if e.act != nil {
-			e.act.consul = &id
-		}
-		return id, nil
+		return e.consul.identity(), nil
 	})
+	if e.act != nil && err == nil {
+		e.act.consul = &id
+	}
+	return id, err
 }
 
 // approveAll has somebody approve what all tasks lose by a replaced Consul.
@@ -200,8 +200,9 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 	}
 	if id, was := v.identifies(), before.Consuls[""]; before.Consuls[""] != next.Consuls[""] {
 		l.consul = state.Identity{}
-	} else if id != nil && next.Replaced == nil && !next.Refreshed.Equal(before.Refreshed) && was.Replaced(*id) == "" {
+	} else if id != nil && next.Replaced == nil && !next.Refreshed.Equal(before.Refreshed) && was.Cluster == id.Cluster && was.Index < id.Index {
 		l.consul = *id
+		v.violated("a newer index of Consul is recorded, whatever cannot be read: %s has identified %+v, and records %+v", v.name, *id, was)
 	}
 	if was, is := before.Consuls[""], next.Consuls[""]; is.Cluster == was.Cluster && is.Index >= was.Index {
 		return // that Consul was replaced is not known, or not settled
