@@ -40,7 +40,9 @@ func (j *judge) decidedOn(launch state.Launch) *config.Config {
 	i, known := j.crossings.composed[launch.Config]
 	if !known {
 		// With overrides, no files have this digest.
-		i = slices.IndexFunc(bundles, func(b bundle) bool { return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config })
+		i = slices.IndexFunc(bundles, func(b bundle) bool {
+			return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config
+		})
 		if i < 0 {
 			return &config.Config{}
 		}
@@ -87,6 +89,9 @@ func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 		}
 		if c.Op == state.OpDelete || after.Deleted != "" {
 			j.deleted[task] = true
+		}
+		if c.Op == state.OpDelete || after.Deleted != before.Deleted || !bytes.Equal(after.Definition, before.Definition) {
+			delete(j.crossings.ended, task) // it has another definition, or is made anew
 		}
 		if j.changed[v.id] = true; !v.person() && moved[task] == "" && j.movedTo(moved, task) == "" {
 			j.settled(v, task, before, after)

@@ -135,7 +135,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	}
 	cfg := j.knownTo(v)
 	t, configured := cfg.Task(task)
-	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.AppliedAt.IsZero() || now.Forced != "" {
+	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.AppliedAt.IsZero() || now.Forced != "" || c.asked[task] {
 		return
 	}
 	if c.suspects[task] = nil; before.Last != nil && before.MovedTo == "" && !before.Destroyed() {
