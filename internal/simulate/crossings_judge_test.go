@@ -13,8 +13,8 @@ import (
 type crossings struct {
 	suspects map[string][]string // by new task: the removed tasks that it perhaps was before
 	asked    map[string]bool     // tasks that a person has requested a run of, since their latest run
-	ended    map[string]ended
-	composed map[string]int // by digest of files with overrides: the index of the bundle
+	ended    map[string]ended    // what was destroyed by hand, in histories in which features meet only
+	composed map[string]int      // by digest of files with overrides: the index of the bundle
 }
 
 // ended is what a person has ended.
@@ -205,7 +205,8 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 	}
 	record := j.tasks[run.Task]
 	switch {
-	case run.Kind == state.KindDestroy && run.State == state.RunSucceeded && !run.Removed:
+	case !v.crosses && run.Kind == state.KindDestroy: // see crossings.ended
+	case run.Kind == state.KindDestroy && run.State == state.RunSucceeded && !run.Removed && record.RemovedAt.IsZero() && record.MissingSince.IsZero():
 		c.ended[run.Task] = ended{how: byDestroy, definition: definition}
 	case run.Kind != state.KindApply:
 	case run.State == state.RunSuperseded:
@@ -240,7 +241,8 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 
 // beginsAgain notes what ends what a person has ended: new input, another definition, a request.
 func (j *judge) beginsAgain(task string, now state.Task) {
-	if e, ok := j.crossings.ended[task]; ok && e.input != "" && now.Observed != e.input {
+	gone := !now.MissingSince.IsZero() || !now.RemovedAt.IsZero() // it runs once it is back
+	if e, ok := j.crossings.ended[task]; ok && (gone || e.input != "" && now.Observed != e.input) {
 		delete(j.crossings.ended, task)
 	}
 }
