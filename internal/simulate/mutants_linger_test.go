@@ -26,10 +26,11 @@ var lingerMutants = []mutant{
 	}, {
 		rule: "linger: a launch that a runner has taken is not started again",
 		seed: lingerFirst, stride: lingerEvery,
-		file: "reconcile/live.go",
-		old:  "case launch.Data.TakenByRunner(): // it is claimed",
-		new:  "case false: // it is claimed",
-		says: "a launch that a runner has taken gets no container",
+		file:     "reconcile/live.go",
+		old:      "case launch.Data.TakenByRunner(): // it is claimed",
+		new:      "case false: // it is claimed",
+		says:     "a launch that a runner has taken gets no container",
+		unseeded: true,
 	}, {
 		rule: "linger: a runner of another task definition gets no offer",
 		seed: lingerFirst, stride: lingerEvery,
@@ -40,10 +41,11 @@ var lingerMutants = []mutant{
 	}, {
 		rule: "linger: a runner that works gets no offer",
 		seed: lingerFirst, stride: lingerEvery,
-		file: "linger/offer.go",
-		old:  "case !runner.Data.Free():",
-		new:  "case runner.Data.Offer != \"\":",
-		says: "a runner has one launch",
+		file:     "linger/offer.go",
+		old:      "case !runner.Data.Free():",
+		new:      "case runner.Data.Offer != \"\":",
+		says:     "a runner has one launch",
+		unseeded: true,
 	}, {
 		rule: "linger: without Linger nothing is read about runners",
 		seed: lingerFirst, stride: lingerEvery,
