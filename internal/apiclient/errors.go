@@ -40,7 +40,6 @@ const maxForeign = 500
 // refusal reads an answer that says why not.
 func refusal(method string, status int, body []byte, u *url.URL) error {
 	if status == http.StatusBadRequest && u.Scheme == "http" && bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
-		//lint:ignore ST1005 scripts look for the server's words
 		return fmt.Errorf("Client sent an HTTP request to an HTTPS server: %s speaks HTTPS only: give its address with https://", u.Host)
 	}
 	var said struct {

@@ -60,7 +60,7 @@ func (r release) write() error {
 		return errors.New("set -version and -to")
 	}
 	if r.image != "" && !digested.MatchString(r.image) {
-		return fmt.Errorf("-terraform-image is %s: name it with its digest, such as public.ecr.aws/hashicorp/terraform@sha256:...", r.image)
+		return fmt.Errorf("-terraform-image is %s: name it with its digest, such as public.ecr.aws/hashicorp/terraform@sha256:DIGEST", r.image)
 	}
 	text, err := os.ReadFile("template.yaml")
 	if err != nil {
