@@ -208,7 +208,7 @@ func kvFolders(s Scope, views []View) []Gate {
 // commonPrefixes returns a prefix for each of the sorted paths: about so many different
 // ones, as long as possible, and none that is empty unless a path is.
 func commonPrefixes(paths []string, most int) []string {
-	common := make([]int, len(paths)) // bytes that a path shares with the one before
+	common := make([]int, len(paths)) // bytes that a path shares with the previous one
 	for i := 1; i < len(paths); i++ {
 		a, b := paths[i-1], paths[i]
 		for common[i] < min(len(a), len(b)) && a[common[i]] == b[common[i]] {
