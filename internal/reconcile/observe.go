@@ -179,6 +179,9 @@ func (r *Reconciler) warnHidden(task, hidden string) {
 	if hidden != "" && !r.hidden[task] {
 		r.Log.Warn(hidden, "task", task)
 	}
+	if r.hidden == nil { // made here, so that copies of a prepared Reconciler do not share it
+		r.hidden = map[string]bool{}
+	}
 	r.hidden[task] = hidden != ""
 }
 

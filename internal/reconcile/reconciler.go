@@ -163,7 +163,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	}
 	cfg := effective.Config
 	r.effective, r.overrides, r.digest = effective, overrides, cfg.Digest()
-	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, map[string]bool{}
+	r.tasks, r.queries, r.definitions, r.hidden = nil, nil, map[string]string{}, nil
 	r.kept = map[string]*kept{}
 	for i := range cfg.Tasks {
 		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
