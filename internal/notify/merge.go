@@ -70,7 +70,7 @@ func inShort(texts []string) string {
 		}
 	}
 	if others > 0 {
-		first = fmt.Sprintf("%s (with %d of the tasks it is another one)", first, others)
+		first = fmt.Sprintf("%s (%d of the tasks report something else)", first, others)
 	}
 	return first
 }

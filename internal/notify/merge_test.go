@@ -85,7 +85,7 @@ func TestSlack_EventsOfOneKindAreOneMessage(t *testing.T) {
 		t.Fatalf("the messages are %q", got)
 	}
 	want := "*25 tasks: run failed*\nTasks: task-00, task-01, "
-	for _, part := range []string{want, "task-19 and 5 more\n", "\nError: no route to the firewall (with 1 of the tasks it is another one)\nSee: http://t.example/ui/tasks"} {
+	for _, part := range []string{want, "task-19 and 5 more\n", "\nError: no route to the firewall (1 of the tasks report something else)\nSee: http://t.example/ui/tasks"} {
 		if !strings.Contains(got[0], part) {
 			t.Errorf("the message is\n%s\nwithout %q", got[0], part)
 		}
