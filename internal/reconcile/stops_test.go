@@ -316,6 +316,13 @@ func TestTick_ScheduleEndsACancelNotARejection(t *testing.T) {
 func TestLoop_LeaseRegainedAfterAnOutageRunsOnlyWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLoopBench(t, tasks(3)...)
+		var down atomic.Bool
+		b.store.Before = func([]state.Change) error {
+			if down.Load() {
+				return errors.New("no cluster leader")
+			}
+			return nil
+		}
 		b.start()
 		b.finish()
 		pass(time.Minute)
@@ -328,13 +335,6 @@ func TestLoop_LeaseRegainedAfterAnOutageRunsOnlyWhatHasChanged(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		b.launcher.forget()
-		var down atomic.Bool
-		b.store.Before = func([]state.Change) error {
-			if down.Load() {
-				return errors.New("no cluster leader")
-			}
-			return nil
-		}
 		outage := func() {
 			down.Store(true)
 			pass(b.LeaseTTL + 5*time.Second)
