@@ -232,7 +232,7 @@ func (b *bench) endChecks(outcome state.RunState, found *state.Drifted) (ended i
 }
 
 func TestTick_ManyDueChecksAreMadeOneLaunchAtATime(t *testing.T) {
-	const n = 1000
+	const n = 10 * runsPerLaunch
 	all := driftTasks(n)
 	for i := range all {
 		all[i].Drift = nightly()
