@@ -163,6 +163,9 @@ func TestCheck_OutcomeIsDroppedIfTheTaskHasRunSince(t *testing.T) {
 		},
 		"another check": func(s *state.Task) { d := *s.Drift; d.Run = &state.LiveRun{ID: "r8"}; s.Drift = &d },
 		"checks end":    func(s *state.Task) { s.Drift = nil },
+		"the task is renamed": func(s *state.Task) {
+			_, *s = state.Rename{From: "web", To: "new", At: noon}.Take(*s, state.Task{})
+		},
 	} {
 		var b *fixture
 		b = check(t, checker{plan: different(), then: func() {

@@ -1,9 +1,12 @@
 package runner
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/guard"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
@@ -66,5 +69,44 @@ func TestJudge_AcceptedLossPassesTheInputGuardForThatDataAlone(t *testing.T) {
 	accept(5)
 	if run := j.apply(); run.State != state.RunSucceeded {
 		t.Errorf("%s %s (%s)", run.State, run.Error, run.Wait)
+	}
+}
+
+// TestJudge_UnconfirmedLossWaitsInARunThatGoesOnElsewhere has a remote run planned with what the
+// Consul of before has shown. The next step reads the new one, and only the task is held on.
+func TestJudge_UnconfirmedLossWaitsInARunThatGoesOnElsewhere(t *testing.T) {
+	for _, unconfirmed := range []bool{true, false} {
+		b, s, _ := newSteps(t)
+		entries := 3
+		b.Consul = growing{entries: &entries}
+		if err := state.SaveInputs(t.Context(), b.store, "web", state.Inputs{Kind: "services", Elements: map[string]string{"web-0": "x", "web-1": "x", "web-2": "x"}}); err != nil {
+			t.Fatal(err)
+		}
+		first := upload("r1", "cv-1")
+		s.waits(t, b, state.Wait{For: state.WaitRemotePlan}, first, begun(first, "run-1", state.RemotePlanning))
+
+		entries = 1
+		b.resumeAs(state.RemoteReady)
+		b.launch.Replaced = &state.Replaced{Why: "it is another", Now: map[string]state.Identity{"": {Cluster: "new"}}, Unconfirmed: 1}
+		b.launch.Runs[0].Unconfirmed = unconfirmed
+		second := upload("r1", "cv-2")
+		s.next = func(ctx context.Context, job driver.Job) (*state.Changes, error) {
+			s.record(ctx, job, second, begun(second, "run-2", state.RemotePlanning))
+			if job.Judge == nil { // nothing has to be judged
+				return &state.Changes{Destroy: 2}, nil
+			}
+			err := job.Judge(ctx, driver.Plan{Digest: "plan", State: "s", InState: new(3), Changes: &state.Changes{Destroy: 2}})
+			if wait := (*driver.WaitError)(nil); err != nil && !errors.As(err, &wait) {
+				t.Error(err)
+			}
+			return &state.Changes{Destroy: 2}, err
+		}
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run := b.stored("r1")
+		if waits := run.State == state.RunWaiting && run.Wait.Has(state.RuleReplaced); waits != unconfirmed || !unconfirmed && run.State != state.RunSucceeded {
+			t.Errorf("unconfirmed %v: the run is %s %s: %s", unconfirmed, run.State, run.Error, run.Wait)
+		}
 	}
 }

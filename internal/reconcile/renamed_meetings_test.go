@@ -1,0 +1,139 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+func TestRename_CheckUnderWayChangesNothingUnderEitherName(t *testing.T) {
+	b := newBench(t, driftTasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	events := b.recording()
+	b.now = b.now.Add(25 * time.Hour)
+	check := b.tick().Checks[0].Runs[0]
+	b.claimed(check, "container")
+
+	is := driftTasks(1)[0]
+	is.Name, is.MovedFrom = "new", []string{"task-0"}
+	b.launcher.forget()
+	b.reload(is)
+	if run := b.runs("new"); run == nil || run.Kind != state.KindApply || !slices.Equal(run.Moves.From, []string{"task-0"}) {
+		t.Fatalf("the run of the new name is %+v: %+v", run, b.task("new").Reason)
+	}
+	// The check's runner dies: nobody waits for the check, and it is no failure of any task.
+	b.now = b.now.Add(2 * intentPatience)
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	b.tickAfterEnd()
+	for _, name := range []string{"task-0", "new"} {
+		if s := b.task(name); underCheck(s) != nil || s.Drifted() != nil || s.Failures > 0 {
+			t.Errorf("%s reads %+v, %+v", name, s, s.Drift)
+		}
+	}
+	if heard := events.heard(); strings.Contains(heard, "drift_check_failed") || strings.Contains(heard, "run_lost") {
+		t.Errorf("events %s", heard)
+	}
+	// The new name is checked at its own next time.
+	b.now = b.now.Add(25 * time.Hour)
+	if checks := b.tick().Checks; len(checks) != 1 || checks[0].Runs[0].Task != "new" {
+		t.Errorf("checks: %+v", checks)
+	}
+}
+
+// TestRename_DuringAnOutageOfConsul renames a task while nothing can be read: what it is named now
+// does not depend on what Consul shows.
+func TestRename_DuringAnOutageOfConsul(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct {
+		renamed string
+		code    state.ReasonCode // the new name's, during the outage
+	}{
+		"with moved_from":    {"edge<lb", state.ReasonUnreadable},
+		"without moved_from": {"edge", state.ReasonRenamed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.Config = alike(t, dir, "lb")
+			b.settle()
+			b.launcher.forget()
+			b.catalog.set("B", errors.New("no cluster leader"))
+			b.inForce(alike(t, dir, test.renamed))
+			if runs := b.launchedRuns(); len(runs) > 0 {
+				t.Fatalf("runs during the outage: %v", runs)
+			}
+			if r := b.task("edge").Reason; r.Code != test.code {
+				t.Errorf("during the outage: %+v", r)
+			}
+
+			b.catalog.set("B", nil)
+			b.inForce(b.Config)
+			if test.code == state.ReasonRenamed {
+				b.waitsAs(map[string]string{"edge": "perhaps this is task lb under a new name", "lb": "nothing is destroyed"})
+				b.inForce(alike(t, dir, "edge<lb"))
+			}
+			if run := b.runs("edge"); run == nil || run.Reason.Code != state.ReasonChanged || !slices.Equal(run.Moves.From, []string{"lb"}) || b.task("lb").MovedTo != "edge" {
+				t.Errorf("after the outage, the run is %+v, the former name has %+v", run, b.task("lb"))
+			}
+		})
+	}
+}
+
+// TestRename_OfATaskThatCannotBeReadFindsAReplacedConsul renames a task that is the only one that
+// cannot be read when Consul is replaced: its loss is held under the new name.
+func TestRename_OfATaskThatCannotBeReadFindsAReplacedConsul(t *testing.T) {
+	for _, said := range []bool{true, false} {
+		all := tasks(2)
+		all[0].MovedFrom = nil
+		readsAPI(all[1:])
+		b := newBench(t, all...)
+		b.catalog.identity = oldConsul
+		b.settle()
+		b.appliedWith(all...)
+		b.Consul = denied{b.catalog}
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+		b.launcher.forget()
+
+		is := all[1]
+		if is.Name = "new"; said {
+			is.MovedFrom = []string{"task-1"}
+		}
+		b.catalog.identity = newConsul
+		b.catalog.set("B", nil)
+		b.now = b.now.Add(time.Minute)
+		b.reload(all[0], is)
+		b.approveAll()
+		b.tick()
+		if runs := b.launchedRuns(); len(runs) != 1 || runs["task-0"] != 1 {
+			t.Fatalf("runs: %v", runs)
+		}
+		b.end(state.RunSucceeded, "B")
+		b.Consul = b.catalog
+		b.launcher.forget()
+		for range 3 {
+			b.now = b.now.Add(refreshEvery)
+			b.tick()
+		}
+		if is.MovedFrom = []string{"task-1"}; !said {
+			if r := b.task("new").Reason; r.Code != state.ReasonRenamed {
+				t.Errorf("before a person says what it is: %+v", r)
+			}
+			b.reload(all[0], is)
+			b.tick()
+		}
+		if r := b.task("new").Reason; r.Code != state.ReasonReplaced || len(b.launchedRuns()) > 0 {
+			t.Errorf("moved_from at once %v: %+v, runs %v", said, r, b.launchedRuns())
+		}
+		b.approveAll()
+		b.tick()
+		if run := b.runs("new"); run == nil || !slices.Equal(run.Moves.From, []string{"task-1"}) || b.record().Replaced != nil {
+			t.Errorf("moved_from at once %v, after the approval: %+v, %+v", said, run, b.record().Replaced)
+		}
+	}
+}
