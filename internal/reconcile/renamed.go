@@ -43,6 +43,7 @@ func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time
 		}
 	}
 	var gone *goneTasks
+	named := map[*string]int{} // how many new tasks have the same list: tasks of one shape share theirs
 	for _, task := range t.tasks {
 		record := states[task.Name]
 		if !t.isNew(task.Task, record) {
@@ -52,10 +53,13 @@ func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time
 			gone = t.gone(states, r.moved, now)
 		}
 		before := gone.perhaps(task, record.Data)
-		if len(before) == 0 || slices.ContainsFunc(task.MovedFrom, func(name string) bool { return slices.Contains(before, name) }) {
+		if len(before) == 0 || slices.ContainsFunc(task.MovedFrom, func(name string) bool { return contains(before, name) }) {
 			continue
 		}
 		r.before[task.Name] = before
+		if named[&before[0]]++; named[&before[0]] > state.MaxRenamed {
+			continue // each removed task in it has that many new ones
+		}
 		for _, name := range before {
 			if len(r.after[name]) < state.MaxRenamed {
 				r.after[name] = append(r.after[name], task.Name)
@@ -173,21 +177,30 @@ func (t *tick) gone(states map[string]state.Stored[state.Task], moved map[string
 	return g
 }
 
-// perhaps returns the removed tasks of which a new one is perhaps one: those that it was
+// contains reports whether a name is in a sorted list.
+func contains(sorted []string, name string) bool {
+	_, found := slices.BinarySearch(sorted, name)
+	return found
+}
+
+// perhaps returns the removed tasks of which a new one is perhaps one, sorted: those that it was
 // taken for before, those that had its name, and those of its shape that were removed just now.
+// Thousands of tasks may have one shape, and be renamed at once.
 func (g *goneTasks) perhaps(task task, s state.Task) []string {
 	shape := g.shapes[task.shape]
 	if len(s.Renamed) == state.MaxRenamed {
 		shape = g.ever[task.shape] // the record does not name all of them
 	}
-	was, renamed := s.Renamed, g.renamed[task.Name]
-	if len(was)+len(renamed) == 0 {
+	var others []string
+	for _, name := range state.Names(s.Renamed, g.renamed[task.Name]) {
+		if known := !g.states[name].Exists() || g.left[name]; known && !contains(shape, name) {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
 		return shape
 	}
-	known := slices.DeleteFunc(slices.Clone(was), func(name string) bool { return g.states[name].Exists() && !g.left[name] })
-	all := state.Names(state.Names(known, renamed), shape)
-	slices.Sort(all)
-	return all
+	return slices.Sorted(slices.Values(append(others, shape...)))
 }
 
 // unmoved says why a task cannot take over what the task has that its moved_from

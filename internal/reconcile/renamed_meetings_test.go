@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,5 +136,42 @@ func TestRename_OfATaskThatCannotBeReadFindsAReplacedConsul(t *testing.T) {
 		if run := b.runs("new"); run == nil || !slices.Equal(run.Moves.From, []string{"task-1"}) || b.record().Replaced != nil {
 			t.Errorf("moved_from at once %v, after the approval: %+v, %+v", said, run, b.record().Replaced)
 		}
+	}
+}
+
+// TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce renames tasks that differ in their variables
+// only, all at once: any new one may be any removed one.
+func TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce(t *testing.T) {
+	const n = 2000
+	b := newBench(t, tasks(n)...)
+	b.must(b.Prepare(t.Context(), ""))
+	states := map[string]state.Stored[state.Task]{}
+	var was []string
+	for i := range n {
+		name := fmt.Sprintf("was-%04d", i)
+		states[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: state.Task{AppliedAt: noon, Shape: b.tasks[0].shape}}
+		was = append(was, name)
+	}
+	for _, task := range b.tasks { // the second tick: each new task waits already
+		states[task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(task.Name), Version: "1"}, Data: state.Task{Renamed: was[:state.MaxRenamed]}}
+	}
+	took := time.Hour
+	for range 3 { // the machine may be busy
+		began := time.Now()
+		found := (&tick{Reconciler: b.Reconciler}).renames(states, noon)
+		took = min(took, time.Since(began))
+		for _, name := range was {
+			if len(found.after[name]) != state.MaxRenamed {
+				t.Fatalf("%s is perhaps one of %d tasks", name, len(found.after[name]))
+			}
+		}
+		for _, task := range b.tasks {
+			if !slices.Equal(found.before[task.Name], was) {
+				t.Fatalf("%s was perhaps one of %d tasks", task.Name, len(found.before[task.Name]))
+			}
+		}
+	}
+	if took > 2*time.Second {
+		t.Errorf("to compare %d new tasks with as many removed ones takes %s", n, took)
 	}
 }
