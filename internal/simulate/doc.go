@@ -27,7 +27,8 @@
 //
 // In histories from seed remoteSeeds on, HCP Terraform applies what tasks need: the real driver
 // works with an HCP Terraform in memory, whose requests fail, too, and where people confirm, discard,
-// cancel, lock and queue runs (remote_test.go). Such histories are made beside the others.
+// cancel, lock and queue runs (remote_test.go). In every eighth of them, it does not say how many
+// resources a plan changes. Such histories are made beside the others.
 //
 // In histories from seed documentSeeds on, tasks watch config entries and resources, and Consul is
 // read by the real client (documents_test.go).

@@ -44,7 +44,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.lingers, w.deployed = false, deployment{} // there are no containers
 			w.pointer = withRemote
 			w.judge.pushes[0] = bundles[w.pointer].digest
-			w.drawRemote()
+			w.drawRemote(seed)
 		}
 		if w.ruled = seed%3 == 0; w.ruled {
 			w.pointer += withoutRules

@@ -45,6 +45,13 @@ var remoteMutants = []mutant{
 		new:  "if err := s.job.Judge(ctx, plan); err != nil && s.job.Run.Wait == nil {",
 		says: "a plan is judged before it is applied",
 	}, {
+		rule: "remote: a number that the server does not say is not 0",
+		seed: remoteSeeds + 18, stride: 6 * silentEvery, // with rules, and plans that cannot be read
+		file: "driver/hcp/api.go",
+		old:  "Unknown: !p.Counted}",
+		new:  "Unknown: false}",
+		says: "it is not known how much it destroys",
+	}, {
 		rule: "remote: what was discarded there is no success",
 		seed: remoteSeeds,
 		file: "driver/hcp/change.go",

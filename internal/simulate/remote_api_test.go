@@ -56,7 +56,9 @@ func (w wire) show(ws *workspace) (hcp.Workspace, error) {
 		return hcp.Workspace{}, hcp.ErrNotFound
 	}
 	shown := ws.Workspace
-	shown.Tags, shown.Resources = slices.Clone(ws.Tags), new(w.managed(ws.task()))
+	if shown.Tags = slices.Clone(ws.Tags); !w.cloud.silent {
+		shown.Resources = new(w.managed(ws.task()))
+	}
 	shown.Locked, shown.LockedBy = ws.lockedBy != "" || ws.current != nil, ws.lockedBy
 	return shown, nil
 }
@@ -363,12 +365,14 @@ func (w wire) showRun(r *remoteRun) hcp.Run {
 	shown.Plan = hcp.Phase{ID: "plan-" + r.id, Status: "pending", LogURL: "https://archivist.example/plan/" + r.id}
 	shown.Apply = hcp.Phase{ID: "apply-" + r.id, Status: "pending", LogURL: "https://archivist.example/apply/" + r.id}
 	if r.planned {
-		shown.Plan.Counted = true
-		if shown.Plan.Status = "finished"; r.plan.changes {
+		shown.Plan.Status = "finished"
+		if shown.Plan.Counted = !w.cloud.silent; r.plan.changes && !w.cloud.silent {
 			shown.Plan.Change, shown.Plan.Destroy = 1, r.plan.destroys
 		}
 	}
 	switch {
+	case r.status == wasApplied && w.cloud.silent:
+		shown.Apply.Status = "finished"
 	case r.status == wasApplied:
 		shown.Apply.Status, shown.Apply.Counted, shown.Apply.Change, shown.Apply.Destroy = "finished", true, 1, r.plan.destroys
 	case r.began && r.final():
@@ -412,14 +416,17 @@ func (w wire) PlanJSON(ctx context.Context, plan string) ([]byte, error) {
 		if r == nil || !r.planned || c.blind {
 			return nil, hcp.ErrNotFound
 		}
-		return document(r)
+		return document(r, w.managed(r.task))
 	})
 }
 
-// document is a plan as Terraform prints it.
-func document(r *remoteRun) ([]byte, error) {
+// document is a plan as Terraform prints it, with so many resources before.
+func document(r *remoteRun, managed int) ([]byte, error) {
 	type object = map[string]any
-	changes := []object{}
+	changes, before := []object{}, make([]object, managed)
+	for i := range before {
+		before[i] = object{"address": fmt.Sprintf("module.it.null_resource.was[%d]", i), "mode": "managed", "type": "null_resource", "name": "was", "index": i, "values": object{}}
+	}
 	add := func(address, action string, before, after any) {
 		changes = append(changes, object{"address": address, "mode": "managed", "type": "null_resource", "name": "it", "provider_name": "registry.terraform.io/hashicorp/null",
 			"change": object{"actions": []string{action}, "before": before, "after": after, "after_unknown": object{}, "before_sensitive": false, "after_sensitive": false}})
@@ -431,7 +438,7 @@ func document(r *remoteRun) ([]byte, error) {
 		}
 	}
 	return json.Marshal(object{"format_version": "1.2", "terraform_version": "1.11.4", "resource_changes": changes, "applyable": r.plan.changes, "complete": true,
-		"prior_state": object{"format_version": "1.0", "terraform_version": "1.11.4", "values": object{"root_module": object{}}}})
+		"prior_state": object{"format_version": "1.0", "terraform_version": "1.11.4", "values": object{"root_module": object{"resources": before}}}})
 }
 
 // Log implements hcp.API.

@@ -19,6 +19,7 @@ type cloud struct {
 	forbids    bool // the token has lost its rights
 	forbade    bool // that has happened: perhaps, who decided could not be read
 	blind      bool // the token may not read plans
+	silent     bool // the server does not say how many resources a plan changes, or a workspace has
 }
 
 // workspace is where what a task has made is managed.
@@ -292,7 +293,7 @@ func (w *world) planThere(r *remoteRun) planned {
 	if s.saves > 0 {
 		it.state = fmt.Sprintf("%s/%d", r.task, s.mark.Serial)
 	}
-	it.input = up.digest
+	it.input, it.unknown = up.digest, w.cloud.silent && w.cloud.blind
 	return w.compared(r.task, it, r.destroys)
 }
 

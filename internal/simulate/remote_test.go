@@ -128,13 +128,20 @@ func (f *function) rest(ctx context.Context, a *act) {
 	f.local.Wait()
 }
 
+// silentEvery is how often the server of a history is silent about numbers, as some are that others
+// wrote: what a guard or an approval depends on is then read from the plan, or is not known.
+const silentEvery = 8
+
 // drawRemote prepares HCP Terraform for a history.
-func (w *world) drawRemote() {
+func (w *world) drawRemote(seed uint64) {
 	rate := func(rates ...int) int { return rates[w.rng.IntN(len(rates))] }
 	t := &w.weather
 	t.refused[hcpServer], t.lost[hcpServer], t.late[hcpServer] = rate(0, 20, 60), rate(0, 20, 100), rate(0, 10, 50)
 	t.there = rate(0, 20, 60)
 	w.cloud.uploads, w.cloud.blind = map[string]*upload{}, w.rng.IntN(4) == 0
+	if w.cloud.silent = seed%silentEvery == 2; w.cloud.silent {
+		w.cloud.blind = w.cloud.blind || seed%(2*silentEvery) == 2
+	}
 	for _, service := range services { // which a person has made for it
 		if w.rng.IntN(6) == 0 {
 			w.cloud.add(w, workspacePrefix+service)

@@ -155,6 +155,7 @@ type planned struct {
 	task     *config.Task
 	holds    holding // afterwards
 	destroys int
+	unknown  bool // nobody can read how many
 	changes  bool
 	judged   bool      // by the engine, before the apply
 	read     int       // how often Consul had been replaced when its data was read
@@ -313,6 +314,8 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 	switch {
 	case t.Approval.Rule == approval.Always:
 		return "every plan needs one", false
+	case it.unknown && (t.Approval.Rule == approval.Destructive || t.Guard.Enabled && t.Guard.MaxDestroy != nil):
+		return "it is not known how much it destroys", false
 	case t.Approval.Rule == approval.Destructive && it.destroys > 0:
 		return "it destroys something", false
 	case t.Guard.Enabled && t.Guard.MaxDestroy != nil && it.destroys > *t.Guard.MaxDestroy:
