@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -37,34 +38,32 @@ func replaces(t *testing.T, s *task) driver.Plan {
 	return judged
 }
 
-// TestDriver_NumbersThatAreMissingAreReadFromThePlan has a server whose plans, applies and
-// workspaces do not say how many resources they have: a guard must not take that for none.
-func TestDriver_NumbersThatAreMissingAreReadFromThePlan(t *testing.T) {
+// TestDriver_NumbersThatAreMissingAreReadOrUnknown has a server whose plans, applies and workspaces do
+// not say how many resources they have: a guard must not take that for none.
+func TestDriver_NumbersThatAreMissingAreReadOrUnknown(t *testing.T) {
 	t.Parallel()
-	s := newTask(t, hcptest.With(hcptest.NoCounts))
-	plan := replaces(t, s)
-	if c := plan.Changes; c.Destroy != 2 || c.Add != 2 || c.Unknown || plan.InState == nil || *plan.InState != 2 {
-		t.Errorf("the judge got %+v of %v resources", c, plan.InState)
-	}
-	s.job.Judge = func(context.Context, driver.Plan) error { return nil }
-	s.resume(state.RemoteReady)
-	if c := s.succeeds(); c.Destroy != 2 || c.Add != 2 || c.Unknown {
-		t.Errorf("the run changed %+v", c)
-	}
-}
-
-func TestDriver_NumbersThatCannotBeReadAreUnknown(t *testing.T) {
-	t.Parallel()
-	s := newTask(t, hcptest.With(hcptest.NoCounts))
-	s.hcp.Restrict(s.hcp.Token, hcptest.Rights{NoPlanJSON: true})
-	plan := replaces(t, s)
-	if c := plan.Changes; !c.Unknown || !c.Any() || plan.InState != nil || plan.Digest == "" {
-		t.Errorf("the judge got %+v of %v resources, digest %q", c, plan.InState, plan.Digest)
-	}
-	s.job.Judge = func(context.Context, driver.Plan) error { return nil }
-	s.resume(state.RemoteReady)
-	if c := s.succeeds(); !c.Unknown {
-		t.Errorf("the run changed %+v", c)
+	for name, test := range map[string]struct {
+		rights  hcptest.Rights
+		changes state.Changes
+		inState *int
+	}{
+		"the plan can be read":    {hcptest.Rights{}, state.Changes{Add: 2, Destroy: 2}, new(2)},
+		"the plan cannot be read": {hcptest.Rights{NoPlanJSON: true}, state.Changes{Unknown: true}, nil},
+	} {
+		s := newTask(t, hcptest.With(hcptest.NoCounts))
+		s.hcp.Restrict(s.hcp.Token, test.rights)
+		plan := replaces(t, s)
+		if diff := cmp.Diff(test.changes, *plan.Changes.Counts()); diff != "" || !plan.Changes.Any() || plan.Digest == "" {
+			t.Errorf("%s: the judge gets the plan %q with changes (-want +got):\n%s", name, plan.Digest, diff)
+		}
+		if diff := cmp.Diff(test.inState, plan.InState); diff != "" {
+			t.Errorf("%s: resources in the state (-want +got):\n%s", name, diff)
+		}
+		s.job.Judge = func(context.Context, driver.Plan) error { return nil }
+		s.resume(state.RemoteReady)
+		if diff := cmp.Diff(test.changes, *s.succeeds()); diff != "" {
+			t.Errorf("%s: the run has changed (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
