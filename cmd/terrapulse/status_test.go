@@ -310,6 +310,18 @@ func TestStatus_ShowsWhatToDoAboutAnError(t *testing.T) {
 	}
 }
 
+// What a task waits for has nothing to do with the run before it, which failed.
+func TestStatus_WaitingTaskDoesNotRepeatTheFailureBeforeIt(t *testing.T) {
+	task := apispec.TaskOverview{Phase: apispec.PhaseFailing, Reason: apispec.Reason{Text: "retry number 1"}, Failures: new(1), LastRun: &apispec.Run{Error: new("no such host")}}
+	if got := why(task); got != "retry number 1: no such host" {
+		t.Errorf("a failing task: %q", got)
+	}
+	task.Phase, task.Reason.Text = apispec.PhaseWaiting, "run r2 waits for the remote run"
+	if got := why(task); got != task.Reason.Text {
+		t.Errorf("a waiting task: %q", got)
+	}
+}
+
 func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
