@@ -139,6 +139,37 @@ func TestRename_OfATaskThatCannotBeReadFindsAReplacedConsul(t *testing.T) {
 	}
 }
 
+// TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor renames a task that runs once a week while the
+// run of this week waits: another run follows under the new name, and not only next week.
+func TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor(t *testing.T) {
+	for name, before := range map[string]func(*bench){
+		"its plan waits":       func(*bench) {},
+		"its plan is approved": func(b *bench) { b.must(b.people().Approve(b.t.Context(), "task-0", "", ann(""))) },
+		"Consul is away":       func(b *bench) { b.catalog.set("B", errors.New("no cluster leader")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, run := scheduledPlan(t)
+			before(b)
+			is := weekly()[0]
+			is.Name, is.MovedFrom = "new", []string{"task-0"}
+			b.reload(is)
+			b.now = b.now.Add(time.Minute)
+			b.tick()
+			b.catalog.set("B", nil)
+			b.now = b.now.Add(time.Minute)
+			b.tick()
+			if got := b.runs("new"); got == nil || !slices.Equal(got.Moves.From, []string{"task-0"}) || b.run(run).Data.State != state.RunSuperseded {
+				t.Fatalf("the run of the new name is %+v: %+v; that of the former one is %s", got, b.task("new").Reason, b.run(run).Data.State)
+			}
+			b.end(state.RunSucceeded, "B")
+			b.tickAfterEnd()
+			if next := b.task("new").Due; next.Sub(b.now) < 24*time.Hour {
+				t.Errorf("applied, it is due again at %s", next)
+			}
+		})
+	}
+}
+
 // TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce renames tasks that differ in their variables
 // only, all at once: any new one may be any removed one.
 func TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce(t *testing.T) {
