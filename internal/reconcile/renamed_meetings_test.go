@@ -170,6 +170,44 @@ func TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor(t *testing.T) {
 	}
 }
 
+// TestRename_RunThatGoesOnAfterItWasGivenUpPutsTheNewNameInDoubt has a run whose runner is frozen: it
+// is given up, the task is renamed, and then the runner applies what it had read before.
+func TestRename_RunThatGoesOnAfterItWasGivenUpPutsTheNewNameInDoubt(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	b.catalog.set("B", nil)
+	b.tick()
+	launch := b.launcher.launches()[0]
+	b.claimed(launch.Runs[0], "container")
+	b.launcher.forget() // nobody knows whether the runner lives
+	b.catalog.set("A", nil)
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+
+	latest := renamedTask("task-0")
+	b.reload(latest)
+	b.end(state.RunSucceeded, "A")
+	b.tickAfterEnd()
+	latest.Name, latest.MovedFrom = "newest", []string{"new"} // and once more
+	b.reload(latest)
+	b.end(state.RunSucceeded, "A")
+	b.tickAfterEnd()
+	if b.task("newest").AppliedAt.IsZero() || b.task("newest").Run != nil || b.run(launch.Runs[0]).Data.State != state.RunLost {
+		t.Fatalf("the run is %s, the new name has %+v", b.run(launch.Runs[0]).Data.State, b.task("newest"))
+	}
+	b.stop(launch, "container", "the container stopped")
+	b.now = b.now.Add(time.Second)
+	b.tick()
+	if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || !strings.Contains(run.Reason.Text, "the container stopped") {
+		t.Errorf("the run of the new name is %+v: %+v", run, b.task("newest").Reason)
+	}
+	if was := b.task("task-0"); was.Doubt != "" {
+		t.Errorf("the former name is in doubt: %s", was.Doubt)
+	}
+}
+
 // TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce renames tasks that differ in their variables
 // only, all at once: any new one may be any removed one.
 func TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce(t *testing.T) {

@@ -162,11 +162,12 @@ func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunIn
 
 // Doubt records why what a task has made may not be what was applied last, because run
 // went on after it was given up. So the task is run again, and a remote run that run may
-// have created is stopped if no other run deals with it. Doubt asks for a tick at once. A
-// task without a record is left alone.
+// have created is stopped if no other run deals with it. A task that was renamed meanwhile is
+// in doubt under its new name. Doubt asks for a tick at once. A task without a record is left
+// alone.
 func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) error {
 	for {
-		record, err := Read[Task](ctx, s, TaskKey(run.Task))
+		record, err := readRenamed(ctx, s, run.Task)
 		if err != nil || !record.Exists() {
 			return err
 		}
@@ -189,6 +190,17 @@ func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) err
 		if conflict := new(ConflictError); !errors.As(err, &conflict) {
 			return err
 		}
+	}
+}
+
+// readRenamed reads the record of a task, under its latest name if it was renamed.
+func readRenamed(ctx context.Context, s Store, task string) (Stored[Task], error) {
+	for seen := map[string]bool{}; ; {
+		record, err := Read[Task](ctx, s, TaskKey(task))
+		if seen[task] = true; err != nil || record.Data.MovedTo == "" || seen[record.Data.MovedTo] {
+			return record, err
+		}
+		task = record.Data.MovedTo
 	}
 }
 
