@@ -4,48 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
 )
-
-func TestRename_CheckUnderWayChangesNothingUnderEitherName(t *testing.T) {
-	b := newBench(t, driftTasks(1)...)
-	b.settle()
-	b.launcher.forget()
-	events := b.recording()
-	b.now = b.now.Add(25 * time.Hour)
-	check := b.tick().Checks[0].Runs[0]
-	b.claimed(check, "container")
-
-	is := driftTasks(1)[0]
-	is.Name, is.MovedFrom = "new", []string{"task-0"}
-	b.launcher.forget()
-	b.reload(is)
-	if run := b.runs("new"); run == nil || run.Kind != state.KindApply || !slices.Equal(run.Moves.From, []string{"task-0"}) {
-		t.Fatalf("the run of the new name is %+v: %+v", run, b.task("new").Reason)
-	}
-	// The check's runner dies: nobody waits for the check, and it is no failure of any task.
-	b.now = b.now.Add(2 * intentPatience)
-	b.tick()
-	b.end(state.RunSucceeded, "A")
-	b.tickAfterEnd()
-	for _, name := range []string{"task-0", "new"} {
-		if s := b.task(name); underCheck(s) != nil || s.Drifted() != nil || s.Failures > 0 {
-			t.Errorf("%s reads %+v, %+v", name, s, s.Drift)
-		}
-	}
-	if heard := events.heard(); strings.Contains(heard, "drift_check_failed") || strings.Contains(heard, "run_lost") {
-		t.Errorf("events %s", heard)
-	}
-	// The new name is checked at its own next time.
-	b.now = b.now.Add(25 * time.Hour)
-	if checks := b.tick().Checks; len(checks) != 1 || checks[0].Runs[0].Task != "new" {
-		t.Errorf("checks: %+v", checks)
-	}
-}
 
 // TestRename_DuringAnOutageOfConsul renames a task while nothing can be read: what it is named now
 // does not depend on what Consul shows.
@@ -167,44 +130,6 @@ func TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor(t *testing.T) {
 				t.Errorf("applied, it is due again at %s", next)
 			}
 		})
-	}
-}
-
-// TestRename_RunThatGoesOnAfterItWasGivenUpPutsTheNewNameInDoubt has a run whose runner is frozen: it
-// is given up, the task is renamed, and then the runner applies what it had read before.
-func TestRename_RunThatGoesOnAfterItWasGivenUpPutsTheNewNameInDoubt(t *testing.T) {
-	b := newBench(t, tasks(1)...)
-	b.settle()
-	b.launcher.forget()
-	b.catalog.set("B", nil)
-	b.tick()
-	launch := b.launcher.launches()[0]
-	b.claimed(launch.Runs[0], "container")
-	b.launcher.forget() // nobody knows whether the runner lives
-	b.catalog.set("A", nil)
-	b.now = b.now.Add(time.Hour)
-	b.tick()
-	b.end(state.RunSucceeded, "A")
-
-	latest := renamedTask("task-0")
-	b.reload(latest)
-	b.end(state.RunSucceeded, "A")
-	b.tickAfterEnd()
-	latest.Name, latest.MovedFrom = "newest", []string{"new"} // and once more
-	b.reload(latest)
-	b.end(state.RunSucceeded, "A")
-	b.tickAfterEnd()
-	if b.task("newest").AppliedAt.IsZero() || b.task("newest").Run != nil || b.run(launch.Runs[0]).Data.State != state.RunLost {
-		t.Fatalf("the run is %s, the new name has %+v", b.run(launch.Runs[0]).Data.State, b.task("newest"))
-	}
-	b.stop(launch, "container", "the container stopped")
-	b.now = b.now.Add(time.Second)
-	b.tick()
-	if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || !strings.Contains(run.Reason.Text, "the container stopped") {
-		t.Errorf("the run of the new name is %+v: %+v", run, b.task("newest").Reason)
-	}
-	if was := b.task("task-0"); was.Doubt != "" {
-		t.Errorf("the former name is in doubt: %s", was.Doubt)
 	}
 }
 

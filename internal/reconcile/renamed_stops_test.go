@@ -340,6 +340,59 @@ var renameCases = []struct {
 			b.t.Errorf("its run is %+v: %+v", run, b.task("new").Reason)
 		}
 	}},
+	{"a check for drift is under way", "its outcome is dropped", func(b *renameBench) {
+		b.is.Drift = daily
+		b.reload(driftTasks(1)...)
+		events := b.recording()
+		b.now = b.now.Add(25 * time.Hour)
+		b.claimed(b.tick().Checks[0].Runs[0], "container")
+		b.launcher.forget() // its runner dies
+		b.rename()
+		b.runsAs(state.ReasonDefinition)
+		b.now = b.now.Add(2 * intentPatience)
+		b.tick()
+		b.ends(state.RunSucceeded, "A")
+		b.tick()
+		for _, name := range []string{"task-0", "new"} {
+			if s := b.task(name); underCheck(s) != nil || s.Drifted() != nil || s.Failures > 0 {
+				b.t.Errorf("%s has %+v, %+v", name, s, s.Drift)
+			}
+		}
+		if heard := events.heard(); strings.Contains(heard, "drift_check_failed") || strings.Contains(heard, "run_lost") {
+			b.t.Errorf("events %s", heard)
+		}
+		b.now = b.now.Add(25 * time.Hour)
+		if checks := b.tick().Checks; len(checks) != 1 || checks[0].Runs[0].Task != "new" {
+			b.t.Errorf("a day later, there are the checks %+v", checks)
+		}
+	}},
+	{"a run was given up, and goes on", "runs again", func(b *renameBench) {
+		b.changes("B")
+		b.tick()
+		launch := b.launcher.launches()[0]
+		b.claimed(launch.Runs[0], "container")
+		b.launcher.forget() // nobody knows whether its runner lives
+		b.changes("A")
+		b.now = b.now.Add(time.Hour)
+		b.tick()
+		b.ends(state.RunSucceeded, "A")
+		for _, name := range []string{"new", "newest"} { // it is renamed twice
+			if b.is.Name = name; name == "newest" {
+				b.is.MovedFrom = []string{"new"}
+			}
+			b.rename()
+			b.ends(state.RunSucceeded, "A")
+			b.tick()
+		}
+		if got := b.run(launch.Runs[0]).Data.State; got != state.RunLost || b.task("newest").AppliedAt.IsZero() {
+			b.t.Fatalf("the run is %s, and the new name has %+v", got, b.task("newest"))
+		}
+		b.stop(launch, "container", "the container stopped") // only now
+		b.tick()
+		if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || b.task("task-0").Doubt != "" {
+			b.t.Errorf("the run of the new name is %+v: %+v; the former one has the doubt %q", run, b.task("newest").Reason, b.task("task-0").Doubt)
+		}
+	}},
 	{"removed, and kept", "becomes the new name's", func(b *renameBench) {
 		b.reload()
 		b.now = b.now.Add(20 * 24 * time.Hour)
