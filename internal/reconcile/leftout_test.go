@@ -82,3 +82,22 @@ func TestTick_ServicesThatAreLeftOutAreOneMessageAndTheRestGoesOn(t *testing.T) 
 		t.Errorf("the record has %d names and %d bytes, %v", len(rec.Data.LeftOut), len(state.Encode(rec.Data)), err)
 	}
 }
+
+// TestLeftOut_ManyNamesOfManyTasksAreKeptOnce has somebody register thousands of names that each
+// task with a regexp would read.
+func TestLeftOut_ManyNamesOfManyTasksAreKeptOnce(t *testing.T) {
+	var names []string
+	for i := range 2000 {
+		names = append(names, fmt.Sprintf("web-/../%d", i))
+	}
+	var l leftOut
+	for i := range 1000 {
+		l.note(fmt.Sprint("task-", i), consul.Answer{Observation: consul.Observation{LeftOut: names}})
+	}
+	if len(l.names) != len(names) {
+		t.Errorf("%d names are kept of %d", len(l.names), len(names))
+	}
+	if e := l.events(nil, noon); len(e) != 1 || e[0].Count != 1000 {
+		t.Errorf("the events are %+v", e)
+	}
+}
