@@ -2,34 +2,18 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
-)
 
-// lanAddress returns an address of this machine that is not loopback: requests to it look like those
-// of another machine.
-func lanAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
-			return ip.IP.String()
-		}
-	}
-	t.Skip("this machine has no address in a network")
-	return ""
-}
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
 
 func TestStart_WithoutATokenOtherMachinesReadAndChangeNothing(t *testing.T) {
 	s := newParallelSite(t)
 	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))
 	here := p.served()
-	there := strings.Replace(here, "localhost", lanAddress(t), 1)
+	there := strings.Replace(here, "localhost", testtools.LANAddress(t), 1)
 	for _, c := range []struct {
 		method, path, body string
 		here, there        int

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -238,7 +237,7 @@ func TestServe_WithoutATokenThisMachineMayActAndOthersMayRead(t *testing.T) {
 
 // A request from another machine has an address of a network as its peer.
 func TestServe_WithoutATokenAnotherMachineOnlyReads(t *testing.T) {
-	lan := lanAddress(t)
+	lan := testtools.LANAddress(t)
 	s := start(t, Options{Handler: levels, Public: "/v1/health", Signed: "/v1/hints/x"}, nil)
 	s.host = lan
 	for _, c := range []struct {
@@ -266,22 +265,6 @@ func TestServe_WithoutATokenAnotherMachineOnlyReads(t *testing.T) {
 	if resp, body := proven.ask("POST", "/v1/tasks", "", actToken); resp.StatusCode != 200 {
 		t.Errorf("with a token: %s, %s", resp.Status, body)
 	}
-}
-
-// lanAddress returns an address of this machine that is not loopback.
-func lanAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
-			return ip.IP.String()
-		}
-	}
-	t.Skip("this machine has no address in a network")
-	return ""
 }
 
 func TestServe_PagesOfOneAllowedOriginMayActOnTheirMachine(t *testing.T) {

@@ -103,8 +103,8 @@ func (d *Dir) takeState(ctx context.Context, former Former, was, now []byte) (do
 		if len(before.Objects) == 0 {
 			return false, nil
 		}
-		return false, fmt.Errorf("both names have a state, and neither is replaced: the new one has %d resources, the one before %d. Find out which one is right, and remove the other "+
-			"(terraform workspace delete), or remove moved_from", len(there.Objects), len(before.Objects))
+		return false, fmt.Errorf("both names have a state, and Terrapulse overwrites neither: the state of task %s has %d resources, the state of task %s has %d. "+
+			"Find out which one is right, and remove the other one (terraform workspace delete), or remove moved_from", d.opts.Task, len(there.Objects), former.Task, len(before.Objects))
 	}
 	if there.Lineage == before.Lineage && there.Serial > before.Serial {
 		return true, nil
