@@ -118,6 +118,9 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	if st.Problem != nil {
 		line("Problem: %s", *st.Problem)
 	}
+	if st.Replaced != nil {
+		line("Consul was replaced %s ago: %s", ago(now.Sub(st.Replaced.Since)), held(*st.Replaced))
+	}
 	switch {
 	case st.Refused == nil:
 	case apispec.Deref(st.Refused.Bundle) == "" && bundle != "":
@@ -163,10 +166,11 @@ var newsOf = map[apispec.Phase]news{
 }
 
 // printTasks prints a row for each task, and below it why the task is in its
-// phase.
+// phase. What many tasks have in common comes once, after the rows.
 func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
 	fmt.Fprintln(a.stdout)
 	var tab table
+	common := commonReasonsOf(tasks)
 	tab.row(plain, "TASK", "PHASE", "LAST RUN", "NEXT DUE")
 	for _, t := range tasks {
 		name := t.Name
@@ -175,7 +179,9 @@ func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
 			name = ""
 		}
 		tab.row(newsOf[t.Phase], name, phase(t, now), lastRun(t, now), due(t, now))
-		tab.note("  ", "why: "+why(t))
+		if why := common.without(t); why != "" {
+			tab.note("  ", "why: "+why)
+		}
 		if t.Run != nil && t.Run.Remote != nil {
 			tab.note("  ", "in HCP Terraform: "+t.Run.Remote.URL)
 		}
@@ -184,6 +190,10 @@ func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
 		}
 	}
 	tab.print(a.stdout)
+	for _, text := range common.texts() {
+		fmt.Fprintln(a.stdout)
+		a.paragraph("", text)
+	}
 }
 
 // longName is the length from which on the name of a task has a line of its own:
@@ -231,24 +241,6 @@ func changed(t apispec.TaskOverview, now time.Time) string {
 		return "changed: " + shorten(t.LastRun.Reason.Text, 66)
 	}
 	return ""
-}
-
-// How long a reason may be. An error has what to do about it at its end.
-const (
-	longReason = 140 // two lines
-	longError  = 800 // also of what is held or waits
-)
-
-// why is the reason of a task's phase.
-func why(t apispec.TaskOverview) string {
-	text, limit := t.Reason.Text, longReason
-	if t.Phase != apispec.PhaseWaiting && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "" {
-		text += ": " + *t.LastRun.Error
-	}
-	if newsOf[t.Phase] == bad || t.Phase == apispec.PhaseHeld || t.Phase == apispec.PhaseWaiting {
-		limit = longError
-	}
-	return shorten(text, limit)
 }
 
 // shorten makes one line of at most limit characters of the text.

@@ -54,18 +54,19 @@ func merged(events []outbox.Event, group []int) outbox.Event {
 			m.Changes.Add, m.Changes.Change, m.Changes.Destroy = m.Changes.Add+c.Add, m.Changes.Change+c.Change, m.Changes.Destroy+c.Destroy
 		}
 	}
-	m.Error, m.Cause = inShort(failures), inShort(causes)
+	m.Error, m.Cause = inShort(failures, tasks), inShort(causes, tasks)
 	if len(slices.Compact(details)) == 1 {
 		m.Detail = details[0]
 	}
 	return m.About(tasks)
 }
 
-// inShort returns the first of several texts, with the number of the others that differ.
-func inShort(texts []string) string {
+// inShort returns the first of the texts of several tasks, with the number of the others that say
+// something else.
+func inShort(texts, tasks []string) string {
 	first, others := texts[0], 0
-	for _, text := range texts {
-		if text != first {
+	for i, text := range texts {
+		if state.Alike(text, tasks[i]) != state.Alike(first, tasks[0]) {
 			others++
 		}
 	}

@@ -57,7 +57,7 @@ func TestSlack_EventsOfOneKindAreOneMessage(t *testing.T) {
 	var events []outbox.Event
 	for i := range 25 {
 		name := fmt.Sprintf("task-%02d", i)
-		failed := outbox.Event{ID: name, Kind: outbox.RunFailed, At: noon, Task: name, Error: "no route to the firewall", URL: "http://t.example/ui/tasks/" + name, Started: noon}
+		failed := outbox.Event{ID: name, Kind: outbox.RunFailed, At: noon, Task: name, Error: "apply of task " + name + ": no route to the firewall", URL: "http://t.example/ui/tasks/" + name, Started: noon}
 		if i == 3 {
 			failed.Error = "exit 1"
 		}
@@ -85,7 +85,7 @@ func TestSlack_EventsOfOneKindAreOneMessage(t *testing.T) {
 		t.Fatalf("the messages are %q", got)
 	}
 	want := "*25 tasks: run failed*\nTasks: task-00, task-01, "
-	for _, part := range []string{want, "task-19 and 5 more\n", "\nError: no route to the firewall (1 of the tasks report something else)\nSee: http://t.example/ui/tasks"} {
+	for _, part := range []string{want, "task-19 and 5 more\n", "\nError: apply of task task-00: no route to the firewall (1 of the tasks report something else)\nSee: http://t.example/ui/tasks"} {
 		if !strings.Contains(got[0], part) {
 			t.Errorf("the message is\n%s\nwithout %q", got[0], part)
 		}

@@ -87,6 +87,7 @@ func (p *pages) approveReplaced(ctx context.Context, shown string, approval apis
 type sameTrouble struct {
 	First *apispec.TaskOverview
 	Why   string
+	What  string // what changed in Consul; "" if it is not the same for all
 	Tasks []*apispec.TaskOverview
 }
 
@@ -107,13 +108,17 @@ func grouped(urgent []*apispec.TaskOverview) []*sameTrouble {
 	var groups []*sameTrouble
 	known := map[key]*sameTrouble{}
 	for _, t := range urgent {
-		k := key{t.Phase, whyOf(t) + "\n" + what(t)}
+		why := whyOf(t)
+		k := key{t.Phase, state.Alike(why, t.Name)}
 		g := known[k]
 		if g == nil || deciding(t) {
-			g = &sameTrouble{First: t, Why: whyOf(t)}
+			g = &sameTrouble{First: t, Why: why, What: what(t)}
 			groups, known[k] = append(groups, g), g
 		}
 		g.Tasks = append(g.Tasks, t)
+		if what(t) != g.What {
+			g.What = ""
+		}
 	}
 	return groups
 }

@@ -49,7 +49,9 @@ func TestTasks_ReplacedConsulIsOneBanner(t *testing.T) {
 }
 
 func TestTasks_EqualReasonsAreGroupedAndErrorsAreShown(t *testing.T) {
-	o := some(failingTask("a", "dial tcp 10.0.0.1:443: no route to host\nmore", 3), failingTask("b", "dial tcp 10.0.0.1:443: no route to host", 7), failingTask("c", "quota exceeded", 1))
+	o := some(failingTask("a", "dial tcp 10.0.0.1:443: no route to host\nmore", 3), failingTask("b", "dial tcp 10.0.0.1:443: no route to host", 7), failingTask("c", "quota exceeded", 1),
+		failingTask("fw-1", "terraform apply of task fw-1: no such image", 1), failingTask("fw-2", "terraform apply of task fw-2: no such image", 1))
+	o.Tasks[3].Changed, o.Tasks[4].Changed = new("web: +web-1"), new("web: +web-2")
 	for i := range 7 {
 		o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: fmt.Sprintf("u%d", i), Phase: apispec.PhaseUnreadable, Reason: apispec.Reason{Text: "connection refused"}})
 	}
@@ -59,9 +61,10 @@ func TestTasks_EqualReasonsAreGroupedAndErrorsAreShown(t *testing.T) {
 	page := tasksOf(o, nil)
 	var got []string
 	for _, g := range page.Groups {
-		got = append(got, fmt.Sprintf("%s: %s: %d, %d more", g.First.Name, g.Why, len(g.Named()), g.More()))
+		got = append(got, fmt.Sprintf("%s: %s: %d, %d more%s", g.First.Name, g.Why, len(g.Named()), g.More(), g.What))
 	}
-	want := []string{"a: dial tcp 10.0.0.1:443: no route to host: 2, 0 more", "c: quota exceeded: 1, 0 more", "u0: connection refused: 5, 2 more",
+	want := []string{"a: dial tcp 10.0.0.1:443: no route to host: 2, 0 more", "c: quota exceeded: 1, 0 more",
+		"fw-1: terraform apply of task fw-1: no such image: 2, 0 more", "u0: connection refused: 5, 2 more",
 		"p1: waits for approval: 1, 0 more", "p2: waits for approval: 1, 0 more"}
 	if !slices.Equal(got, want) {
 		t.Errorf("groups %q, want %q", got, want)

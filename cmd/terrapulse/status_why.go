@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/state"
+)
+
+// How long a reason may be. An error has what to do about it at its end.
+const (
+	longReason = 140 // two lines
+	longError  = 800 // also of what is held or waits
+)
+
+// fewTasks is how many tasks may have the same reason, each with a copy of it. It is also how many
+// names stand for more of them.
+const fewTasks = 3
+
+// reasonOf is why a task is in its phase: what concerns only this task, and what other tasks may
+// have in common with it. Either may be empty.
+func reasonOf(t apispec.TaskOverview) (own, shared string) {
+	switch text := t.Reason.Text; {
+	case t.Phase == apispec.PhaseHeld && t.Reason.Code == string(state.ReasonReplaced):
+		own, _, _ = strings.Cut(text, state.LostByReplaced) // the rest is in a line about all tasks
+		return own, ""
+	case t.Phase != apispec.PhaseWaiting && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
+		return text, *t.LastRun.Error
+	default:
+		return "", text
+	}
+}
+
+// why is the reason of a task's phase.
+func why(t apispec.TaskOverview) string {
+	own, shared := reasonOf(t)
+	if own != "" && shared != "" {
+		own += ": "
+	}
+	return shorten(own+shared, longest(t.Phase))
+}
+
+// longest is how long the reason of a phase may be.
+func longest(p apispec.Phase) int {
+	if newsOf[p] == bad || p == apispec.PhaseHeld || p == apispec.PhaseWaiting {
+		return longError
+	}
+	return longReason
+}
+
+// held says what a replaced Consul does to the tasks.
+func held(r apispec.ReplacedConsul) string {
+	text := fmt.Sprintf("%s. %s held and would lose %s", r.Why, plural(r.Tasks, "task is", "tasks are"), plural(r.Entries, "entry", "entries"))
+	if r.ApprovedBy != nil {
+		return text + "; " + *r.ApprovedBy + " has approved that"
+	}
+	return text + ", until the entries are back or `terrapulse approve -all` approves the loss"
+}
+
+// plural is a number with its noun.
+func plural(n int, one, more string) string {
+	if n == 1 {
+		more = one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// commonReason is what more than a few tasks of a phase have in common.
+type commonReason struct {
+	phase apispec.Phase
+	text  string // without the task's name
+}
+
+func commonReasonOf(t apispec.TaskOverview) commonReason {
+	_, shared := reasonOf(t)
+	return commonReason{t.Phase, state.Alike(shared, t.Name)}
+}
+
+// commonReasons are those of tasks, each with its tasks.
+type commonReasons map[commonReason][]apispec.TaskOverview
+
+func commonReasonsOf(tasks []apispec.TaskOverview) commonReasons {
+	all := commonReasons{}
+	for _, t := range tasks {
+		if r := commonReasonOf(t); r.text != "" {
+			all[r] = append(all[r], t)
+		}
+	}
+	maps.DeleteFunc(all, func(_ commonReason, of []apispec.TaskOverview) bool { return len(of) <= fewTasks })
+	return all
+}
+
+// without is why a task is in its phase, without what it has in common with others.
+func (all commonReasons) without(t apispec.TaskOverview) string {
+	if all[commonReasonOf(t)] == nil {
+		return why(t)
+	}
+	own, _ := reasonOf(t)
+	return shorten(own, longest(t.Phase))
+}
+
+// texts say which tasks have each reason; that of the most tasks is the first.
+func (all commonReasons) texts() []string {
+	reasons := slices.SortedFunc(maps.Keys(all), func(a, b commonReason) int {
+		return cmp.Or(cmp.Compare(len(all[b]), len(all[a])), cmp.Compare(all[a][0].Name, all[b][0].Name))
+	})
+	var texts []string
+	for _, r := range reasons {
+		of := all[r]
+		var names []string
+		for _, t := range of[:fewTasks] {
+			names = append(names, t.Name)
+		}
+		_, shared := reasonOf(of[0])
+		texts = append(texts, fmt.Sprintf("%d tasks are %s (%s and %d more): %s", len(of), r.phase, strings.Join(names, ", "), len(of)-fewTasks, shorten(shared, longest(r.phase))))
+	}
+	return texts
+}
