@@ -22,12 +22,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// stamp formats a time for people, with the date unless that is today's. The
-// zone is shown because readers may be in another one, as with a function in AWS.
-func stamp(t, now time.Time) string {
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly + "Z07:00")
-	}
-	return t.Format(time.DateTime + "Z07:00")
-}
+// stamp formats a time in a sentence for people. The zone is shown because readers may be in another
+// one, as with a function in AWS. Pages find the time by its format, and write it in the zone of
+// their viewer.
+func stamp(t, now time.Time) string { return t.In(now.Location()).Format(time.RFC3339) }

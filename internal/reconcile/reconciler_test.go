@@ -129,7 +129,7 @@ func TestTick_SilentRunIsLostOnlyAfterItsClaim(t *testing.T) {
 		lost    string
 	}{
 		{"not while its claim lasts", running, "", noon.Add(9 * time.Second), ""},
-		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has not renewed its claim, which expired at 12:00:10Z"},
+		{"when its claim has expired", running, "", noon.Add(10 * time.Second), "its runner host has not renewed its claim, which expired at 2086-03-14T12:00:10Z"},
 		{"as soon as its launcher saw it stop", running, "Spot reclaim", noon, "Spot reclaim"},
 		{"an intent is started again", intended, "", noon.Add(time.Minute), ""},
 		{"but not for ever", intended, "", noon.Add(time.Hour), "no runner claimed it"},

@@ -143,6 +143,12 @@ func TestProse_HasCommandsAndTimes(t *testing.T) {
 	if got := string(lead(reason)); got != why {
 		t.Error(got)
 	}
+	const retry = `retry number 5 at <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22 11:32:27 UTC">22 Nov 11:32 UTC</time>`
+	for _, text := range []string{"2026-11-22T13:32:27+02:00", "2026-11-22T06:32:27-05:00"} {
+		if got := string(prose("retry number 5 at " + text)); got != retry {
+			t.Error(got)
+		}
+	}
 	if got := string(prose("at 2026-99-22T11:32:27Z")); got != "at 2026-99-22T11:32:27Z" {
 		t.Error(got)
 	}

@@ -18,7 +18,6 @@ import (
 var functions = template.FuncMap{
 	"deref":   deref,
 	"stamp":   stamp,
-	"clock":   clock,
 	"took":    took,
 	"short":   short,
 	"digest":  func(d string) string { return d[:min(len(d), 12)] },
@@ -119,26 +118,37 @@ func runTone(s apispec.RunState) tone {
 // of the page writes its times in the viewer's zone.
 func prose(text string) template.HTML {
 	var b strings.Builder
-	for i, part := range strings.Split(template.HTMLEscapeString(text), "`") { // the escape of a backquote is itself
-		switch {
-		case i%2 == 1:
-			b.WriteString("<code>" + part + "</code>")
-		default:
-			b.WriteString(dates.ReplaceAllStringFunc(part, date))
+	for i, part := range strings.Split(text, "`") {
+		if i%2 == 1 {
+			b.WriteString("<code>" + template.HTMLEscapeString(part) + "</code>")
+			continue
 		}
+		end := 0
+		for _, at := range dates.FindAllStringIndex(part, -1) {
+			b.WriteString(template.HTMLEscapeString(part[end:at[0]]) + date(part[at[0]:at[1]]))
+			end = at[1]
+		}
+		b.WriteString(template.HTMLEscapeString(part[end:]))
 	}
 	return template.HTML(b.String())
 }
 
 // dates are the times in texts of the program.
-var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)`)
 
+// date shows a time in a sentence.
 func date(text string) string {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return text
 	}
-	return fmt.Sprintf(`<time class="date" datetime="%s" title="%s">%s</time>`, text, t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04 UTC"))
+	return element(t, ` class="date"`, " UTC")
+}
+
+// element shows a time without a script, and exactly when the mouse is over it.
+func element(t time.Time, class, zone string) string {
+	t = t.UTC()
+	return fmt.Sprintf(`<time%s datetime="%s" title="%s">%s</time>`, class, t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04")+zone)
 }
 
 // lead is the part of a reason that says why, without the commands to use: a page has
@@ -185,24 +195,14 @@ func deref(v any) any {
 	return v
 }
 
-// stamp shows a time: how long ago, and exactly when the mouse is over it. The script
-// of the page writes both in the viewer's time zone and keeps them right.
+// stamp shows a time that is in no sentence: how long ago it was, or in how long it will be. The
+// script of the page writes that, and keeps it right.
 func stamp(v any) template.HTML {
 	t, _ := deref(v).(time.Time)
 	if t.IsZero() {
 		return ""
 	}
-	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`,
-		t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04")))
-}
-
-// clock shows a time of day, to the second. The script of the page writes it in the
-// viewer's time zone.
-func clock(t time.Time) template.HTML {
-	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s">%s</time>`,
-		t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05.000 UTC"), t.Format("15:04:05")))
+	return template.HTML(element(t, "", ""))
 }
 
 // short is the end of an id, which tells it from others: it begins with the time.

@@ -3,10 +3,9 @@
 (() => {
   const on = (name, act) => document.addEventListener(name, act);
 
-  // Times in the viewer's zone, and how long ago they are.
+  // A time is how long ago it was, or in how long it will be. In a sentence it is day and time.
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
-  const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' });
   const date = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
   const steps = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
   const words = (at) => {
@@ -17,7 +16,7 @@
   const times = () => {
     for (const t of document.querySelectorAll('time[datetime]')) {
       const at = new Date(t.dateTime);
-      const text = { clock: (d) => clock.format(d), date: (d) => date.format(d) }[t.className]?.(at) ?? words(at), title = exact.format(at);
+      const text = t.className === 'date' ? date.format(at) : words(at), title = exact.format(at);
       if (t.textContent !== text) t.textContent = text;
       if (t.title !== title) t.title = title;
     }
