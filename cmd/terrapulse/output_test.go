@@ -39,10 +39,13 @@ terraform_provider "local" {
 		msg, _ := record["msg"].(string)
 		seen[msg]++
 		if slices.Contains([]string{"run decided", "run started", "terraform", "run succeeded"}, msg) {
-			for _, key := range []string{"task", "run", "launch", "fence"} {
+			for _, key := range []string{"task", "run", "fence"} {
 				if record[key] == nil {
 					t.Errorf("no %s in %s", key, line)
 				}
+			}
+			if begins := msg == "run decided"; begins != (record["launch"] != nil) {
+				t.Errorf("only the line with which a run begins names its launch: %s", line)
 			}
 		}
 		if took, ok := record["duration"]; ok && !strings.HasSuffix(took.(string), "s") {

@@ -132,7 +132,7 @@ func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(co
 			}
 			if err := carryOut(ctx, launch, run); err != nil {
 				failed.Add(1)
-				w.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+				w.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "fence", launch.Fence, "error", err)
 			}
 			return nil
 		})

@@ -191,7 +191,7 @@ func TestWork_ExecutesEveryRun(t *testing.T) {
 	c.measured(metrics.RunsFailed, 1)
 	c.measured(metrics.SeenToAppliedSeconds, 2)
 	c.measured(metrics.ResourcesDestroyed, 0)
-	for _, want := range []string{`"msg":"launch begun"`, `"task":"t1","run":"l1-t1","launch":"l1","fence":1`, `"msg":"launch ended"`} {
+	for _, want := range []string{`"msg":"launch begun"`, `"task":"t1","run":"l1-t1","fence":1`, `"msg":"launch ended"`} {
 		if !strings.Contains(c.out.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, c.out)
 		}

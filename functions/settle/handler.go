@@ -50,7 +50,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	why := task.Why()
 	lost, err := settle.Runs(ctx, h.store, settle.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
 	for _, run := range lost {
-		container.Warn("a run was lost", "launch", run.Launch, "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
+		container.Warn("a run was lost", "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
 	}
 	if len(lost) > 0 {
 		if err := h.metrics.Write(h.now(), metrics.Values{metrics.RunsLost: float64(len(lost))}); err != nil {

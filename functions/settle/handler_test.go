@@ -162,7 +162,7 @@ func TestHandle_SettlesTheRunsOfADeadContainer(t *testing.T) {
 	if b.invoked != 1 {
 		t.Errorf("reconcile was invoked %d times", b.invoked)
 	}
-	for _, says := range []string{`"RunsLost":2`, `"msg":"a run was lost"`, `"launch":"` + launch.ID, `"fence":3`, `"ecs_task":"` + taskID} {
+	for _, says := range []string{`"RunsLost":2`, `"msg":"a run was lost"`, `"run":"` + launch.Runs[0].ID, `"fence":3`, `"ecs_task":"` + taskID} {
 		if !strings.Contains(b.logged.String(), says) {
 			t.Errorf("%s is not in the log:\n%s", says, b.logged)
 		}
@@ -340,7 +340,7 @@ func TestHandle_SettlesALaunchOnECSWithAnyOrderOfEvents(t *testing.T) {
 	}
 }
 
-func TestHandle_LostRunsNameTheLaunchThatTheContainerHadTaken(t *testing.T) {
+func TestHandle_LostRunsAreThoseOfTheLaunchThatTheContainerHadTaken(t *testing.T) {
 	b := newFixture(t)
 	first, taken := b.launch("", "api"), b.launch(taskID, "web")
 	launch, err := state.Read[state.Launch](t.Context(), b.store, state.LaunchKey(first.ID))
@@ -356,7 +356,7 @@ func TestHandle_LostRunsNameTheLaunchThatTheContainerHadTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.logged.String()) {
-		if strings.Contains(line, `"msg":"a run was lost"`) && strings.Contains(line, `"launch":"`+taken.ID) && !strings.Contains(line, first.ID) {
+		if strings.Contains(line, `"msg":"a run was lost"`) && strings.Contains(line, `"run":"`+taken.Runs[0].ID) && !strings.Contains(line, `"launch":`) {
 			return
 		}
 	}

@@ -81,7 +81,7 @@ func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 		l.mu.Lock()
 		l.lost[run.ID] = err
 		l.mu.Unlock()
-		l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "launch", launch.ID, "fence", launch.Fence, "error", err)
+		l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "fence", launch.Fence, "error", err)
 	}
 }
 

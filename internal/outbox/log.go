@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,6 +46,10 @@ func (l Log) Now(ctx context.Context, events Events) {
 	}
 }
 
+// launching are the kinds of events whose log line names the launch. Other lines about a run have no id
+// beside that of the run: the launch is in the line that the run began with.
+var launching = []Kind{RunDecided, RunResumed}
+
 // attributes are those of the event's log line.
 func attributes(e Event) (attrs []slog.Attr) {
 	text := func(key, value string) {
@@ -59,7 +64,9 @@ func attributes(e Event) (attrs []slog.Attr) {
 	}
 	text("task", e.Task)
 	text("run", e.Run)
-	text("launch", e.Launch)
+	if slices.Contains(launching, e.Kind) {
+		text("launch", e.Launch)
+	}
 	if e.Fence > 0 {
 		attrs = append(attrs, slog.Uint64("fence", e.Fence))
 	}
@@ -97,7 +104,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 	text("cause", e.Cause)
 	text("error", e.Error)
 	text("remote_url", e.RemoteURL)
-	text("event", e.ID)
+	text("event", string(e.Kind))
 	return attrs
 }
 

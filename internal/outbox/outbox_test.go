@@ -372,8 +372,25 @@ func TestLog_LineOfARunHasItsNumbers(t *testing.T) {
 	if e := outbox.OfRun(run); e.RemoteURL != "https://hcp/1" {
 		t.Errorf("the event names the page %q", e.RemoteURL)
 	}
-	want := fmt.Sprintf(`level=INFO msg="run succeeded" task=web run=r1 launch=l1 fence=7 reason=%s duration=1.5s added=1 changed=2 destroyed=3 since_seen=2.5s`, state.ReasonChanged)
+	want := fmt.Sprintf(`level=INFO msg="run succeeded" task=web run=r1 fence=7 reason=%s duration=1.5s added=1 changed=2 destroyed=3 since_seen=2.5s`, state.ReasonChanged)
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("the line is %s, want %s", out.String(), want)
+	}
+}
+
+// TestLog_LinesOfARunHaveTheIDOfTheRunAlone also looks for the line that leads from a run to its launch.
+func TestLog_LinesOfARunHaveTheIDOfTheRunAlone(t *testing.T) {
+	for _, kind := range outbox.Kinds() {
+		var out bytes.Buffer
+		e := outbox.Event{ID: "the-event.0", Kind: kind, At: noon, Task: "web", Run: "the-run", Launch: "the-launch", Fence: 7}
+		if err := (outbox.Log{To: slog.New(slog.NewTextHandler(&out, nil))}).Deliver(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if line := out.String(); line != "" {
+			begins := kind == outbox.RunDecided || kind == outbox.RunResumed
+			if !strings.Contains(line, " task=web run=the-run ") || strings.Contains(line, "the-event") || strings.Contains(line, "launch=the-launch") != begins || !strings.Contains(line, " event="+string(kind)) {
+				t.Errorf("the line is %s", line)
+			}
+		}
 	}
 }

@@ -105,7 +105,7 @@ func TestRun_PlanIsLoggedAndNoEvent(t *testing.T) {
 	if err := b.Run(t.Context(), launch, launch.Runs[0]); err != nil {
 		t.Fatal(err)
 	}
-	if all := b.events(); len(all) != 0 || !strings.Contains(b.log.String(), `msg="run succeeded" task=web run=p1 launch=l2 kind=plan`) {
+	if all := b.events(); len(all) != 0 || !strings.Contains(b.log.String(), `msg="run succeeded" task=web run=p1 kind=plan`) {
 		t.Errorf("the events are %+v, and the log says %s", all, b.log)
 	}
 }

@@ -220,7 +220,7 @@ type work func(c *claim, ctx context.Context, launch state.Launch, planned state
 
 func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
 	events := outbox.Log{To: r.Log, Said: r.Said}
-	log := r.Log.With("task", planned.Task, "run", planned.ID, "launch", launch.ID, "fence", launch.Fence)
+	log := r.Log.With("task", planned.Task, "run", planned.ID, "fence", launch.Fence)
 	r = r.logging(log)
 	c, err := r.claim(ctx, launch, planned)
 	if err != nil {

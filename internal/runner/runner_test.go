@@ -121,7 +121,7 @@ func TestRun_UnclaimableRunIsSkipped(t *testing.T) {
 }
 
 func TestRun_VerboseLogsTerraformOutput(t *testing.T) {
-	const line = `msg=terraform task=web run=r1 launch=l-r1 fence=1 says="Apply complete!"`
+	const line = `msg=terraform task=web run=r1 fence=1 says="Apply complete!"`
 	for _, wanted := range []bool{false, true} {
 		b := newFixture(t, succeed)
 		b.Verbose = wanted
