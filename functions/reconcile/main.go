@@ -77,7 +77,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	var bus []outbox.Sink
 	if settings.EventBus != "" {
 		sink := &eventbridge.Sink{Bus: settings.EventBus, Stack: settings.Stack, Client: awsjson.New(cfg)}
-		bus = append(bus, sink)
+		bus = append(bus, sink, eventbridge.Messages{Sink: sink})
 		checks = append(checks, doctor.Check{Name: "events", Look: sink.Check, Fix: "set EventBus to a bus of this account and region; in a VPC without NAT, create an endpoint for events, or set EventBus to nothing: docs/deploy.md"})
 	}
 	consul := &secrets.Consul{Source: source, ARNs: settings.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul")}

@@ -55,7 +55,7 @@ func (s *Sink) Deliver(ctx context.Context, e outbox.Event) error {
 type entry struct {
 	EventBusName string
 	Source       string
-	DetailType   outbox.Kind
+	DetailType   string
 	Detail       string
 	Time         float64 // seconds
 }
@@ -73,16 +73,16 @@ type Detail struct {
 
 var oneLine = strings.NewReplacer("\"", "'", "\\", "/", "\r\n", " ", "\n", " ", "\t", " ")
 
-// entry returns the entry of an event. One that is too large for a request loses its lists; its
+// entry returns the entry of an event, with this type of its detail. One that is too large for a request loses its lists; its
 // texts are short.
-func (s *Sink) entry(e outbox.Event) (entry, error) {
+func (s *Sink) entry(e outbox.Event, detailType string) (entry, error) {
 	message := oneLine.Replace(strings.Join(notify.Lines(e), "; "))
 	for {
 		detail, err := json.Marshal(Detail{e, s.Stack, message})
 		if err != nil {
 			return entry{}, fmt.Errorf("encode the event: %w", err)
 		}
-		made := entry{s.Bus, Source, e.Kind, string(detail), float64(e.At.UnixMilli()) / 1000}
+		made := entry{s.Bus, Source, detailType, string(detail), float64(e.At.UnixMilli()) / 1000}
 		if made.size() <= maxBytes || e.Entries == nil && e.Drift == nil {
 			return made, nil
 		}
@@ -92,6 +92,11 @@ func (s *Sink) entry(e outbox.Event) (entry, error) {
 
 // DeliverAll implements outbox.Batcher.
 func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
+	return s.send(ctx, events, func(e outbox.Event) string { return string(e.Kind) })
+}
+
+// send sends events, in as many requests as needed, and returns the error of each.
+func (s *Sink) send(ctx context.Context, events []outbox.Event, detailType func(outbox.Event) string) []error {
 	errs := make([]error, len(events))
 	var entries []entry
 	var at []int // the events of the entries
@@ -105,12 +110,12 @@ func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
 		entries, at, size = nil, nil, 0
 	}
 	for i, e := range events {
-		entry, err := s.entry(e)
+		entry, err := s.entry(e, detailType(e))
 		if err != nil {
 			errs[i] = err
 			continue
 		}
-		if size+entry.size() > maxBytes {
+		if size+entry.size() > maxBytes || len(entries) == maxEntries {
 			put()
 		}
 		entries, at, size = append(entries, entry), append(at, i), size+entry.size()

@@ -9,6 +9,20 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
+// Message is what people read about one event, or about several that are one thing that happened.
+type Message struct {
+	outbox.Event
+	Of []int // the indexes of the events
+}
+
+// Messages returns the messages about events, no two of which are of the same task.
+func Messages(events []outbox.Event) (all []Message) {
+	for _, group := range groups(events) {
+		all = append(all, Message{merged(events, group), group})
+	}
+	return all
+}
+
 // groups returns the indexes of the events that are one message: those of one kind. A plan that
 // waits for a person is a message of its own, because it has a command of its own.
 func groups(events []outbox.Event) (all [][]int) {

@@ -102,7 +102,7 @@ func (s Spec) Values() []Text {
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // reserved are the names of the sinks that need no block.
-var reserved = []string{"log", "eventbridge"}
+var reserved = []string{"log", "eventbridge", "eventbridge-messages"}
 
 // Specs checks a block, and reports everything that is wrong with it.
 func (n *Notify) Specs(r *block.Report) []Spec {
@@ -215,13 +215,13 @@ func (s *Sink) Wants(e outbox.Event) bool {
 	return any(s.Events, string(e.Kind)) && concerns
 }
 
-// gathersFor is how long a sink for people waits for more events.
-const gathersFor = 5 * time.Second
+// GathersFor is how long a sink for people waits for more events.
+const GathersFor = 5 * time.Second
 
 // Patience implements outbox.Patient.
 func (s *Sink) Patience() time.Duration {
 	if s.forPeople() {
-		return gathersFor
+		return GathersFor
 	}
 	return 0
 }
@@ -238,15 +238,15 @@ func (s *Sink) Most() int {
 func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
 	errs := make([]error, len(events))
 	var down error
-	for _, group := range groups(events) {
+	for _, message := range Messages(events) {
 		err := down
 		if err == nil {
-			err = s.Deliver(ctx, merged(events, group))
+			err = s.Deliver(ctx, message.Event)
 		}
 		if errors.As(err, new(*outbox.DownError)) {
 			down = err
 		}
-		for _, i := range group {
+		for _, i := range message.Of {
 			errs[i] = err
 		}
 	}

@@ -149,7 +149,7 @@ func (b *Bus) put(r *http.Request) (answer any, code string) {
 			out.Entries = append(out.Entries, result{EventID: "test"})
 			continue
 		}
-		if err := b.schemas.Check(outbox.Kind(event.DetailType), []byte(e.Detail)); err != nil {
+		if err := b.schemas.Check(outbox.Kind(event.DetailType), []byte(e.Detail)); err != nil && event.DetailType != eventbridge.MessageType {
 			b.t.Error(err)
 		}
 		b.events = append(b.events, event)
