@@ -18,6 +18,9 @@ var destroyTask = taskCommand{
   removed with on_removal = "destroy" and whose plan was rejected.
 `,
 	do: func(c *taskCommand, client *apiclient.Client, task string) (int, error) {
+		if _, err := client.TaskOverview(c.ctx, task); err != nil {
+			return 0, err // no question about a task that does not exist
+		}
 		if code, err := c.approved(&c.approvalOptions, "Destroying", task, fmt.Sprintf("Do you want to destroy everything that '%s' has made?", task),
 			"The plan is shown, and must be approved, before anything is destroyed, unless",
 			"approve_destroy is never."); code >= 0 || err != nil {

@@ -90,7 +90,14 @@ func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
 	api := "-http-addr=" + p.served()
 	eventually(t, "lb is applied", func() bool { return s.read("lb.txt") != "" })
 	s.awaitPhase("lb", apispec.PhaseApplied, "")
-	wantCode(t, s.bare("destroy", api, "-auto-approve", "nope"), exitError)
+	for _, args := range [][]string{{"destroy", api, "-auto-approve", "nope"}, {"destroy", api, "nope"}} {
+		r := s.bare(args[0], args[1:]...)
+		wantCode(t, r, exitError)
+		wantText(t, r.stdout+r.stderr, "a task with name 'nope' does not exist")
+		if strings.Contains(r.stdout, "Do you want") {
+			t.Errorf("the program asks before it says that there is no such task:\n%s", r.stdout)
+		}
+	}
 
 	// A rejected plan changes nothing.
 	wantCode(t, s.bare("destroy", api, "-auto-approve", "lb"), exitOK)

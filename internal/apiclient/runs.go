@@ -152,9 +152,9 @@ func first(runs []apispec.Run) *apispec.Run {
 // waiting returns a task that is to be run and has no run yet. The error says why
 // there will be none.
 func (c *Client) waiting(ctx context.Context, name string) (apispec.TaskOverview, error) {
-	answer, err := get[apispec.TaskOverviewResponse](ctx, c, taskPath(name)+"/overview", nil)
-	if err == nil && !answer.Task.Enabled {
+	task, err := c.TaskOverview(ctx, name)
+	if err == nil && !task.Enabled {
 		err = errors.New("the task was disabled before its run began")
 	}
-	return answer.Task, err
+	return task, err
 }

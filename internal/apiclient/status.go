@@ -19,6 +19,12 @@ type TaskStatus struct {
 	Status  string `json:"status"` // successful, errored, critical or unknown
 }
 
+// TaskOverview is what is known of a task, also of a removed one.
+func (c *Client) TaskOverview(ctx context.Context, name string) (apispec.TaskOverview, error) {
+	answer, err := get[apispec.TaskOverviewResponse](ctx, c, taskPath(name)+"/overview", nil)
+	return answer.Task, err
+}
+
 // TaskStatuses returns the statuses of all tasks, by name. Every version of
 // Consul-Terraform-Sync answers this.
 func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error) {
