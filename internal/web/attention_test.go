@@ -161,3 +161,11 @@ func TestPieces_KeepEachEntryTogether(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief_RoundsAsTheCommandsDo(t *testing.T) {
+	for d, want := range map[time.Duration]string{66700 * time.Microsecond: "67 ms", 400 * time.Microsecond: "0 ms", 1640 * time.Millisecond: "1.6 s", 52 * time.Second: "52.0 s", 180 * time.Second: "3 min 0 s"} {
+		if got := brief(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+}
