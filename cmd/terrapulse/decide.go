@@ -270,7 +270,7 @@ func (a *app) printWaiting(plan apispec.WaitingPlan) {
 	if apispec.Deref(plan.Drift) {
 		title = "Check %s of task %s, which is drifted since %s:\n"
 	}
-	fmt.Fprintf(a.stdout, title, plan.ID, plan.Task, plan.Since.Local().Format(time.RFC1123))
+	fmt.Fprintf(a.stdout, title, plan.ID, plan.Task, at(&plan.Since))
 	for _, c := range plan.Causes {
 		fmt.Fprintf(a.stdout, "  - %s\n", c.Text)
 	}

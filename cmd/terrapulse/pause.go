@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/apiview"
@@ -71,7 +70,7 @@ var resumeAll = decisionCommand{
 
 // pausedBy says who has paused, since when and why.
 func pausedBy(p apispec.Paused) string {
-	text := fmt.Sprintf("by %s since %s", p.By, p.Since.Local().Format(time.RFC1123))
+	text := fmt.Sprintf("by %s since %s", p.By, at(&p.Since))
 	if p.Reason != nil {
 		text += ": " + *p.Reason
 	}
