@@ -49,3 +49,40 @@ func TestReconcile_EventsWaitForTheBusAndTasksDoNot(t *testing.T) {
 		t.Errorf("of no task the bus has %v, want %v", kinds[""], want)
 	}
 }
+
+func TestReconcile_TasksThatFailTogetherAreOneMessageOnTheBus(t *testing.T) {
+	s := newStack(t, "web", "api")
+	bus := bustest.Start(t, "network")
+	h := s.process()
+	now := time.Now()
+	h.now = func() time.Time { return now }
+	sink := &eventbridge.Sink{Bus: "network", Stack: "test", Client: awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
+		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})}
+	h.bus = []outbox.Sink{sink, eventbridge.Messages{Sink: sink}}
+	s.must(h, schedule)
+	s.end(state.RunSucceeded)
+	messages := func() (all []string) {
+		for _, e := range bus.Events() {
+			if e.DetailType == eventbridge.MessageType {
+				all = append(all, e.Detail.Message)
+			}
+		}
+		return all
+	}
+	for _, name := range []string{"web", "api"} { // two runs of a launch end one after the other
+		failed := outbox.Event{Kind: outbox.RunFailed, Seq: 1 << 60, At: now, Task: name, Run: "r-" + name, Error: "no route to the firewall"}
+		if _, err := s.store.Apply(t.Context(), outbox.NewEvents(failed).Changes()...); err != nil {
+			t.Fatal(err)
+		}
+		s.must(h, `{"mode":"reconcile","ended":true}`)
+		if got := messages(); len(got) != 0 {
+			t.Fatalf("a message was sent at once: %q", got)
+		}
+		now = now.Add(time.Second)
+	}
+	now = now.Add(10 * time.Second)
+	s.must(h, schedule)
+	if got := messages(); len(got) != 1 || got[0] != "2 tasks: run failed; Tasks: web, api; Error: no route to the firewall" {
+		t.Errorf("the messages are %q", got)
+	}
+}
