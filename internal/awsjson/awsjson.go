@@ -23,7 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -78,13 +78,13 @@ const maxAnswer = 16 << 20
 // Client calls operations. It is safe for concurrent use.
 type Client struct {
 	cfg    aws.Config
-	sdk    secretsmanager.Options // what the SDK makes of cfg for any service
+	sdk    dynamodb.Options // what the SDK makes of cfg for any service
 	signer *v4.Signer
 }
 
 // New returns a client that uses an AWS configuration.
 func New(cfg aws.Config) *Client {
-	return &Client{cfg: cfg, sdk: secretsmanager.NewFromConfig(cfg).Options(), signer: v4.NewSigner()}
+	return &Client{cfg: cfg, sdk: dynamodb.NewFromConfig(cfg).Options(), signer: v4.NewSigner()}
 }
 
 // Call calls an operation with an input, and decodes its answer into out. The region is that of the
@@ -137,21 +137,26 @@ func (c *Client) endpoint(ctx context.Context, service, region string) (string, 
 	if c.cfg.BaseEndpoint != nil {
 		return *c.cfg.BaseEndpoint, nil
 	}
-	// Hosts in a region differ in their first label only.
-	const known = "secretsmanager"
-	resolved, err := c.sdk.EndpointResolverV2.ResolveEndpoint(ctx, secretsmanager.EndpointParameters{
-		Region:       &region,
-		UseFIPS:      aws.Bool(c.sdk.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled),
-		UseDualStack: aws.Bool(c.sdk.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled),
+	// Hosts in a region differ in their first label only. The client of DynamoDB is in nearly every
+	// function anyway.
+	fips := c.sdk.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled
+	dual := c.sdk.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled &&
+		service != "secretsmanager" // whose hosts always are
+	resolved, err := c.sdk.EndpointResolverV2.ResolveEndpoint(ctx, dynamodb.EndpointParameters{
+		Region: &region, UseFIPS: &fips, UseDualStack: &dual,
 	})
 	if err != nil {
 		return "", err
 	}
-	host, ok := strings.CutPrefix(resolved.URI.Host, known)
-	if !ok {
-		return "", fmt.Errorf("%s is not a host of %s", resolved.URI.Host, known)
+	label, rest, found := strings.Cut(resolved.URI.Host, ".")
+	if !found || strings.TrimSuffix(label, "-fips") != "dynamodb" {
+		return "", fmt.Errorf("%s is not a host of DynamoDB", resolved.URI.Host)
 	}
-	return (&url.URL{Scheme: resolved.URI.Scheme, Host: services[service].host + host, Path: "/"}).String(), nil
+	label = services[service].host
+	if fips {
+		label += "-fips" // DynamoDB has hosts in GovCloud that are not called so
+	}
+	return (&url.URL{Scheme: resolved.URI.Scheme, Host: label + "." + rest, Path: "/"}).String(), nil
 }
 
 // send signs and sends a request once, and decodes the answer.

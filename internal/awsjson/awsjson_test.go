@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -104,12 +106,33 @@ func TestCall_ErrorsAreThoseOfTheSDK(t *testing.T) {
 }
 
 func TestEndpoint_IsTheOneOfTheSDKInEveryPartition(t *testing.T) {
-	for region, want := range map[string]string{
-		"eu-west-1": "https://events.eu-west-1.amazonaws.com/", "cn-north-1": "https://events.cn-north-1.amazonaws.com.cn/",
-		"us-gov-west-1": "https://events.us-gov-west-1.amazonaws.com/", "us-iso-east-1": "https://events.us-iso-east-1.c2s.ic.gov/",
-	} {
-		if got, err := New(aws.Config{Region: region}).endpoint(t.Context(), "events", region); err != nil || got != want {
-			t.Errorf("in %s: %s, %v", region, got, err)
+	ofSecrets, ofECS := secretsmanager.NewDefaultEndpointResolverV2(), ecs.NewDefaultEndpointResolverV2()
+	for _, region := range []string{"eu-west-1", "us-east-1", "cn-north-1", "us-gov-west-1", "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "eusc-de-east-1"} {
+		for _, c := range []struct{ fips, dual bool }{{}, {fips: true}, {dual: true}, {true, true}} {
+			client := New(aws.Config{Region: region})
+			if c.fips {
+				client.sdk.EndpointOptions.UseFIPSEndpoint = aws.FIPSEndpointStateEnabled
+			}
+			if c.dual {
+				client.sdk.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+			}
+			wants := map[string]string{}
+			// In other partitions the SDK has hosts of dual stack besides.
+			both := strings.HasPrefix(region, "eu-west") || strings.HasPrefix(region, "us-east") || strings.HasPrefix(region, "us-gov")
+			if e, err := ofSecrets.ResolveEndpoint(t.Context(), secretsmanager.EndpointParameters{Region: &region, UseFIPS: &c.fips, UseDualStack: &c.dual}); err == nil && (both || !c.dual) {
+				wants["secretsmanager"] = e.URI.String() + "/"
+			}
+			if e, err := ofECS.ResolveEndpoint(t.Context(), ecs.EndpointParameters{Region: &region, UseFIPS: &c.fips, UseDualStack: &c.dual}); err == nil {
+				wants["ecs"] = e.URI.String() + "/"
+			}
+			for service, want := range wants {
+				if got, err := client.endpoint(t.Context(), service, region); err != nil || got != want {
+					t.Errorf("in %s, %+v: %s, %v; want %s", region, c, got, err, want)
+				}
+			}
+			if !c.dual && len(wants) < 2 {
+				t.Errorf("in %s, %+v: the SDK has the hosts %v", region, c, wants)
+			}
 		}
 	}
 	if got, err := New(aws.Config{Region: "eu-west-1"}).endpoint(t.Context(), "cloudwatch", "eu-west-1"); err != nil || got != "https://monitoring.eu-west-1.amazonaws.com/" {
