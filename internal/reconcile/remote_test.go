@@ -275,22 +275,25 @@ func TestRemote_StopIsRepeatedUntilItWorks(t *testing.T) {
 }
 
 // Otherwise the loss of entries that it applies now would count as the new Consul's change.
-func TestAppliesSince_RemoteRunAppliesWhatWasUploadedBefore(t *testing.T) {
-	replaced := time.Date(2000, 1, 1, 12, 0, 0, 0, time.UTC)
+func TestMayHaveReadBefore_RemoteRunAppliesWhatWasUploadedBefore(t *testing.T) {
 	for name, test := range map[string]struct {
-		run     *state.LiveRun
-		applies bool
+		run  *state.LiveRun
+		lost bool
+		want bool
 	}{
-		"no run":                        {nil, false},
-		"it has begun since":            {&state.LiveRun{Created: replaced.Add(time.Hour)}, false},
-		"it began before":               {&state.LiveRun{Created: replaced.Add(-time.Hour)}, true},
-		"it waits here":                 {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &approval}, false},
-		"its remote run is applied":     {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &remoteApply, Remote: &state.RemoteRun{ID: "run-1"}}, true},
-		"its remote run can be applied": {&state.LiveRun{Created: replaced.Add(-time.Hour), Wait: &approval, Remote: &state.RemoteRun{ID: "run-1"}}, true},
-		"it was resumed since":          {&state.LiveRun{Created: replaced.Add(time.Hour), Remote: &state.RemoteRun{ID: "run-1"}}, true},
+		"no run":                        {nil, false, false},
+		"it is under way":               {&state.LiveRun{}, false, true},
+		"it is lost":                    {&state.LiveRun{}, true, false},
+		"it waits here":                 {&state.LiveRun{Wait: &approval}, false, false},
+		"its remote run is applied":     {&state.LiveRun{Wait: &remoteApply, Remote: &state.RemoteRun{ID: "run-1"}}, false, true},
+		"its remote run can be applied": {&state.LiveRun{Wait: &approval, Remote: &state.RemoteRun{ID: "run-1"}}, false, true},
+		"it was resumed":                {&state.LiveRun{Remote: &state.RemoteRun{ID: "run-1"}}, false, true},
 	} {
 		in := Input{State: state.Task{Run: test.run}}
-		if got := in.appliesSince(replaced); got != test.applies {
+		if test.lost {
+			in.Lost = &state.Run{}
+		}
+		if got := in.mayHaveReadBefore(); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

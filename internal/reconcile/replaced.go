@@ -274,7 +274,7 @@ func concerned(inputs []Input, identities map[string]state.Identity, replaced *s
 		if in.Observed != nil && in.Observed.Lost != nil {
 			lost = append(lost, in)
 		}
-		if in.Observed == nil || in.appliesSince(replaced.Since) || !identified(in.Datacenters, replaced, identities) {
+		if in.Observed == nil || in.mayHaveReadBefore() || !identified(in.Datacenters, replaced, identities) {
 			unread = append(unread, in)
 		}
 	}
@@ -333,15 +333,13 @@ func show(replaced *state.Replaced, lost []*Input) {
 	replaced.Shown = hex.EncodeToString(sum.Sum(nil))
 }
 
-// appliesSince reports whether the task has a run since before a time: what it applies
-// may be what it read before that. A remote run applies what was uploaded, however often
-// the run has been resumed since.
-func (in *Input) appliesSince(at time.Time) bool {
+// mayHaveReadBefore reports whether the task has a run that may apply what the Consul of
+// before showed. When the run began does not matter: a clock may have been set back since.
+// A run that waits reads Consul again, but a remote run applies what was uploaded, however
+// often the run has been resumed since.
+func (in *Input) mayHaveReadBefore() bool {
 	run := in.State.Run
-	if run == nil || in.Lost != nil {
-		return false
-	}
-	return run.Remote != nil || run.Wait == nil && !run.Created.After(at.Add(in.Skew))
+	return run != nil && in.Lost == nil && (run.Wait == nil || run.Remote != nil)
 }
 
 // acceptWaiting has a run go on that a guard holds because of its input, if a person

@@ -372,30 +372,35 @@ func TestTick_WhoChangedATaskDoesNotApproveItsLossWhereAnotherPersonMust(t *test
 }
 
 func TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited(t *testing.T) {
-	b := replacedBench(t)
-	events := &recorder{}
-	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
-	b.catalog.identity = oldConsul
-	b.catalog.set("A", nil)
-	b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-0": "Jo"}}))
-	launch := b.launcher.launches()[0]
-	b.claimed(launch.Runs[0], "container")
-	b.launcher.forget()
-	b.launcher.status = map[string]LaunchStatus{launch.ID: {Running: true}}
+	for name, ahead := range map[string]time.Duration{"": 0, "its clock was set back since": 3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			b := replacedBench(t)
+			events := &recorder{}
+			b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
+			b.catalog.identity = oldConsul
+			b.catalog.set("A", nil)
+			b.now = b.now.Add(ahead)
+			b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-0": "Jo"}}))
+			launch := b.launcher.launches()[0]
+			b.claimed(launch.Runs[0], "container")
+			b.launcher.forget()
+			b.launcher.status = map[string]LaunchStatus{launch.ID: {Running: true}}
 
-	// The run has read more than was applied before, which the new Consul shows.
-	b.catalog.identity = newConsul
-	b.now = b.now.Add(refreshEvery + time.Second)
-	b.tick()
-	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Unconfirmed != 1 || rec.Consuls[""] != newConsul || events.count(outbox.ConsulReplaced) != 0 {
-		t.Fatalf("%+v, %+v, said %d times", rec.Replaced, rec.Consuls, events.count(outbox.ConsulReplaced))
-	}
-	if err := state.SaveInputs(t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1", "B": "1"}}); err != nil {
-		t.Fatal(err)
-	}
-	b.end(state.RunSucceeded, "AB")
-	b.must(b.Tick(t.Context(), TickOptions{Ended: true}))
-	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 1 || len(b.launcher.launches()) != 0 || events.count(outbox.ConsulReplaced) != 1 {
-		t.Errorf("%+v, %d launches, said %d times", rec.Replaced, len(b.launcher.launches()), events.count(outbox.ConsulReplaced))
+			// The run has read more than was applied before, which the new Consul shows.
+			b.catalog.identity = newConsul
+			b.now = b.now.Add(refreshEvery + time.Second - ahead)
+			b.tick()
+			if rec := b.record(); rec.Replaced == nil || rec.Replaced.Unconfirmed != 1 || rec.Consuls[""] != newConsul || events.count(outbox.ConsulReplaced) != 0 {
+				t.Fatalf("%+v, %+v, said %d times", rec.Replaced, rec.Consuls, events.count(outbox.ConsulReplaced))
+			}
+			if err := state.SaveInputs(t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1", "B": "1"}}); err != nil {
+				t.Fatal(err)
+			}
+			b.end(state.RunSucceeded, "AB")
+			b.must(b.Tick(t.Context(), TickOptions{Ended: true}))
+			if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 1 || len(b.launcher.launches()) != 0 || events.count(outbox.ConsulReplaced) != 1 {
+				t.Errorf("%+v, %d launches, said %d times", rec.Replaced, len(b.launcher.launches()), events.count(outbox.ConsulReplaced))
+			}
+		})
 	}
 }

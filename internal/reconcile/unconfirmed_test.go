@@ -232,6 +232,7 @@ func TestTick_TaskWhoseRecordWasChangedMeanwhileIsNotConfirmed(t *testing.T) {
 	if rec := b.record(); rec.Replaced == nil || !rec.Replaced.HoldsAll() || rec.Consuls[""] != oldConsul {
 		t.Fatalf("%+v, %+v", rec.Replaced, rec.Consuls)
 	}
+	b.end(state.RunSucceeded, "B")
 	b.now = b.now.Add(time.Second)
 	b.tick()
 	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Unconfirmed != 1 || !b.task("task-1").Unconfirmed {

@@ -151,8 +151,8 @@ var ruleMutants = []mutant{
 		rule: "rules: runs that have read the Consul of before are awaited",
 		seed: 309771, stride: 3,
 		file: "reconcile/replaced.go",
-		old:  "if run == nil || in.Lost != nil {\n\t\treturn false",
-		new:  "if true {\n\t\treturn false",
+		old:  "return run != nil && in.Lost == nil &&",
+		new:  "return false && in.Lost == nil &&",
 		says: "is gone with a Consul that was replaced",
 	}, {
 		rule: "drift: a check plans with what was applied, not with what Consul shows since",
