@@ -241,7 +241,7 @@ func (j *judge) lost(p *process, run string, it planned) string {
 			continue
 		}
 		applied := true
-		for _, a := range j.rules.appliedSince(it.task.Name, run) {
+		for _, a := range j.rules.bases(it.task.Name, run) {
 			_, has := a.entries[name]
 			applied = applied && has
 		}

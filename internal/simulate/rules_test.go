@@ -354,13 +354,6 @@ func (r *rules) counts(task string, index int) { r.last[task] = append(r.last[ta
 // counted is the apply that counts as the last one of a task.
 func (r *rules) counted(task string) int { return r.last[task][len(r.last[task])-1] }
 
-// appliedSince are all applies since what counted as the last one when a run was claimed, also those of
-// runs that were given up.
-func (r *rules) appliedSince(task, run string) []attempt {
-	last := r.last[task]
-	return r.did[task][last[min(r.since[run], len(last)-1)]:]
-}
-
 // bases are the applies that a run may be compared with: what counted as the last one when it
 // was claimed, and what has counted since. What a run has applied that was given up does not count.
 func (r *rules) bases(task, run string) []attempt {
