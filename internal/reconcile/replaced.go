@@ -260,15 +260,21 @@ func recordConsuls(inputs []Input, was, identities map[string]state.Identity, re
 
 // concerned returns which tasks lose entries by a replaced Consul, and of which it is not
 // known whether they do: they were not read, or have a run under way that may have read
-// the Consul of before.
+// the Consul of before. A removed task is not read, and may come back, also under another
+// name.
 func concerned(inputs []Input, identities map[string]state.Identity, replaced *state.Replaced) (lost, unread []*Input) {
 	for i := range inputs {
 		in := &inputs[i]
-		if replaced != nil && in.Removed && len(in.RenamedTo) > 0 { // what it loses is known under its new name
-			unread = append(unread, in)
+		in.Unconfirmed = false
+		switch {
+		case replaced == nil:
 			continue
-		}
-		if in.Unconfirmed = false; !replaced.Concerns(in.State.Unconfirmed, in.Datacenters) {
+		case in.Removed: // where it would read is not known
+			if !in.State.AppliedAt.IsZero() && (replaced.HoldsAll() || in.State.Unconfirmed) {
+				unread = append(unread, in)
+			}
+			continue
+		case !replaced.Concerns(in.State.Unconfirmed, in.Datacenters):
 			continue
 		}
 		if in.Observed != nil && in.Observed.Lost != nil {

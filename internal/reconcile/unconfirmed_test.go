@@ -209,6 +209,50 @@ func TestTick_TaskThatWasDisabledWhenConsulWasReplacedIsHeldOnceItIsEnabled(t *t
 	}
 }
 
+func TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack(t *testing.T) {
+	b := replacedBench(t)
+	b.catalog.identity = oldConsul
+	b.catalog.set("A", nil)
+	b.Reconciler = b.another(tasks(1))
+	for range 2 { // a removal counts once it has lasted
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+	}
+	if b.task("task-1").RemovedAt.IsZero() {
+		t.Fatalf("%+v", b.task("task-1").Reason)
+	}
+	b.catalog.identity = newConsul
+	b.catalog.set("B", nil)
+	b.tick()
+	b.approveAll()
+	b.tick()
+	if got := b.launchedRuns(); len(got) != 1 || b.record().Consuls[""] != newConsul {
+		t.Fatalf("%v, %+v", got, b.record().Consuls)
+	}
+	b.end(state.RunSucceeded, "B")
+	b.launcher.forget()
+
+	b.Reconciler = b.another(tasks(2))
+	b.now = b.now.Add(time.Minute)
+	b.tick()
+	if got := b.launchedRuns(); len(got) != 0 || b.task("task-1").Reason.Code != state.ReasonReplaced {
+		t.Errorf("%v, %+v", got, b.task("task-1").Reason)
+	}
+	b.approveAll()
+	b.tick()
+	if got := b.launchedRuns(); got["task-1"] != 1 {
+		t.Errorf("what it loses was approved: %v, %+v", got, b.task("task-1").Reason)
+	}
+	// Nothing is kept of a task that has made nothing any more.
+	b.changeTask("task-2", func(s *state.Task) { s.AppliedAt = time.Time{} })
+	b.end(state.RunSucceeded, "B")
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	if rec := b.record(); rec.Replaced != nil {
+		t.Errorf("%+v", rec.Replaced)
+	}
+}
+
 func TestTick_TaskWhoseRecordWasChangedMeanwhileIsNotConfirmed(t *testing.T) {
 	b := replacedBench(t)
 	b.catalog.closed = 2
