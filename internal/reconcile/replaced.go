@@ -73,7 +73,7 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 	if err != nil {
 		return nil, err
 	}
-	next := consulReplaced(rec, shown, t.Now())
+	next := consulReplaced(rec, shown, marked(inputs), t.Now())
 	switch {
 	case next.HoldsAll() && (!t.modules || unseen(rec, shown)):
 		t.everything, t.modules = true, true // what every task loses by it, and not what the Consul of before showed
@@ -119,9 +119,10 @@ func (t *tick) identify(ctx context.Context, inputs []Input) (map[string]state.I
 }
 
 // consulReplaced returns in which datacenters Consul is another one than the one
-// that showed what was applied; nil if it is in none.
-func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now time.Time) *state.Replaced {
-	next := state.Replaced{Since: now, Now: map[string]state.Identity{}}
+// that showed what was applied; nil if it is in none. marked is how many tasks an
+// earlier replacement still holds.
+func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, marked int, now time.Time) *state.Replaced {
+	next, back := state.Replaced{Since: now, Now: map[string]state.Identity{}}, map[string]state.Identity{}
 	if was := rec.Replaced; was != nil {
 		next = *was
 		next.Now = maps.Clone(was.Now)
@@ -141,12 +142,17 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, now ti
 			next.Now[dc], next.Unconfirmed = id, 0
 		case since && was.Cluster != before.Cluster && id.Cluster == before.Cluster && id.Cluster != "":
 			delete(next.Now, dc) // the Consul of before is back
+			back[dc] = id
 		case since:
 			next.Now[dc] = id // its index grows
 		}
 	}
-	if len(next.Now) == 0 {
+	switch {
+	case len(next.Now) > 0:
+	case marked == 0:
 		return nil
+	default:
+		next.Now, next.Unconfirmed, next.Said = back, marked, false
 	}
 	return &next
 }
@@ -198,6 +204,7 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 	consuls := recordConsuls(inputs, rec.Consuls, identities, replaced, everything)
 	lost, unread := concerned(inputs, identities, replaced)
 	if replaced == nil {
+		mark(inputs)
 		return consuls, nil
 	}
 	show(replaced, lost)
@@ -211,7 +218,7 @@ func accept(inputs []Input, rec state.Reconcile, identities map[string]state.Ide
 		}
 		if !replaced.HoldsAll() {
 			replaced.Unconfirmed = mark(inputs, lost, unread)
-		}
+		} // else the marks stay: the Consul of before may be back
 		return consuls, replaced
 	}
 	var refused []*Input // the approver must not approve these
@@ -265,7 +272,6 @@ func recordConsuls(inputs []Input, was, identities map[string]state.Identity, re
 func concerned(inputs []Input, identities map[string]state.Identity, replaced *state.Replaced) (lost, unread []*Input) {
 	for i := range inputs {
 		in := &inputs[i]
-		in.Unconfirmed = false
 		switch {
 		case replaced == nil:
 			continue
@@ -287,18 +293,26 @@ func concerned(inputs []Input, identities map[string]state.Identity, replaced *s
 	return lost, unread
 }
 
-// mark marks the tasks that are held on while others run again, and returns how many they
-// are.
-func mark(inputs []Input, held ...[]*Input) (marked int) {
+// mark marks the tasks that are held on while others run again, and no other. It returns how
+// many they are.
+func mark(inputs []Input, held ...[]*Input) int {
+	for i := range inputs {
+		inputs[i].Unconfirmed = false
+	}
 	for _, in := range slices.Concat(held...) {
 		in.Unconfirmed = true
 	}
-	for i := range inputs {
-		if inputs[i].Unconfirmed {
-			marked++
+	return marked(inputs)
+}
+
+// marked returns how many tasks are marked.
+func marked(inputs []Input) (n int) {
+	for _, in := range inputs {
+		if in.Unconfirmed {
+			n++
 		}
 	}
-	return marked
+	return n
 }
 
 // accept permits the task to lose what it was approved to lose.

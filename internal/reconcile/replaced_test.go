@@ -38,7 +38,7 @@ func TestConsulReplaced_IsSeenByClusterAndIndex(t *testing.T) {
 		{"replaced once more", held, map[string]state.Identity{here: {Cluster: "third", Index: 9}}, []string{here}},
 		{"the index grows", byIndex, map[string]state.Identity{there: {Index: 1001}}, []string{there}},
 	} {
-		got := consulReplaced(state.Reconcile{Consuls: known, Replaced: c.was}, c.shown, noon)
+		got := consulReplaced(state.Reconcile{Consuls: known, Replaced: c.was}, c.shown, 0, noon)
 		var in []string
 		if got != nil {
 			in = slices.Sorted(maps.Keys(got.Now))

@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
@@ -250,6 +251,48 @@ func TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack(t *testi
 	b.tick()
 	if rec := b.record(); rec.Replaced != nil {
 		t.Errorf("%+v", rec.Replaced)
+	}
+}
+
+func TestTick_TaskIsHeldOnThoughConsulWasReplacedOnceMoreForAWhile(t *testing.T) {
+	b := replacedBench(t)
+	events := &recorder{}
+	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
+	b.catalog.closed = 2
+	b.tick()
+	b.approveAll()
+	b.tick()
+	b.end(state.RunSucceeded, "B")
+	for _, name := range []string{"task-0", "task-2"} {
+		b.must(state.SaveInputs(t.Context(), b.store, name, state.Inputs{Elements: map[string]string{"B": "1"}}))
+	}
+	b.launcher.forget()
+
+	b.catalog.identity = state.Identity{Cluster: "third", Index: 12}
+	b.catalog.set("C", nil)
+	b.now = b.now.Add(refreshEvery + time.Second)
+	b.tick()
+	if rec := b.record(); !rec.Replaced.HoldsAll() || rec.Replaced.Tasks != 2 || rec.Consuls[""] != newConsul {
+		t.Fatalf("%+v, %+v", rec.Replaced, rec.Consuls)
+	}
+	restored := events.count(outbox.ConsulRestored)
+	b.catalog.identity = newConsul
+	b.catalog.set("B", nil)
+	b.now = b.now.Add(time.Minute)
+	b.tick()
+	if rec := b.record(); rec.Replaced.HoldsAll() || !b.task("task-1").Unconfirmed || events.count(outbox.ConsulRestored) != restored+1 {
+		t.Errorf("%+v; task-1: %+v; that Consul is back was said %d times", rec.Replaced, b.task("task-1").Reason, events.count(outbox.ConsulRestored)-restored)
+	}
+	b.catalog.closed = 0
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	if got := b.launchedRuns(); got["task-1"] != 0 || b.task("task-1").Reason.Code != state.ReasonReplaced {
+		t.Errorf("%v, %+v", got, b.task("task-1").Reason)
+	}
+	b.approveAll()
+	b.tick()
+	if got := b.launchedRuns(); got["task-1"] != 1 || b.record().Replaced != nil {
+		t.Errorf("%v, %+v", got, b.record().Replaced)
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *Replaced) HoldsAll() bool { return r != nil && r.Unconfirmed == 0 }
 // Concerns reports whether a task that reads the datacenters is held if it loses
 // entries. unconfirmed is Task.Unconfirmed.
 func (r *Replaced) Concerns(unconfirmed bool, datacenters []string) bool {
-	return r.In(datacenters) && (r.HoldsAll() || unconfirmed)
+	return r != nil && (unconfirmed || r.HoldsAll() && r.In(datacenters))
 }
 
 // Detail says in words what is held.
