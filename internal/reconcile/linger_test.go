@@ -171,6 +171,19 @@ func TestTick_OfferOfADeadLeader(t *testing.T) {
 	}
 }
 
+func TestTick_LaunchThatARunnerHasTakenGetsNoContainerThoughTheRunnerIsNotSeen(t *testing.T) {
+	b := newLingering(t, 1, "r1")
+	b.onOffer(func() error { b.take("r1"); return nil })
+	b.catalog.set("B", nil)
+	b.tick()
+	b.launcher.status = map[string]LaunchStatus{} // ECS shows what it knows with a delay
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if started := b.launcher.launches(); len(started) != 0 || b.task("task-0").Run == nil || b.task("task-0").Failures != 0 {
+		t.Errorf("started %+v for %+v", started, b.task("task-0").Run)
+	}
+}
+
 func TestTick_OfferThatComesTooLate(t *testing.T) {
 	b := newLingering(t, 1, "r1", "r2")
 	// Both end between the tick's reading and its offer.

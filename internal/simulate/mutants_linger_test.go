@@ -25,12 +25,10 @@ var lingerMutants = []mutant{
 		says: "an offer is withdrawn before the launch gets a container",
 	}, {
 		rule: "linger: a launch that a runner has taken is not started again",
-		seed: lingerFirst, stride: lingerEvery,
-		file:     "reconcile/live.go",
-		old:      "case launch.Data.TakenByRunner(): // it is claimed",
-		new:      "case false: // it is claimed",
-		says:     "a launch that a runner has taken gets no container",
-		unseeded: true,
+		file: "reconcile/live.go",
+		old:  "case launch.Data.TakenByRunner(): // it is claimed",
+		new:  "case false: // it is claimed",
+		test: "reconcile TestTick_LaunchThatARunnerHasTakenGetsNoContainerThoughTheRunnerIsNotSeen",
 	}, {
 		rule: "linger: a runner of another task definition gets no offer",
 		seed: lingerFirst, stride: lingerEvery,
@@ -40,12 +38,10 @@ var lingerMutants = []mutant{
 		says: "a runner of another task definition gets no offer",
 	}, {
 		rule: "linger: a runner that works gets no offer",
-		seed: lingerFirst, stride: lingerEvery,
-		file:     "linger/offer.go",
-		old:      "case !runner.Data.Free():",
-		new:      "case runner.Data.Offer != \"\":",
-		says:     "a runner has one launch",
-		unseeded: true,
+		file: "linger/offer.go",
+		old:  "case !runner.Data.Free():",
+		new:  "case runner.Data.Offer != \"\":",
+		test: "linger TestLinger_FreeRunnerTakesALaunchAtOnce",
 	}, {
 		rule: "linger: without Linger nothing is read about runners",
 		seed: lingerFirst, stride: lingerEvery,

@@ -141,12 +141,10 @@ var ruleMutants = []mutant{
 		says: "a person approves what a replaced Consul has lost",
 	}, {
 		rule: "rules: a Consul that is replaced while it is read is read again",
-		seed: 316554, stride: 3,
-		file:     "reconcile/replaced.go",
-		old:      "(!t.modules || unseen(rec, shown))",
-		new:      "(!t.modules || false && unseen(rec, shown))",
-		says:     "what needs an approval is applied with one of that very content", // what the Consul of before showed is judged
-		unseeded: true,
+		file: "reconcile/replaced.go",
+		old:  "(!t.modules || unseen(rec, shown))",
+		new:  "(!t.modules || false && unseen(rec, shown))",
+		test: "reconcile TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain",
 	}, {
 		rule: "rules: runs that have read the Consul of before are awaited",
 		seed: 309771, stride: 3,
@@ -182,12 +180,10 @@ var removalMutants = []mutant{
 		says: "nothing is destroyed without an approval of exactly that",
 	}, {
 		rule: "removal: a task that came back is not destroyed",
-		seed: 15835, stride: removalEvery,
-		file:     "reconcile/destroy.go",
-		old:      "return d.Corrupt == nil && (d.Destroy ||",
-		new:      "return d.Corrupt == nil && (d.Destroy || d.state.Waits() != nil && d.state.Run.Destroys() ||",
-		says:     "what is configured is not destroyed",
-		unseeded: true,
+		file: "reconcile/destroy.go",
+		old:  "return d.Corrupt == nil && (d.Destroy ||",
+		new:  "return d.Corrupt == nil && (d.Destroy || d.state.Waits() != nil && d.state.Run.Destroys() ||",
+		test: "reconcile TestDecide_RemovedTaskIsDestroyedThroughAdmission",
 	}, {
 		rule: "removal: what was destroyed while a tick read the tasks is not destroyed again",
 		seed: removalFirst, stride: removalEvery,
