@@ -149,7 +149,7 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, marked
 	}
 	switch {
 	case len(next.Now) > 0:
-	case marked == 0:
+	case marked == 0 || len(back) == 0:
 		return nil
 	default:
 		next.Now, next.Unconfirmed, next.Said = back, marked, false

@@ -22,29 +22,32 @@ func TestConsulReplaced_IsSeenByClusterAndIndex(t *testing.T) {
 	held := &state.Replaced{Since: noon, Why: "before", Now: map[string]state.Identity{here: newConsul}}
 	byIndex := &state.Replaced{Since: noon, Why: "before", Now: map[string]state.Identity{there: {Index: 10}}}
 	for _, c := range []struct {
-		name  string
-		was   *state.Replaced
-		shown map[string]state.Identity
-		want  []string // datacenters
+		name   string
+		was    *state.Replaced
+		shown  map[string]state.Identity
+		marked int      // tasks that an earlier replacement holds
+		want   []string // datacenters
 	}{
-		{"nothing was identified", nil, nil, nil},
-		{"the same", nil, known, nil},
-		{"another cluster", nil, map[string]state.Identity{here: newConsul}, []string{here}},
-		{"the index of another datacenter is near 0", nil, map[string]state.Identity{here: oldConsul, there: {Index: 10}}, []string{there}},
-		{"a datacenter that is new", nil, map[string]state.Identity{"dc3": {Index: 10}}, nil},
-		{"still replaced", held, map[string]state.Identity{here: {Cluster: "new", Index: 99}}, []string{here}},
-		{"replaced, and not identified", held, nil, []string{here}},
-		{"Consul of before is back", held, map[string]state.Identity{here: {Cluster: "old", Index: 101}}, nil},
-		{"replaced once more", held, map[string]state.Identity{here: {Cluster: "third", Index: 9}}, []string{here}},
-		{"the index grows", byIndex, map[string]state.Identity{there: {Index: 1001}}, []string{there}},
+		{"nothing was identified", nil, nil, 0, nil},
+		{"the same", nil, known, 0, nil},
+		{"the same, and the record of an earlier replacement was not written", nil, known, 1, nil},
+		{"another cluster", nil, map[string]state.Identity{here: newConsul}, 0, []string{here}},
+		{"the index of another datacenter is near 0", nil, map[string]state.Identity{here: oldConsul, there: {Index: 10}}, 0, []string{there}},
+		{"a datacenter that is new", nil, map[string]state.Identity{"dc3": {Index: 10}}, 0, nil},
+		{"still replaced", held, map[string]state.Identity{here: {Cluster: "new", Index: 99}}, 0, []string{here}},
+		{"replaced, and not identified", held, nil, 0, []string{here}},
+		{"Consul of before is back", held, map[string]state.Identity{here: {Cluster: "old", Index: 101}}, 0, nil},
+		{"Consul of before is back, and had replaced another one", held, map[string]state.Identity{here: {Cluster: "old", Index: 101}}, 2, []string{here}},
+		{"replaced once more", held, map[string]state.Identity{here: {Cluster: "third", Index: 9}}, 0, []string{here}},
+		{"the index grows", byIndex, map[string]state.Identity{there: {Index: 1001}}, 0, []string{there}},
 	} {
-		got := consulReplaced(state.Reconcile{Consuls: known, Replaced: c.was}, c.shown, 0, noon)
+		got := consulReplaced(state.Reconcile{Consuls: known, Replaced: c.was}, c.shown, c.marked, noon)
 		var in []string
 		if got != nil {
 			in = slices.Sorted(maps.Keys(got.Now))
 		}
-		if !slices.Equal(in, c.want) {
-			t.Errorf("%s: replaced in %q, want %q", c.name, in, c.want)
+		if !slices.Equal(in, c.want) || got.HoldsAll() != (c.want != nil && c.marked == 0) {
+			t.Errorf("%s: replaced in %q, want %q; %+v", c.name, in, c.want, got)
 		}
 		if got != nil && (got.Why == "" || !got.Since.Equal(noon)) {
 			t.Errorf("%s: %+v", c.name, got)
