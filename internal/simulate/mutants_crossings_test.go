@@ -58,6 +58,25 @@ var crossingMutants = []mutant{
 		new:  "everything && complete",
 		says: "a newer index of Consul is recorded",
 	}, {
+		rule: "crossings: a removed task that comes back is held if Consul was replaced meanwhile",
+		seed: crossingSeeds + 301970,
+		file: "reconcile/replaced.go",
+		old:  "if !in.State.AppliedAt.IsZero() && (replaced",
+		new:  "if len(in.RenamedTo) > 0 && (replaced",
+		says: "is gone with a Consul that was replaced",
+	}, {
+		rule: "crossings: tasks are held on if Consul is replaced once more and comes back",
+		file: "reconcile/replaced.go",
+		old:  "case marked == 0 || len(back) == 0:",
+		new:  "case marked >= 0:",
+		test: "reconcile TestTick_TaskIsHeldOnThoughConsulWasReplacedOnceMoreForAWhile",
+	}, {
+		rule: "crossings: a scheduled run that is superseded while it waits is followed by another",
+		file: "state/outcome.go",
+		old:  "run.State == RunSuperseded && !before.IsZero()",
+		new:  "run.State == \"\" && !before.IsZero()",
+		test: "reconcile TestWaiting_ScheduledRunThatIsReplacedIsFollowedByAnother",
+	}, {
 		rule: "crossings: a removal counts once it has lasted",
 		seed: crossingSeeds,
 		file: "reconcile/removed.go",
