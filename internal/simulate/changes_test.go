@@ -39,16 +39,31 @@ func (j *judge) decidedOn(launch state.Launch) *config.Config {
 	}
 	i, known := j.crossings.composed[launch.Config]
 	if !known {
-		// With overrides, no files have this digest.
-		i = slices.IndexFunc(bundles, func(b bundle) bool {
-			return b.files == launch.Config || len(j.overrides) > 0 && j.configuration(b.digest).Digest() == launch.Config
-		})
-		if i < 0 {
-			return &config.Config{}
-		}
-		j.crossings.composed[launch.Config] = i
+		i = slices.IndexFunc(bundles, func(b bundle) bool { return b.files == launch.Config })
+	}
+	if i < 0 {
+		return &config.Config{}
 	}
 	return j.configuration(bundles[i].digest)
+}
+
+// compose notes the digests of all files with the overrides as they are from now on.
+func (j *judge) compose(w *world) {
+	clear(j.counts)
+	for i, b := range bundles {
+		if w.home != inAWS && slices.ContainsFunc(w.bundles(), func(other bundle) bool { return other.digest == b.digest }) {
+			j.crossings.composed[j.configuration(b.digest).Digest()] = i
+		}
+	}
+}
+
+// decidedBy is decidedOn for a launch that a process writes now. Its list of overrides is no
+// snapshot: perhaps nothing ever had the digest of its configuration.
+func (j *judge) decidedBy(v view, launch state.Launch) *config.Config {
+	if cfg := j.decidedOn(launch); len(cfg.Tasks) > 0 {
+		return cfg
+	}
+	return j.knownTo(v)
 }
 
 // disabled reports whether somebody has disabled the task.
@@ -113,7 +128,7 @@ func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 		v.violated("everybody hears of a change: %s has the reconcile record name %q, the latest change is %q", v.name, latest, j.last.Overrides)
 	case changed:
 		j.removal.moves++
-		clear(j.counts)
+		j.compose(v.world)
 	}
 }
 
@@ -145,10 +160,7 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 	if run.Kind == state.KindDestroy {
 		return // see destroys
 	}
-	cfg := j.decidedOn(launch)
-	if len(cfg.Tasks) == 0 { // an override was removed, or came, since its digest was made
-		cfg = j.knownTo(v)
-	}
+	cfg := j.decidedBy(v, launch)
 	t, there := cfg.Task(run.Task)
 	if !there || !t.Enabled {
 		v.violated("what is disabled or deleted rests: %s was to be run by %s", run.Task, v.name)

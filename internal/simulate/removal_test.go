@@ -108,7 +108,7 @@ func (r *removals) init() {
 
 // destroys checks a run that is to destroy something, when it is decided or resumed.
 func (j *judge) destroys(v view, launch state.Launch, run state.Run) {
-	cfg := j.decidedOn(launch)
+	cfg := j.decidedBy(v, launch)
 	t, configured := cfg.Task(run.Task)
 	byHand := j.tasks[run.Task].Destroy != nil
 	switch {
@@ -147,7 +147,7 @@ func (j *judge) removing(v view, launch state.Launch, before, run state.Run) {
 	case run.State == state.RunIntended:
 		j.destroys(v, launch, run)
 		if j.tasks[run.Task].Destroy == nil {
-			j.perhapsRenamed(v, run.Task, j.decidedOn(launch))
+			j.perhapsRenamed(v, run.Task, j.decidedBy(v, launch))
 		}
 	case run.State == state.RunRunning && run.Removed:
 		_, configured := j.configuredFor(v, run).Task(run.Task)
