@@ -182,6 +182,43 @@ func TestTick_NewDefinitionMakesAgainWhatWasDestroyedByHand(t *testing.T) {
 	}
 }
 
+func TestTick_DestroyByHandHoldsTheDefinitionThatItDestroyed(t *testing.T) {
+	redefined := func(b *bench, module string) {
+		b.Config.Tasks[0].Module, b.effective = module, nil
+		b.tick()
+	}
+	destroyed := func(t *testing.T, then func(b *bench, module string)) {
+		b := newBench(t, tasks(1)...)
+		b.settle()
+		module := b.Config.Tasks[0].Module
+		b.must(b.people().Destroy(t.Context(), "task-0", "ann"))
+		b.tick()
+		b.end(state.RunSucceeded, "")
+		b.launcher.forget()
+		then(b, module)
+	}
+	t.Run("another one, which came during the destroy, is applied", func(t *testing.T) {
+		destroyed(t, func(b *bench, _ string) {
+			redefined(b, "./other")
+			if b.begun("task-0") != 1 {
+				t.Errorf("no run begins: %+v", b.task("task-0").Reason)
+			}
+		})
+	})
+	t.Run("another one, which comes and goes during a pause, ends nothing", func(t *testing.T) {
+		destroyed(t, func(b *bench, module string) {
+			b.pause()
+			redefined(b, "./other")
+			redefined(b, module)
+			b.resume()
+			b.tick()
+			if r := b.task("task-0").Reason; b.begun("task-0") != 0 || r.Code != state.ReasonHeld {
+				t.Errorf("%d runs begin: %+v", b.begun("task-0"), r)
+			}
+		})
+	})
+}
+
 func TestTick_DisabledTaskStaysDisabledWithANewDefinition(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.settle()

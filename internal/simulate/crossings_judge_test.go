@@ -205,7 +205,6 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 	}
 	record := j.tasks[run.Task]
 	switch {
-	case !v.crosses:
 	case run.Kind == state.KindDestroy && run.State == state.RunSucceeded && !run.Removed && record.RemovedAt.IsZero() && record.MissingSince.IsZero():
 		c.ended[run.Task] = ended{how: byDestroy, definition: definition}
 	case run.Kind != state.KindApply:
