@@ -156,11 +156,12 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	}
 }
 
-// suspected returns the removed tasks that a task perhaps was before.
+// suspected returns the removed tasks that a task perhaps was before, without those that a person
+// has deleted.
 func (j *judge) suspected(task string, cfg *config.Config) []string {
 	var names []string
 	for _, name := range j.crossings.suspects[task] {
-		if _, again := cfg.Task(name); !again && j.infra[name] != "" {
+		if _, again := cfg.Task(name); !again && j.infra[name] != "" && !j.tasks[name].Deleted {
 			names = append(names, name)
 		}
 	}
