@@ -60,6 +60,24 @@ func TestTick_ViewsAreRefreshedAfterClockWasAhead(t *testing.T) {
 	}
 }
 
+func TestTick_TickThatTakesLongDoesNotCountAsAReadOfEveryView(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-0": "Jo"}}))
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(refreshEvery - time.Minute)
+	b.catalog.reads, b.catalog.after = 0, func(*catalog) { b.now = b.now.Add(2 * time.Minute) }
+	b.must(b.Tick(t.Context(), TickOptions{Ended: true}))
+	if b.catalog.reads != 1 {
+		t.Fatalf("%d views were read after the end of a run", b.catalog.reads)
+	}
+	b.catalog.reads, b.catalog.after = 0, nil
+	b.tick()
+	if b.catalog.reads != 2 {
+		t.Errorf("%d of 2 views were read", b.catalog.reads)
+	}
+}
+
 func TestTick_LeaseIsTakenOverAfterClockWasAhead(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	right := b.now

@@ -64,6 +64,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Due = now // the gates are not recorded: their views are read again
 	} else if polled = t.sighted() || t.gates.Len() == 0; polled {
 		next.Gates = gates
+		// A tick that takes long may have begun before everything was to be read again.
 		if t.everything && (next.Config != rec.Data.Config || passed(next.Refreshed, refreshEvery, now, t.Skew)) {
 			next.Refreshed = now
 		}
