@@ -122,8 +122,8 @@ func (j *judge) movedTo(moved map[string]string, from string) string {
 // is in the configuration.
 func (j *judge) appears(v view, task string, before, now state.Task, there bool) {
 	c := &j.crossings
-	if v.person() && now.Forced != "" {
-		c.asked[task] = true
+	if by := v.person() || v.act != nil && v.act.requests == task; by && now.Forced != "" {
+		c.asked[task] = true // also if another tick has run it since it was requested
 		delete(c.suspects, task)
 	}
 	if !v.crosses || family[task] == "" || v.act == nil {
