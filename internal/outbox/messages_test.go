@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,26 +10,75 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state"
 )
 
+// told concludes the runs of a task, and gathers what people hear of them.
+type told struct {
+	task     state.Task
+	events   int
+	messages []outbox.Event
+}
+
+func (b *told) ends(s state.RunState, at time.Time) {
+	run := state.Run{ID: "r", Task: "web", Kind: state.KindApply, State: s, Ended: at, Error: "exit 1"}
+	next, _ := b.task.Conclude(run, "d")
+	for _, e := range outbox.OfEnd(b.task, next, run) {
+		if b.events++; !e.Quiet {
+			b.messages = append(b.messages, e)
+		}
+	}
+	b.task = next
+}
+
+func (b *told) kinds() (kinds []outbox.Kind) {
+	for _, e := range b.messages {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+func TestOfEnd_FailingTaskThatWasCancelledHasRecoveredWhenItSucceeds(t *testing.T) {
+	for name, then := range map[string]state.RunState{"at once": "", "after it has failed again": state.RunFailed} {
+		var people told
+		want := []outbox.Kind{outbox.RunFailed, outbox.RunCancelled}
+		people.ends(state.RunFailed, noon)
+		people.ends(state.RunFailed, noon.Add(time.Minute))
+		people.ends(state.RunCancelled, noon.Add(2*time.Minute))
+		if then != "" {
+			people.ends(then, noon.Add(3*time.Minute))
+			want = append(want, outbox.RunFailed)
+		}
+		people.ends(state.RunSucceeded, noon.Add(5*time.Minute))
+		if got := people.kinds(); !slices.Equal(got, append(want, outbox.TaskRecovered)) {
+			t.Errorf("%s: people hear %v", name, got)
+			continue
+		}
+		if last := people.messages[len(people.messages)-1]; !last.Since.Equal(noon) {
+			t.Errorf("%s: it has failed since %s", name, last.Since)
+		}
+		people.ends(state.RunSucceeded, noon.Add(6*time.Minute))
+		if last := people.messages[len(people.messages)-1]; last.Kind != outbox.RunSucceeded {
+			t.Errorf("%s: a later success is %+v", name, last)
+		}
+	}
+}
+
+func TestOfEnd_CancelOfATaskThatDoesNotFailIsNoFailure(t *testing.T) {
+	var people told
+	people.ends(state.RunCancelled, noon)
+	people.ends(state.RunSucceeded, noon.Add(time.Minute))
+	if got := people.kinds(); !slices.Equal(got, []outbox.Kind{outbox.RunCancelled, outbox.RunSucceeded}) {
+		t.Errorf("people hear %v", got)
+	}
+}
+
 // TestOfEnd_FailingTaskIsAMessageWhenItBeginsAfterAnHourAndWhenItHasRecovered concludes a failed
 // run every 10 minutes, and a success after two hours.
 func TestOfEnd_FailingTaskIsAMessageWhenItBeginsAfterAnHourAndWhenItHasRecovered(t *testing.T) {
-	var task state.Task
-	var messages []outbox.Event
-	events := 0
-	ends := func(s state.RunState, at time.Time) {
-		run := state.Run{ID: "r", Task: "web", Kind: state.KindApply, State: s, Ended: at, Error: "exit 1"}
-		next, _ := task.Conclude(run, "d")
-		for _, e := range outbox.OfEnd(task, next, run) {
-			if events++; !e.Quiet {
-				messages = append(messages, e)
-			}
-		}
-		task = next
-	}
+	var people told
 	for at := noon; at.Before(noon.Add(2 * time.Hour)); at = at.Add(10 * time.Minute) {
-		ends(state.RunFailed, at)
+		people.ends(state.RunFailed, at)
 	}
-	ends(state.RunSucceeded, noon.Add(2*time.Hour))
+	people.ends(state.RunSucceeded, noon.Add(2*time.Hour))
+	events, messages := people.events, people.messages
 	if events != 14 || len(messages) != 3 {
 		t.Fatalf("%d events, of which people get %v", events, messages)
 	}

@@ -144,7 +144,7 @@ func OfEnd(was, next state.Task, run state.Run) []Event {
 		if !next.Failing.Since.Equal(run.Ended) {
 			e.Since = next.Failing.Since
 		}
-	case was.Failures > 0 && next.Failures == 0 && run.State == state.RunSucceeded:
+	case !was.Failing.Since.IsZero() && run.State == state.RunSucceeded:
 		recovered := e
 		recovered.Kind, recovered.Failures, recovered.Since = TaskRecovered, was.Failures, was.Failing.Since
 		e.Quiet = true

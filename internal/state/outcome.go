@@ -85,10 +85,12 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 	}
 	switch {
-	case next.Failures == 0:
+	case run.State == RunSucceeded:
 		next.Failing = Failing{}
 	case next.Failures > t.Failures:
 		next.Failing = next.Failing.failed(run.Ended)
+	case next.Failures == 0: // somebody has cancelled it: people hear at once if it fails again, and when it has recovered
+		next.Failing.Said = time.Time{}
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
 		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil

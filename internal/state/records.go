@@ -39,8 +39,8 @@ type Task struct {
 	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
 	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
 
-	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success
-	Failing   Failing   `json:"failing,omitzero"`   // since the first of Failures
+	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success or cancel
+	Failing   Failing   `json:"failing,omitzero"`
 	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
 	RetryAt   time.Time `json:"retry_at,omitzero"`
 
