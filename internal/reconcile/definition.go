@@ -53,7 +53,7 @@ func (r *Reconciler) toKeep(cfg *config.Config, t *config.Task) *kept {
 
 // keep returns the change of what is kept of a task's definition; nil if there is
 // none. A definition is kept from the first run that may apply it, and that of a renamed task
-// from the rename on. A changed on_removal counts at once.
+// that has begun a run from the rename on. A changed on_removal counts at once.
 func (t *tick) keep(ctx context.Context, d Decision, next *state.Task) (*state.Change, error) {
 	if d.Removed || d.Definition == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func (t *tick) keep(ctx context.Context, d Decision, next *state.Task) (*state.C
 	switch {
 	case want == nil && next.OnRemoval == "", want != nil && want.digest == next.OnRemoval:
 		return nil, nil
-	case want != nil && next.OnRemoval == "" && len(next.Moving) > 0 && !next.Destroyed(): // what was kept under the former name is gone
+	case want != nil && next.OnRemoval == "" && len(next.Moving) > 0 && next.Attempted != state.Attempt{} && !next.Destroyed(): // what was kept under the former name is gone
 	case want != nil && next.Definition != d.Definition && (d.Action != Run || d.Kind != state.KindApply):
 		return nil, nil // no run has begun with it yet
 	}

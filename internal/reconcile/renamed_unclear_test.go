@@ -200,6 +200,21 @@ func TestRename_RevertedMakesNothingTwice(t *testing.T) {
 	}
 }
 
+func TestRename_OfATaskThatWaitsForAPersonCanBeReverted(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge"))
+	for _, name := range []string{"middle<edge", "edge", "middle<edge"} {
+		b.now = b.now.Add(renameTime)
+		b.inForce(alike(t, dir, name))
+		name, _, _ = strings.Cut(name, "<")
+		b.waitsAs(map[string]string{name: "perhaps this is task lb", "lb": "perhaps it was renamed to " + name})
+	}
+}
+
 func TestRename_FailedFirstApplyIsNotRepeatedUnderAnotherName(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()

@@ -77,6 +77,27 @@ var crossingMutants = []mutant{
 		new:  "run.State == \"\" && !before.IsZero()",
 		test: "reconcile TestWaiting_ScheduledRunThatIsReplacedIsFollowedByAnother",
 	}, {
+		rule: "crossings: only a tick that has read every view counts as one",
+		seed: crossingSeeds + 594,
+		file: "reconcile/finish.go",
+		old:  "if t.everything && (",
+		new:  "if true && (",
+		says: "a newer index of Consul is recorded",
+	}, {
+		rule: "crossings: new input does not make again what a person has destroyed",
+		seed: removalFirst, stride: removalEvery,
+		file: "reconcile/why.go",
+		old:  "d.state.Destroyed() && held.Definition == d.Definition",
+		new:  "d.state.Destroyed() && *held == d.attempt()",
+		says: "what a person ended stays ended",
+	}, {
+		rule: "crossings: what a person has destroyed is held by the definition that it had",
+		seed: 25819, stride: removalEvery,
+		file: "state/outcome.go",
+		old:  "t.Held, t.HoldNext, t.Pending = &held, false, nil",
+		new:  "t.Held, t.HoldNext, t.Pending = nil, true, nil",
+		says: "what a person ended stays ended",
+	}, {
 		rule: "crossings: a removal counts once it has lasted",
 		seed: crossingSeeds,
 		file: "reconcile/removed.go",

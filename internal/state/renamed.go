@@ -18,7 +18,8 @@ type Rename struct {
 }
 
 // Take returns the record of the renamed task, and what is left of it under its former
-// name: the history of its runs. To is the record that the new name has so far.
+// name: the history of its runs, and what it perhaps was. To is the record that the new name
+// has so far.
 //
 // A rename moves everything: also what a person has said, such as a hold, a rejection or
 // a request, and the backoff of a failing task. What is lost with a rename is named here.
@@ -56,7 +57,7 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.Drift = nil    // its findings have addresses of the former name
 	next.History, next.Recent, next.Events = to.History, to.Recent, to.Events
 
-	left = Task{RemovedAt: r.At, MovedTo: r.To, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
+	left = Task{RemovedAt: r.At, MovedTo: r.To, Renamed: from.Renamed, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
 	return next, left
 }
 

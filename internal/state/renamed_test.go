@@ -42,6 +42,7 @@ func filled(v reflect.Value) {
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}                         // judged, read or kept anew
 	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "MovedTo", "Run", "Leaving"} // under the former name
+	both := []string{"Renamed"}                                                                                                        // perhaps the former name comes back
 	renamed := []string{"Definition", "Attempted", "Held", "Accepted", "Last", "Moving", "MovedFrom"}                                  // see below
 	var from Task
 	filled(reflect.ValueOf(&from).Elem())
@@ -55,7 +56,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 		switch listed := slices.Contains(slices.Concat(anew, stays, renamed), name); {
 		case !listed && !moves:
 			t.Errorf("%s does not move: %v", name, is.Field(i))
-		case !listed && !former.Field(i).IsZero() && name != "Reason":
+		case !listed && !slices.Contains(both, name) && !former.Field(i).IsZero() && name != "Reason":
 			t.Errorf("%s is under both names", name)
 		case slices.Contains(stays, name) && moves && name != "Run" && name != "Leaving":
 			t.Errorf("%s moves", name)
