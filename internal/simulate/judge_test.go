@@ -158,6 +158,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			if touched = append(touched, rest); c.Op == state.OpDelete {
 				j.forgotten(v, rest)
 				delete(j.tasks, rest) // it was removed, and forgotten
+				delete(j.crossings.suspects, rest)
 				continue
 			}
 			j.task(v, rest, decoded[state.Task](c.Value), moved)
