@@ -215,6 +215,29 @@ func TestRename_OfATaskThatWaitsForAPersonCanBeReverted(t *testing.T) {
 	}
 }
 
+func TestRename_ToATaskThatAPersonHasDestroyedMakesNothingAgain(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "edge", "lb")
+	b.settle()
+	b.must(b.people().Destroy(t.Context(), "edge", "ann"))
+	b.tick()
+	b.end(state.RunSucceeded, "")
+	b.tickAfterEnd()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge<lb"))
+	b.catalog.set("B", nil)
+	b.tick()
+	if r := b.task("edge").Reason; len(b.launchedRuns()) > 0 || r.Code != state.ReasonHeld || !strings.Contains(r.Text, "was destroyed") {
+		t.Fatalf("runs: %v; %+v", b.launchedRuns(), r)
+	}
+	b.must(b.people().Force(t.Context(), "edge", "ann"))
+	b.tick()
+	if run := b.runs("edge"); run == nil || run.Moves == nil || !slices.Contains(run.Moves.From, "lb") {
+		t.Errorf("the run that was requested is %+v", run)
+	}
+}
+
 func TestRename_FailedFirstApplyIsNotRepeatedUnderAnotherName(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()

@@ -45,7 +45,7 @@ func (d *decider) why() trigger {
 	case s.Forced != "":
 		return triggered(state.ReasonForced, "requested by %s", s.Forced)
 
-	case d.held() && s.Destroyed():
+	case d.held() && (s.Destroyed() || *s.Held != d.attempt() && !s.Cancelled()):
 		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
 
 	case d.held() && s.Cancelled() && s.Last.Rejected:
@@ -183,7 +183,7 @@ func (d *decider) scheduled() bool {
 // has destroyed is not made again by new input.
 func (d *decider) held() bool {
 	held := d.state.Held
-	return held != nil && (*held == d.attempt() || d.state.Destroyed() && held.Definition == d.Definition)
+	return held != nil && held.Definition == d.Definition && (held.Observed == d.state.Observed || held.Observed == "")
 }
 
 // attempt is what a run would try to apply now.

@@ -358,7 +358,7 @@ func (j *judge) died(container string) {
 // destroyed is made again for another definition only.
 func rests(task state.Task, now state.Attempt) bool {
 	held := task.Held
-	return held != nil && (*held == now || task.Destroyed() && held.Definition == now.Definition)
+	return held != nil && held.Definition == now.Definition && (held.Observed == now.Observed || held.Observed == "")
 }
 
 // unsettled says what of a task is not as it should be in the end.

@@ -87,14 +87,14 @@ var crossingMutants = []mutant{
 		rule: "crossings: new input does not make again what a person has destroyed",
 		seed: removalFirst, stride: removalEvery,
 		file: "reconcile/why.go",
-		old:  "d.state.Destroyed() && held.Definition == d.Definition",
-		new:  "d.state.Destroyed() && *held == d.attempt()",
+		old:  "held.Observed == d.state.Observed || held.Observed == \"\"",
+		new:  "held.Observed == d.state.Observed",
 		says: "what a person ended stays ended",
 	}, {
 		rule: "crossings: what a person has destroyed is held by the definition that it had",
 		seed: 25819, stride: removalEvery,
 		file: "state/outcome.go",
-		old:  "t.Held, t.HoldNext, t.Pending = &held, false, nil",
+		old:  "t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil",
 		new:  "t.Held, t.HoldNext, t.Pending = nil, true, nil",
 		says: "what a person ended stays ended",
 	}, {

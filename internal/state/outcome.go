@@ -131,7 +131,7 @@ func (t Task) unapplied(run Run) (seen time.Time, entries *EntryChanges) {
 // task had made, or that somebody has ended. What a person has destroyed stays so until
 // another definition comes than the one that it was destroyed with.
 func (t Task) destroyed(run Run) Task {
-	byHand, held := t.Destroy != nil && !run.Removed, t.Attempted
+	byHand := t.Destroy != nil && !run.Removed
 	t.Destroy, t.Failures, t.RetryAt = nil, 0, time.Time{}
 	switch {
 	case run.State == RunSucceeded:
@@ -141,9 +141,10 @@ func (t Task) destroyed(run Run) Task {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}
 		if byHand { // else the task is gone, or in the configuration again
-			t.Held, t.HoldNext, t.Pending = &held, false, nil
+			t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil
 		}
 	case !run.Rejected: // perhaps a part is destroyed
+		held := t.Attempted
 		t.Held = &held
 	}
 	return t

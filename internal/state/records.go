@@ -46,8 +46,9 @@ type Task struct {
 
 	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
 
-	// Held, if set, is an attempt that is no reason for a run: the task was
-	// created or enabled without a run, or its run was cancelled.
+	// Held, if set, is an attempt that is no reason for a run: the task was created or
+	// enabled without a run, or its run was cancelled. If a person has destroyed the task,
+	// Held has no Observed: no input is a reason then.
 	Held *Attempt `json:"held,omitempty"`
 	// HoldNext makes the next attempt Held: the one with what is observed next.
 	HoldNext bool `json:"hold_next,omitempty"`
