@@ -63,6 +63,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 				}
 				key := subject(e)
 				j.news.known[e.ID], j.news.at[e.ID] = key, time.Now()
+				if e.At.Before(time.Now()) { // the tick had begun long before it wrote
+					j.news.at[e.ID] = e.At
+				}
 				j.news.written[key] = append(j.news.written[key], e.ID)
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
 			}
