@@ -13,7 +13,7 @@ import (
 type crossings struct {
 	suspects map[string][]string // by new task: the removed tasks that it perhaps was before
 	asked    map[string]bool     // tasks that a person has requested a run of, since their latest run
-	ended    map[string]ended    // what was destroyed by hand, in histories in which features meet only
+	ended    map[string]ended    // by task: what a person has ended
 	composed map[string]int      // by digest of files with overrides: the index of the bundle
 }
 

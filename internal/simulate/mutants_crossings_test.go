@@ -92,7 +92,7 @@ var crossingMutants = []mutant{
 		says: "what a person ended stays ended",
 	}, {
 		rule: "crossings: what a person has destroyed is held by the definition that it had",
-		seed: 25819, stride: removalEvery,
+		seed: 34819, stride: removalEvery,
 		file: "state/outcome.go",
 		old:  "t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil",
 		new:  "t.Held, t.HoldNext, t.Pending = nil, true, nil",
