@@ -233,7 +233,9 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 func (j *judge) task(v view, name string, now state.Task, moved map[string]string) {
 	before, there := j.tasks[name]
 	j.tasks[name] = now
-	j.appears(v, name, before, now, there)
+	if moved[name] == "" { // else moved_from says what it was
+		j.appears(v, name, before, now, there)
+	}
 	j.beginsAgain(name, now)
 	if moved[name] != "" || moved[now.MovedTo] == name {
 		return
@@ -366,6 +368,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 	record, want := j.tasks[t.Name], w.consul.digests[serviceOf(t.Name)]
 	switch {
 	case (t.Enabled || record.Run != nil && record.Run.Destroys()) && j.explained(w, t.Name, want):
+	case isRare(t) && t.Enabled && record.Waits() != nil && record.Reason.Code == state.ReasonWaiting: // for a person, with what it read when it was due
 	case j.overrides[t.Name].Provisional != nil:
 		return fmt.Sprintf("the change of %s is on trial still: %+v", t.Name, record)
 	case !t.Enabled || rests(record, state.Attempt{Definition: t.Digest(cfg), Observed: want}):
@@ -374,7 +377,6 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		}
 	case isRare(t) && record.Run == nil && record.Observed != record.Applied && j.unfollowed(t.Name) != "":
 		return j.unfollowed(t.Name)
-	case isRare(t) && record.Waits() != nil && record.Reason.Code == state.ReasonWaiting: // for a person, with what it read when it was due
 	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Definition == t.Digest(cfg) || record.AppliedAt.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
 	case record.Applied != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))

@@ -211,12 +211,15 @@ func (j *judge) undestroyed(w *world, cfg *config.Config) string {
 			continue
 		}
 		wait, last := record.Waits(), record.Last
+		rests := record.Run == nil || wait != nil && record.Run.Resume != nil
 		shown, err := overview.Reader{Store: shelf{&w.memory}, Now: time.Now}.ReadTask(context.Background(), overlay.Compose(cfg, nil), &config.Task{Name: task})
 		switch {
 		case err != nil || shown.Reason.Text == "":
-		case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil) && record.Reason.Code == state.ReasonOnHold:
+		case record.OnHold != nil && rests && record.Reason.Code == state.ReasonOnHold:
 			continue
-		case record.Run == nil && (record.Reason.Code == state.ReasonRenamed || record.Reason.Code == state.ReasonPaused && j.last.Paused != nil):
+		case rests && record.Reason.Code == state.ReasonRenamed:
+			continue
+		case record.Run == nil && record.Reason.Code == state.ReasonPaused && j.last.Paused != nil:
 			continue
 		case wait != nil && j.waitsForPerson(record) && strings.Contains(shown.Reason.Text, wait.Text):
 			continue
