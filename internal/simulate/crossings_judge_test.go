@@ -90,6 +90,11 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		v.violated("a hold moves with its task: that of %s is gone at %s", from, task)
 	}
 	r := &j.rules
+	if a, b := was.Accepted, now.Accepted; a != nil && b != nil && a.Observed == b.Observed {
+		if until, ok := r.losses.granted[from][a.For()]; ok {
+			r.losses.grant(task, b.For(), until)
+		}
+	}
 	r.did[task] = append(r.did[task], r.did[from][r.counted(from)])
 	r.counts(task, len(r.did[task])-1)
 	if e, ok := j.crossings.ended[from]; ok {
