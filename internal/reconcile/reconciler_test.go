@@ -77,22 +77,6 @@ func TestTick_EveryViewIsReadEvery5Minutes(t *testing.T) {
 	}
 }
 
-func TestTick_EveryViewIsReadThoughTheTimeForThatCameWhileATickReadOne(t *testing.T) {
-	b := newBench(t, tasks(3)...)
-	b.settle()
-	b.now = b.record().Refreshed.Add(refreshEvery - time.Second)
-	b.catalog.after = func(*catalog) { b.now = b.now.Add(2 * time.Second) }
-	b.catalog.reads = 0
-	b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-0": "Jo"}}))
-	if b.catalog.reads != 1 {
-		t.Fatalf("%d conditions were read, want that of task-0", b.catalog.reads)
-	}
-	b.catalog.after, b.catalog.reads = nil, 0
-	if b.tick(); b.catalog.reads != 3 {
-		t.Errorf("%d conditions were read, want all 3", b.catalog.reads)
-	}
-}
-
 func TestTick_IntentWithoutLaunchIsStartedUnderTheSameID(t *testing.T) {
 	b := newBench(t, tasks(2)...)
 	b.launcher.fail = errors.New("no answer")

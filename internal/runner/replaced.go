@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -41,11 +43,19 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 }
 
 // consulReplaced says why Consul is another one than the one that showed what was
-// applied; "" if it is the same.
+// applied; "" if it is the same. A tick may have found out since the run was decided, and
+// recorded the new one by now.
 func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, planned state.PlannedRun, task *config.Task) (string, error) {
 	datacenters := consul.Datacenters(task)
 	if launch.Replaced.Concerns(planned.Unconfirmed, datacenters) {
 		return launch.Replaced.Why, nil
+	}
+	rec, err := retry(ctx, func() (state.Stored[state.Reconcile], error) { return state.ReadReconcile(ctx, c.Store) }, backoff.WithMaxTries(claimTries))
+	if err != nil {
+		return "", fmt.Errorf("find out whether Consul was replaced since the run was decided: %w", err)
+	}
+	if r := rec.Data.Replaced; r.In(datacenters) && (launch.Replaced == nil || !launch.Replaced.Since.Equal(r.Since)) {
+		return r.Why, nil
 	}
 	for _, dc := range datacenters {
 		before, known := launch.Consuls[dc]
@@ -56,8 +66,10 @@ func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, planned
 		if err != nil {
 			return "", fmt.Errorf("find out whether Consul was replaced since it showed the entries that are gone: %w", err)
 		}
-		if why := before.Replaced(now); why != "" {
-			return why, nil
+		for _, was := range []state.Identity{before, rec.Data.Consuls[dc]} {
+			if why := was.Replaced(now); why != "" {
+				return why, nil
+			}
 		}
 	}
 	return "", nil

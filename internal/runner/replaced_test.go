@@ -20,6 +20,13 @@ func TestJudge_AnyLossWaitsIfConsulWasReplaced(t *testing.T) {
 		"it was replaced after the tick": func(j *judging) {
 			j.launch.Consuls, j.consul.identity = before, state.Identity{Cluster: "new", Index: 20}
 		},
+		"a tick has seen it since the run was decided": func(j *judging) {
+			j.record(state.Reconcile{Replaced: &state.Replaced{Since: j.Now(), Why: "it is another", Now: map[string]state.Identity{"": {Cluster: "new"}}, Unconfirmed: 1}})
+		},
+		"a tick has recorded its index since the run was decided": func(j *judging) {
+			j.record(state.Reconcile{Consuls: map[string]state.Identity{"": {Index: 200}}})
+			j.launch.Consuls, j.consul.identity = map[string]state.Identity{"": {Index: 100}}, state.Identity{Index: 80}
+		},
 	} {
 		for _, rules := range []config.Rules{{Guard: guard.Default}, {}} { // no rule of the task switches it off
 			j := newJudging(t, rules)
@@ -30,7 +37,7 @@ func TestJudge_AnyLossWaitsIfConsulWasReplaced(t *testing.T) {
 			prepare(j)
 			j.consul.count = 59
 			run := j.apply()
-			j.waits(run, "1 of 60 service instances are gone: web-59 (10.0.0.59:80), and Consul was replaced since they were applied: it is", state.RuleReplaced)
+			j.waits(run, "1 of 60 service instances are gone: web-59 (10.0.0.59:80), and Consul was replaced since they were applied: it", state.RuleReplaced)
 			if run = j.resume(j.Now().Add(1e9)); run.State != state.RunSucceeded {
 				t.Errorf("%s, approved: %s %s", name, run.State, run.Error)
 			}
@@ -38,9 +45,23 @@ func TestJudge_AnyLossWaitsIfConsulWasReplaced(t *testing.T) {
 	}
 }
 
+// record has a tick write what all tasks share.
+func (j *judging) record(next state.Reconcile) {
+	j.t.Helper()
+	rec, err := state.ReadReconcile(j.t.Context(), j.store)
+	if err == nil {
+		_, err = j.store.Apply(j.t.Context(), rec.Write(next))
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+}
+
 func TestJudge_SameConsulIsJudgedByTheGuardsAlone(t *testing.T) {
 	j := newJudging(t, config.Rules{Guard: guard.Default})
 	j.launch.Consuls, j.consul.identity = map[string]state.Identity{"": {Cluster: "old", Index: 100}}, state.Identity{Cluster: "old", Index: 120}
+	j.launch.Replaced = &state.Replaced{Since: j.Now(), Now: map[string]state.Identity{"": {Cluster: "old"}}, Unconfirmed: 1} // it holds other tasks
+	j.record(state.Reconcile{Replaced: j.launch.Replaced})
 	j.consul.count = 40
 	if run := j.apply(); run.State != state.RunSucceeded {
 		t.Errorf("%s %s", run.State, run.Error)
