@@ -93,7 +93,10 @@ func (s *server) fill(w *world) {
 
 // change changes a service.
 func (s *server) change(w *world) {
-	service := services[w.rng.IntN(len(services))]
+	s.set(w, services[w.rng.IntN(len(services))])
+}
+
+func (s *server) set(w *world, service string) {
 	s.count++
 	s.before[service] = s.digests[service]
 	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {

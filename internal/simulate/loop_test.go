@@ -160,10 +160,13 @@ func (w *world) stepLoop() {
 
 // reload has every instance read other files.
 func (w *world) reload() {
-	if w.stable() {
-		return
+	if !w.stable() {
+		w.reloaded(w.someBundle())
 	}
-	w.pointer = w.someBundle()
+}
+
+func (w *world) reloaded(pointer int) {
+	w.pointer = pointer
 	w.judge.removal.moves++
 	w.judge.redefines(bundles[w.pointer].config)
 	w.note("the files are those of %s", bundles[w.pointer].digest)

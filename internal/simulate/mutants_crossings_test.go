@@ -72,10 +72,11 @@ var crossingMutants = []mutant{
 		test: "reconcile TestTick_TaskIsHeldOnThoughConsulWasReplacedOnceMoreForAWhile",
 	}, {
 		rule: "crossings: a scheduled run that is superseded while it waits is followed by another",
+		seed: crossingSeeds + 20,
 		file: "state/outcome.go",
 		old:  "run.State == RunSuperseded && !before.IsZero()",
 		new:  "run.State == \"\" && !before.IsZero()",
-		test: "reconcile TestWaiting_ScheduledRunThatIsReplacedIsFollowedByAnother",
+		says: "whatever a run was begun for survives until it ends",
 	}, {
 		rule: "crossings: only a tick that has read every view counts as one",
 		seed: crossingSeeds + 594,

@@ -62,6 +62,9 @@ func (w *world) settle() (took time.Duration) {
 	if w.consul.docs != nil && !w.ruled && !w.judge.pauses.some && w.broken == "" {
 		w.changeOnce()
 	}
+	if w.crosses && !w.absent && !w.judge.pauses.some && w.broken == "" {
+		w.limitOnce()
+	}
 	return took
 }
 

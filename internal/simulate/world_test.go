@@ -320,10 +320,13 @@ func (w *world) step() {
 
 // push has another bundle be put in force.
 func (w *world) push() {
-	if w.stable() {
-		return
+	if !w.stable() {
+		w.pushed(w.someBundle())
 	}
-	w.pointer = w.someBundle()
+}
+
+func (w *world) pushed(pointer int) {
+	w.pointer = pointer
 	w.judge.pushes = append(w.judge.pushes, bundles[w.pointer].digest)
 	w.judge.redefines(bundles[w.pointer].config)
 	w.note("bundle %s is pushed", bundles[w.pointer].digest)
