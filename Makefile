@@ -41,18 +41,14 @@ demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS
 # Tests often wait for servers and for other processes: two run at a time on each core.
 JOBS = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 2))))
 
-# SQLite is C that was translated to Go, with a memory of its own: the race detector finds nothing
-# there, and makes each request to a store take three times as long.
-RACE := -race -gcflags='modernc.org/...=-race=false'
-
 # On a new machine, tests that build programs would compile the same packages side by side, and
 # others would wait for the processor. So everything is compiled before the first test.
 compiled:
-	@go build $(RACE) ./...
+	@go build -race ./...
 	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch go build -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
 
 test: tools compiled ## Run every test, with the race detector (needs a C compiler)
-	go test $(RACE) -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
+	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-short: tools ## Run the quick tests, in under a minute
 	go test -short ./...
