@@ -104,7 +104,7 @@ func TestTick_UnreadableTaskIsReadLessAndLessOften(t *testing.T) {
 }
 
 func TestTick_TasksThatCannotBeReadDoNotFillTheRecord(t *testing.T) {
-	const n = 3000 // whose names are longer together than a record
+	const n = 300 // whose names are together many times as long as the record may be
 	all := tasks(n)
 	for i := range all {
 		all[i].Name = fmt.Sprintf("%s-%06d", "firewall-policy-of-site-frankfurt-for-the-tenants-of-the-second-building-and-of-all-the-other-ones-there", i)

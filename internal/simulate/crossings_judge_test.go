@@ -162,10 +162,13 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 }
 
 // suspected returns the removed tasks that a task perhaps was before, without those that a person
-// has deleted.
+// has deleted, and those whose state another task takes along.
 func (j *judge) suspected(task string, cfg *config.Config) []string {
 	var names []string
 	for _, name := range j.crossings.suspects[task] {
+		if slices.ContainsFunc(crossingTasks, func(other string) bool { return other != task && slices.Contains(j.tasks[other].Moving, name) }) {
+			continue
+		}
 		if _, again := cfg.Task(name); !again && j.infra[name] != "" && !j.tasks[name].Deleted {
 			names = append(names, name)
 		}
