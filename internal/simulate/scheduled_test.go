@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/state"
 )
 
 // dueWithin is how long the schedule of rareReport may take until it is due.
@@ -24,6 +26,7 @@ func (w *world) limitOnce() {
 	if !w.works(dueWithin, func() bool { return w.judge.tasks[task].Waits() != nil }) {
 		return
 	}
+	run := w.judge.tasks[task].Run.ID
 	w.note("the limits of %s change while its run waits", task)
 	next := w.pointer + 1 // every second bundle has these limits
 	if next == len(bundles) {
@@ -34,7 +37,9 @@ func (w *world) limitOnce() {
 	} else {
 		w.reloaded(next)
 	}
-	unfollowed := func() bool { return w.judge.unfollowed(task) != "" }
+	unfollowed := func() bool { // and not lost or failed: such a run is followed after its backoff
+		return w.judge.runs[task][run].State == state.RunSuperseded && strings.Contains(w.judge.unfollowed(task), run)
+	}
 	if w.works(2*soon, unfollowed) && !w.works(soon, func() bool { return !unfollowed() }) && w.broken == "" {
 		w.violated("%s", w.judge.unfollowed(task))
 	}
