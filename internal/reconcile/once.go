@@ -95,8 +95,8 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 		}
 	}
 	for _, d := range report.Decisions {
-		if d.Reason.Code == state.ReasonRemoved {
-			continue
+		if d.Reason.Code == state.ReasonRemoved || d.Removed && d.State.Run != nil && !d.State.Run.Destroys() {
+			continue // also while a run that another process has begun is still there
 		}
 		outcomes = append(outcomes, Outcome{Task: d.Task.Name, Reason: d.Reason})
 		if d.State.Run != nil {
