@@ -59,11 +59,10 @@ var crossingMutants = []mutant{
 		says: "a newer index of Consul is recorded",
 	}, {
 		rule: "crossings: a removed task that comes back is held if Consul was replaced meanwhile",
-		seed: crossingSeeds + 301970,
 		file: "reconcile/replaced.go",
 		old:  "if !in.State.AppliedAt.IsZero() && (replaced",
 		new:  "if len(in.RenamedTo) > 0 && (replaced",
-		says: "is gone with a Consul that was replaced",
+		test: "reconcile TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack",
 	}, {
 		rule: "crossings: tasks are held on if Consul is replaced once more and comes back",
 		file: "reconcile/replaced.go",
