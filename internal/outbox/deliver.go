@@ -28,6 +28,8 @@ const (
 	// state.MaxChanges, of which one may be the check of the lease, and one is the
 	// record of the latest events.
 	removedAtOnce = state.MaxChanges - 2
+	// markedAtOnce is how many records one write marks at most.
+	markedAtOnce = state.MaxChanges - 1
 
 	// noteTime is how long a delivery may take after the end of its context to note what
 	// the sinks have taken: a slow sink would else get the same events each time.
@@ -276,21 +278,42 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 		q.records = kept
 		q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.in.gone })
 	}
+	if !marks {
+		return err
+	}
+	var some []*stored
+	size := 0
 	for _, rec := range kept {
-		if !rec.more || !marks {
+		if !rec.more {
 			continue
 		}
-		written, failed := q.apply(ctx, []state.Change{rec.Write(rec.Data)})
-		if failed != nil {
-			err = errors.Join(err, failed)
-			continue
+		// A mark is a sink's name and a number, far less than half of what an Apply takes.
+		if len(some) == markedAtOnce || size+len(rec.Value) > state.MaxBytes/2 {
+			err = errors.Join(err, q.mark(ctx, some))
+			some, size = nil, 0
 		}
+		some, size = append(some, rec), size+len(rec.Value)
+	}
+	return errors.Join(err, q.mark(ctx, some))
+}
+
+// mark writes which sinks have taken a part of each record.
+func (q *queue) mark(ctx context.Context, records []*stored) error {
+	changes := make([]state.Change, len(records))
+	for i, rec := range records {
+		changes[i] = rec.Write(rec.Data)
+	}
+	written, err := q.apply(ctx, changes)
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
 		rec.more = false
-		for _, w := range written {
-			rec.Record = w
+		if i := slices.IndexFunc(written, func(w state.Record) bool { return w.Key == rec.Key }); i >= 0 {
+			rec.Record = written[i]
 		}
 	}
-	return err
+	return nil
 }
 
 // report says what is left.

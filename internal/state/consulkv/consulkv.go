@@ -214,7 +214,11 @@ func retry(ctx context.Context, act string, do func(context.Context) error) erro
 	_, err := backoff.Retry(within, func() (struct{}, error) {
 		try, cancel := context.WithTimeoutCause(within, tryFor, fmt.Errorf("no answer within %s", tryFor))
 		defer cancel()
-		last = do(try)
+		err := do(try)
+		if within.Err() != nil && fault.IsTransient(err) && fault.IsTransient(last) {
+			return struct{}{}, last // says more than that this try was cut off
+		}
+		last = err
 		if last != nil && !fault.IsTransient(last) && !errors.Is(last, errAgain) {
 			return struct{}{}, backoff.Permanent(last)
 		}
