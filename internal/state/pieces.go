@@ -228,7 +228,7 @@ func loadPieces(ctx context.Context, s Store, prefix string) ([]byte, error) {
 // the same runs are forgotten once more, and none is left behind unlisted.
 func Forget(ctx context.Context, s Store, task string, runs []string) error {
 	for _, id := range runs {
-		prefix := strings.TrimSuffix(logPrefix(task, id), "/")
+		prefix := textsPrefix(task, id)
 		logs, err := s.List(ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("list the output of run %s: %w", id, err)
@@ -237,9 +237,7 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", id, err)
 		}
-		forgotten := slices.DeleteFunc(logs, func(rec Record) bool { // of another run
-			return !strings.ContainsAny(rec.Key[len(prefix):][:1], "/-")
-		})
+		forgotten := slices.DeleteFunc(logs, func(rec Record) bool { return !isText(rec, prefix) })
 		if run.Exists() {
 			forgotten = append(forgotten, run.Record)
 		}
@@ -248,6 +246,17 @@ func Forget(ctx context.Context, s Store, task string, runs []string) error {
 		}
 	}
 	return nil
+}
+
+// textsPrefix is how the keys of what is kept of a run begin, its output and its plan. Those of
+// another run may begin so, too: see isText.
+func textsPrefix(task, run string) string { return strings.TrimSuffix(logPrefix(task, run), "/") }
+
+// isText reports whether a record is a part of a text of the run with this textsPrefix: texts are
+// named "RUN" or "RUN-…".
+func isText(rec Record, prefix string) bool {
+	rest, ok := strings.CutPrefix(rec.Key, prefix)
+	return ok && rest != "" && strings.Contains("/-", rest[:1])
 }
 
 // Erase removes all that is kept of a task except its own record: its runs, their
@@ -275,13 +284,13 @@ func Erase(ctx context.Context, s Store, task string) error {
 	}
 	for _, run := range runs {
 		if run.Data.Kind == KindPlan {
-			kept = append(kept, logPrefix(task, run.Data.ID))
+			kept = append(kept, textsPrefix(task, run.Data.ID))
 		} else {
 			erased = append(erased, run.Record)
 		}
 	}
 	for _, rec := range listed {
-		if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(rec.Key, prefix) }) {
+		if !slices.ContainsFunc(kept, func(prefix string) bool { return isText(rec, prefix) }) {
 			erased = append(erased, rec)
 		}
 	}

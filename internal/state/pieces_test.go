@@ -160,8 +160,10 @@ func TestErase_KeepsPlanRuns(t *testing.T) {
 		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", run.ID), state.Encode(run))); err != nil {
 			t.Fatal(err)
 		}
-		if err := state.SaveLog(t.Context(), s, "web", run.ID, []byte("Plan: 1 to add"), time.Time{}); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{run.ID, run.ID + "-plan-1"} { // its output and its plan
+			if err := state.SaveLog(t.Context(), s, "web", name, []byte("Plan: 1 to add"), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := state.Erase(t.Context(), s, "web"); err != nil {
@@ -172,8 +174,10 @@ func TestErase_KeepsPlanRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := state.LoadLog(t.Context(), s, "web", id); (err == nil) != kept || run.Exists() != kept {
-			t.Errorf("run %s is kept: %t, its output: %t", id, run.Exists(), err == nil)
+		_, output := state.LoadLog(t.Context(), s, "web", id)
+		_, plan := state.LoadLog(t.Context(), s, "web", id+"-plan-1")
+		if (output == nil) != kept || (plan == nil) != kept || run.Exists() != kept {
+			t.Errorf("run %s is kept: %t, its output: %v, its plan: %v", id, run.Exists(), output, plan)
 		}
 	}
 }
