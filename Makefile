@@ -50,8 +50,8 @@ compiled:
 test: tools compiled ## Run every test, with the race detector (needs a C compiler)
 	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
-test-short: tools ## Run the quick tests, in under a minute
-	go test -short ./...
+test-short: ## Run the tests that need no other program, in under a minute
+	go test -short -p $(JOBS) -ldflags='-s -w' ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
 	@go run ./tools/fetch run policy $(if $(EXE),,pages hcp aws) tofu

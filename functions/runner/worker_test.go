@@ -22,7 +22,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -96,10 +95,7 @@ func loadTasks(t testing.TB, dir string) *config.Config {
 
 func openStore(t testing.TB, dir string) state.Store {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
 	return store
 }

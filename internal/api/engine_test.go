@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +35,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/request"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // ttl is how long leases and claims last here.
@@ -96,10 +95,7 @@ func load(t testing.TB, hcl string) *config.Config {
 // newEngine makes an engine that does not work yet.
 func newEngine(t testing.TB, hcl string) *engine {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
 	e := &engine{t: t, store: store, asked: make(chan struct{}, 1), gates: make(chan struct{}, 1), digest: "A", broken: map[string]error{}}
 	e.base.Store(load(t, hcl))

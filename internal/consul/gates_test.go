@@ -148,13 +148,6 @@ func digests(t testing.TB, c *Client, queries []Query) []string {
 	return list
 }
 
-func steps(t *testing.T, all int) int {
-	if testing.Short() {
-		return all / 10
-	}
-	return all
-}
-
 func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
@@ -186,7 +179,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	}
 	changes, still := 0, 0
 	before, marks := digests(t, c, queries), poll()
-	for range steps(t, 500) {
+	for range 500 {
 		did := catalog.step()
 		after, now := digests(t, c, queries), poll()
 		for i, q := range queries {
@@ -217,7 +210,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	queries := watched(t)
 	// Few keys are held open themselves, all of them by the root.
-	blockMissesNoChange(t, steps(t, 300), queries, queries, append(queries[:10:10], queries[12:14]...))
+	blockMissesNoChange(t, 300, queries, queries, append(queries[:10:10], queries[12:14]...))
 }
 
 func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
@@ -226,7 +219,7 @@ func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
 	if n := BlockGates(folders).Len(); n != 4 {
 		t.Fatalf("%d gates", n)
 	}
-	blockMissesNoChange(t, steps(t, 300), queries, folders)
+	blockMissesNoChange(t, 300, queries, folders)
 }
 
 // blockMissesNoChange makes random changes, and expects that gates of each of the sets of

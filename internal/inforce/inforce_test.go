@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/outbox"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // bucket is a Source whose pointer and bundles can be unreachable.
@@ -36,10 +35,7 @@ func (b *bucket) Load(context.Context, string) (*config.Config, error) {
 // setup returns a Follower, and a function that puts a bundle into force.
 func setup(t *testing.T) (f *Follower, b *bucket, inForce func(digest string) (version string)) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
 	b = &bucket{pointer: "b1"}
 	return &Follower{Source: b, Store: store, Now: time.Now}, b, func(digest string) string {

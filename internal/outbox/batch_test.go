@@ -33,7 +33,7 @@ func (b *batches) DeliverAll(ctx context.Context, events []outbox.Event) (errs [
 }
 
 func TestDelivery_BatchHasOneEventOfEachTask(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web", "db", "dns", "lb")
 	b.happens("two", noon, "web", "db")
 	b.happens("three", noon, "web")
@@ -45,7 +45,7 @@ func TestDelivery_BatchHasOneEventOfEachTask(t *testing.T) {
 }
 
 func TestDelivery_FailureInABatchHoldsBackThatTaskAlone(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web", "db")
 	b.happens("two", noon, "web", "db")
 	broken := errors.New("malformed")
@@ -67,7 +67,7 @@ func TestDelivery_FailureInABatchHoldsBackThatTaskAlone(t *testing.T) {
 }
 
 func TestDelivery_BatchThatIsRefusedRestsOnce(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web", "db", "dns")
 	b.happens("two", noon, "lb")
 	down := &outbox.DownError{Err: errors.New("throttled")}
@@ -89,7 +89,7 @@ func TestDelivery_BatchThatIsRefusedRestsOnce(t *testing.T) {
 }
 
 func TestDelivery_ManyEventsOfOneTaskKeepTheirOrder(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	for i := range 100 {
 		b.happens(fmt.Sprint(i), noon, "web")
 	}

@@ -78,7 +78,7 @@ func (b *bench) follow(sinks ...outbox.Sink) (wake chan struct{}, stop func()) {
 }
 
 func TestFollow_SinkThatHangsDelaysNoOther(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	hanging, quick := newSlow("hanging"), newSlow("quick")
 	close(quick.next)
 	wake, stop := b.follow(hanging, quick)
@@ -101,7 +101,7 @@ func TestFollow_SinkThatHangsDelaysNoOther(t *testing.T) {
 }
 
 func TestFollow_NothingIsRepeatedAfterAStop(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	hanging, quick := newSlow("hanging"), newSlow("quick")
 	close(quick.next)
 	b.happens("one", time.Now(), "web", "db")
@@ -118,7 +118,7 @@ func TestFollow_NothingIsRepeatedAfterAStop(t *testing.T) {
 }
 
 func TestFollow_WhatASinkTookIsNotedWhileAnotherRests(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	failing, quick := newSlow("failing"), newSlow("quick")
 	close(quick.next)
 	b.happens("one", time.Now(), "web")
@@ -134,7 +134,7 @@ func TestFollow_WhatASinkTookIsNotedWhileAnotherRests(t *testing.T) {
 }
 
 func TestFollow_SinkThatFailedRestsAndIsTriedAgain(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	failing := newSlow("failing")
 	wake, stop := b.follow(failing)
 	defer stop()
@@ -156,7 +156,7 @@ func TestDelivery_SinkThatIsDownIsLeftAlone(t *testing.T) {
 		"one event":    {errors.New("bad request"), 2, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := onSQLite(t)
+			b := inMemory(t)
 			b.happens("one", noon, "web", "db")
 			b.happens("two", noon, "web")
 			tries, failing := 0, true
@@ -212,7 +212,7 @@ type choosy struct {
 func (c choosy) Wants(e outbox.Event) bool { return e.Task == c.task }
 
 func TestDelivery_EventThatASinkDoesNotWantIsNotKeptForIt(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	b.happens("two", noon, "db")
 	c := choosy{&sink{name: "c", fail: func(outbox.Event) error { return errors.New("no answer") }}, "web"}
@@ -224,7 +224,7 @@ func TestDelivery_EventThatASinkDoesNotWantIsNotKeptForIt(t *testing.T) {
 }
 
 func TestFollow_ReadsNothingWhileASinkRests(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	counting := &counted{Store: b.store}
 	failing := newSlow("failing")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -33,7 +33,7 @@ func (b *bench) expectLatest(when, want string) {
 }
 
 func TestLatest_HasDeliveredAndWaitingEvents(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.expectLatest("before anything happened", "")
 	b.happens("1", noon, "web", "db")
 	b.deliver(0, nil)
@@ -49,7 +49,7 @@ func TestLatest_HasDeliveredAndWaitingEvents(t *testing.T) {
 }
 
 func TestLatest_KeepsTheNewest(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	for i := range outbox.MaxLatest + 10 {
 		b.happens(fmt.Sprint(i), noon.Add(time.Duration(i)*time.Second), "web")
 		if i%7 == 0 {
@@ -66,7 +66,7 @@ func TestLatest_KeepsTheNewest(t *testing.T) {
 }
 
 func TestLatest_EventsOfAnotherProcessStay(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("1", noon, "web")
 	b.deliver(0, nil)
 	b.happens("2", noon.Add(time.Minute), "web")
@@ -91,7 +91,7 @@ func TestLatest_EventsOfAnotherProcessStay(t *testing.T) {
 }
 
 func TestLatest_ConcurrentDeliveriesLoseNoEvent(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("1", noon, "web")
 	between := false
 	b.store.Before = func(changes []state.Change) error {
@@ -118,7 +118,7 @@ func TestLatest_ConcurrentDeliveriesLoseNoEvent(t *testing.T) {
 
 func TestLatest_RecordThatWasEditedIsOverwritten(t *testing.T) {
 	for _, value := range []string{"{", `{"format":1,"events":"bm9uc2Vuc2U="}`} {
-		b := onSQLite(t)
+		b := inMemory(t)
 		if _, err := b.store.Apply(t.Context(), state.Create("events/latest", []byte(value))); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestLatest_RecordThatWasEditedIsOverwritten(t *testing.T) {
 }
 
 func TestLatest_RecordIsSmall(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	for i := range outbox.MaxLatest {
 		run := state.Run{ID: fmt.Sprintf("01a202ff-bb0d-748c-80c6-a08ad142%04x", i*977%65536), Task: fmt.Sprintf("load-balancer-%d", i%7), Kind: state.KindApply, State: state.RunSucceeded,
 			Reason: state.Reason{Code: state.ReasonChanged}, Started: noon.Add(time.Duration(i) * time.Minute), Ended: noon.Add(time.Duration(i)*time.Minute + 7*time.Second),

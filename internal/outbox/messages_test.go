@@ -100,7 +100,7 @@ type patient struct{ *sink }
 func (patient) Patience() time.Duration { return 10 * time.Second }
 
 func TestDelivery_PatientSinkGathersEvents(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	people, log := patient{&sink{name: "people"}}, &sink{name: "log"}
 	b.happens("first", b.now, "web")
 	report, err := b.delivery(people, log).Run(t.Context())

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/state/consulkv"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo"
 	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
@@ -75,12 +73,9 @@ func newBench(t *testing.T, s state.Store) *bench {
 	return &bench{T: t, store: &statetest.Faulty{Store: s}, lease: l, now: noon}
 }
 
-func onSQLite(t *testing.T) *bench {
+func inMemory(t *testing.T) *bench {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := statetest.NewMemory()
 	return newBench(t, s)
 }
 
@@ -134,7 +129,7 @@ func (b *bench) kept() int {
 
 func TestDelivery_FailingSinkHoldsBackThatTaskOnlyForItself(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *bench{
-		"sqlite": onSQLite,
+		"memory": inMemory,
 		"dynamodb": func(t *testing.T) *bench {
 			url := dynamotest.Start(t)
 			return newBench(t, dynamo.New(dynamotest.Config(url), dynamotest.Table(t, url)))
@@ -186,7 +181,7 @@ func TestDelivery_FailingSinkHoldsBackThatTaskOnlyForItself(t *testing.T) {
 }
 
 func TestDelivery_OrderOfATaskIsThatOfItsWritesWhateverTheClocksSay(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	b.happens("two", noon.Add(-time.Hour), "web")
 	b.happens("three", noon.Add(time.Hour), "web")
@@ -214,7 +209,7 @@ func (s *torn) List(ctx context.Context, prefix string) ([]state.Record, error) 
 }
 
 func TestDelivery_EventThatAListDoesNotShowComesBeforeItsSuccessor(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	b.happens("two", noon, "web")
 	got := &sink{name: "log"}
@@ -229,7 +224,7 @@ func TestDelivery_EventThatAListDoesNotShowComesBeforeItsSuccessor(t *testing.T)
 }
 
 func TestDelivery_EventWhoseRemovalFailsComesAgainWithItsID(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	b.happens("two", noon, "web")
 	fault := errors.New("disk full")
@@ -247,7 +242,7 @@ func TestDelivery_EventWhoseRemovalFailsComesAgainWithItsID(t *testing.T) {
 }
 
 func TestDelivery_EndedContextLeavesTheRest(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	b.happens("two", noon, "db")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -279,7 +274,7 @@ func (b *bench) burst(n int, task func(i int) string) {
 // TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents checks deliveries that end before a sink
 // has taken everything, as in AWS.
 func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.rests = new(outbox.Rests)
 	const all = outbox.MaxRecords + 500
 	b.burst(all, func(i int) string { return fmt.Sprintf("task-%d", i) })
@@ -319,7 +314,7 @@ func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
 }
 
 func TestDelivery_KeepsABoundedNumberForASinkThatTakesNothing(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.rests = new(outbox.Rests)
 	b.burst(outbox.MaxRecords+3, func(int) string { return "web" })
 	broken := errors.New("no answer")
@@ -337,7 +332,7 @@ func TestDelivery_KeepsABoundedNumberForASinkThatTakesNothing(t *testing.T) {
 }
 
 func TestDelivery_RecordThatCannotBeReadIsNotInTheWay(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	if _, err := b.store.Apply(t.Context(), state.Create(outbox.Prefix+"0", []byte("no JSON"))); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +345,7 @@ func TestDelivery_RecordThatCannotBeReadIsNotInTheWay(t *testing.T) {
 }
 
 func TestLog_EventThatThisProcessHasLoggedIsNotLoggedAgain(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	var out bytes.Buffer
 	log := outbox.Log{To: slog.New(slog.NewTextHandler(&out, nil)), Said: new(outbox.Said)}
 	log.Now(t.Context(), b.happens("ours", noon, "web"))

@@ -37,7 +37,7 @@ func TestPages_LinkIsToWhatTheEventIsAbout(t *testing.T) {
 }
 
 func TestDelivery_EventHasALinkThatIsNotStored(t *testing.T) {
-	b := onSQLite(t)
+	b := inMemory(t)
 	b.happens("one", noon, "web")
 	var got []string
 	d := b.delivery(&sink{name: "webhook", fail: func(e outbox.Event) error {

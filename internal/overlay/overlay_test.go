@@ -3,7 +3,6 @@ package overlay_test
 import (
 	"encoding/json"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -77,10 +76,7 @@ func TestCompose_WithoutOverrides(t *testing.T) {
 }
 
 func TestLoad_AppliesOverridesToTheFiles(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	defer store.Close()
 	yes := true
 	clash := made("web", noon)

@@ -2,13 +2,12 @@ package overlay_test
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // listed counts how often collections are read.
@@ -23,10 +22,7 @@ func (l *listed) List(ctx context.Context, prefix string) ([]state.Record, error
 }
 
 func TestSource_ReadsOverridesOnlyAfterAChange(t *testing.T) {
-	file, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := statetest.NewMemory()
 	defer file.Close()
 	store, source, files := &listed{Store: file}, new(overlay.Source), base()
 	read := func(base *config.Config, want string, times int) {

@@ -251,7 +251,7 @@ func (r remote) goOn(ctx context.Context, job driver.Job, rec *state.Remote, con
 			return
 		}
 		run.phase, run.by = state.RemoteApplying, "us"
-		is := decoded[state.Run](r.store.records[state.RunKey(run.task, job.Run.ID)])
+		is := decoded[state.Run](r.store.All()[state.RunKey(run.task, job.Run.ID)])
 		if a := is.Approval; run.task == "web" && (a == nil || a.Content.Plan != run.id) {
 			r.violated("run %s confirms %s without an approval: %+v", is.ID, run.id, a)
 		}
@@ -342,7 +342,7 @@ func (w *world) rest(p *proc) {
 		w.now = w.now.Add(2 * time.Minute) // in all longer than a claim lasts
 	}
 	for _, t := range p.rec.Config.Tasks {
-		record := decoded[state.Task](w.store.records[state.TaskKey(t.Name)])
+		record := decoded[state.Task](w.store.All()[state.TaskKey(t.Name)])
 		if live := w.cloud.live(t.Name); record.Run == nil && len(live) > 0 {
 			w.violated("what no run needs is stopped there: %s of %s is %s: %+v", live[0].id, t.Name, live[0].phase, record)
 		}
@@ -372,7 +372,7 @@ func (w *world) leftThere(p *proc) string {
 		if live := w.cloud.live(t.Name); len(live) > 0 {
 			return fmt.Sprintf("%s of %s is %s", live[0].id, t.Name, live[0].phase)
 		}
-		if a := decoded[state.Task](w.store.records[state.TaskKey(t.Name)]).Abandoned; a != nil {
+		if a := decoded[state.Task](w.store.All()[state.TaskKey(t.Name)]).Abandoned; a != nil {
 			return fmt.Sprintf("%s of %s is not stopped", a.Run.ID, t.Name)
 		}
 	}

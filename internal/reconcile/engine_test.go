@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // The engine as a whole, in random histories: processes that tick and run on
@@ -33,7 +34,7 @@ var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 type world struct {
 	t      *rapid.T
 	now    time.Time
-	store  *memory
+	store  *statetest.Memory
 	faults bool
 
 	// Consul.
@@ -204,7 +205,7 @@ func (w *world) settle() {
 // applied says what is not as it should be in the end.
 func (w *world) applied(p *proc) string {
 	for _, t := range p.rec.Config.Tasks {
-		record := decoded[state.Task](w.store.records[state.TaskKey(t.Name)])
+		record := decoded[state.Task](w.store.All()[state.TaskKey(t.Name)])
 		switch want := w.digests[t.Name]; {
 		case record.Applied != want || w.infra[t.Name] != want:
 			return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %+v", want, t.Name, record.Applied, w.infra[t.Name], record)
@@ -217,7 +218,7 @@ func (w *world) applied(p *proc) string {
 
 // history makes one history, and says what was wrong with it.
 func history(t *rapid.T, in *cloud) string {
-	w := &world{t: t, cloud: in, now: noon, store: newMemory(), faults: true, closed: map[string]bool{},
+	w := &world{t: t, cloud: in, now: noon, store: statetest.NewMemory(), faults: true, closed: map[string]bool{},
 		digests: map[string]string{"web": "d0", "api": "d0", "db": "d0"}, infra: map[string]string{},
 		rendered: map[string]string{}, applies: map[string]bool{}}
 	w.start(0)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +102,7 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 	if err := v.before(); err != nil {
 		return nil, err
 	}
-	was := maps.Clone(v.store.records)
+	was := v.store.All()
 	written, err := v.store.Apply(ctx, changes...)
 	if err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func (v view) judge(was map[string]state.Record, changes []state.Change) {
 		}
 	}
 	live := map[string]string{}
-	for key, rec := range v.store.records {
+	for key, rec := range v.store.All() {
 		if !strings.HasPrefix(key, "run/") {
 			continue
 		}
@@ -168,7 +167,7 @@ func (v view) judge(was map[string]state.Record, changes []state.Change) {
 			live[run.Task] = run.ID
 		}
 	}
-	for key, rec := range v.store.records {
+	for key, rec := range v.store.All() {
 		if !strings.HasPrefix(key, "task/") {
 			continue
 		}
@@ -245,7 +244,7 @@ func (p *proc) Apply(ctx context.Context, job driver.Job) (_ *state.Changes, err
 		}
 	}()
 	id := ctx.Value(runKey{}).(string)
-	record := decoded[state.Run](p.store.records[state.RunKey(t.Name, id)])
+	record := decoded[state.Run](p.store.All()[state.RunKey(t.Name, id)])
 	if record.State != state.RunRunning || record.Owner != p.owner {
 		p.violated("%s applies run %s, which is %s of %q", p.owner, id, record.State, record.Owner)
 	}
@@ -271,7 +270,7 @@ func (p *proc) Apply(ctx context.Context, job driver.Job) (_ *state.Changes, err
 
 func (p *proc) Start(_ context.Context, l state.Launch) error {
 	for _, run := range l.Runs {
-		if _, there := p.store.records[state.RunKey(run.Task, run.ID)]; !there {
+		if _, there := p.store.All()[state.RunKey(run.Task, run.ID)]; !there {
 			p.violated("run %s was launched before its intent was written", run.ID)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
@@ -59,10 +57,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
 	return &machine{t: t, store: store, closed: map[string]bool{}, broken: map[string]error{}, digest: "A"}
 }
@@ -398,7 +393,7 @@ func TestOnce_QueuedRunsDoNotStartAfterAStop(t *testing.T) {
 
 func TestOnce_ThousandTasksAreLaunchedInBatches(t *testing.T) {
 	m := newMachine(t)
-	m.store = newMemory()
+	m.store = statetest.NewMemory()
 	var all []config.Task
 	for i := range 1000 {
 		all = append(all, task(fmt.Sprintf("task-%03d", i)))

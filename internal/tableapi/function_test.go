@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // stub simulates functions/reconcile.
@@ -64,10 +63,7 @@ func TestInspect_InvokesTheReconcileFunction(t *testing.T) {
 }
 
 func TestInspections_PlanInHCPTerraformIsStartedAndNotAwaited(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	defer store.Close()
 	asked := ""
 	f := stub(t, func(w http.ResponseWriter, said string) { asked = said; w.WriteHeader(http.StatusAccepted) })

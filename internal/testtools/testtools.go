@@ -129,6 +129,14 @@ func OpenTofu(t testing.TB) string {
 // and time from a mirror on disk, without a network. Tests set it as TF_CLI_CONFIG_FILE.
 func TerraformRC(t testing.TB) string { return find(t, "terraform.rc") }
 
+// NeedsPrograms skips a test of -short: it starts another program, or builds one.
+func NeedsPrograms(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs another program")
+	}
+}
+
 // Root returns the top of the checkout.
 func Root(t testing.TB) string {
 	t.Helper()
@@ -150,6 +158,7 @@ func Root(t testing.TB) string {
 
 func find(t testing.TB, name string) string {
 	t.Helper()
+	NeedsPrograms(t)
 	path := filepath.Join(Root(t), ".tools", name)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%s is missing: run `make tools` first", path)

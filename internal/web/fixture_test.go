@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/overlay"
 	"github.com/terrapulse/terrapulse/internal/reconcile"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/web"
 )
 
@@ -46,10 +45,7 @@ func newSite(t testing.TB, tasks ...string) *site {
 // newSiteOf is newSite with this file of tasks, and with what the API shows besides.
 func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
 	ctx, stop := context.WithCancel(t.Context())
 	pages := pagesOn(ctx, t, store, hcl, also...)

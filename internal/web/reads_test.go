@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 )
 
 // reads is a store that counts what is read from it.
@@ -88,10 +87,7 @@ func look(t *testing.T, pages http.Handler, store *reads, path string, every, la
 // The time of this test is that of a bubble: it goes on when nothing is left to do.
 func TestPages_ReadTheStoreOnceForAllViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := statetest.NewMemory()
 		defer db.Close()
 		store := &reads{Store: db}
 		ctx, stop := context.WithCancel(t.Context())

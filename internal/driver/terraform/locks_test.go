@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -51,10 +50,7 @@ func TestOrphaned_OnlyIfTheRunThatHeldTheLockIsDead(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := statetest.NewMemory()
 			defer store.Close()
 			run, lock := run, lock
 			tt.change(&run, &lock)
