@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/metrics"
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/state/sqlite"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/terraform"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -95,7 +96,10 @@ func loadTasks(t testing.TB, dir string) *config.Config {
 
 func openStore(t testing.TB, dir string) state.Store {
 	t.Helper()
-	store := statetest.NewMemory()
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { store.Close() })
 	return store
 }
