@@ -15,7 +15,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapul
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-aws verify-aws compiled test test-short test-tofu test-consul simulate lint bench tools clean release release-images test-release $(PLATFORMS)
+.PHONY: help build build-all demo demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,9 @@ compiled:
 
 test: tools compiled ## Run every test, with the race detector (needs a C compiler)
 	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
+
+test-all: ## Run every test as make test does, and all that it leaves out: each mutant of the simulation
+	TERRAPULSE_TEST_ALL=1 $(MAKE) test
 
 test-short: ## Run the tests that need no other program, in under a minute
 	go test -short -p $(JOBS) -ldflags='-s -w' ./...

@@ -244,6 +244,8 @@ func TestUpdateTask_ActiveTaskIsRefused(t *testing.T) {
 	if m := got.message(t); got.status != 500 || !strings.HasPrefix(m, "task 'web' is active and cannot be updated at this time") || !strings.Contains(m, "`terrapulse cancel web`") {
 		t.Errorf("%d %s", got.status, m)
 	}
+	// Requests that Consul-Terraform-Sync does not have do not blame the server.
+	status(t, e.ask("POST", "/v1/tasks/web/forget", ""), http.StatusConflict)
 }
 
 func TestCreateTask_DisabledTaskThatTerraformRefusesIsNotCreated(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/apispec"
@@ -93,7 +94,11 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	task := r.PathValue("name")
 	for _, known := range refusals {
 		if errors.Is(err, known.err) {
-			return refuse(known.status, known.format, task)
+			status := known.status
+			if known.err == reconcile.ErrActive && path.Base(r.Pattern) != "{name}" && path.Base(r.Pattern) != "tasks" {
+				status = http.StatusConflict // only the requests of Consul-Terraform-Sync have its status
+			}
+			return refuse(status, known.format, task)
 		}
 	}
 	legacy := strings.HasPrefix(r.URL.Path, "/v1/status")
