@@ -50,14 +50,15 @@ compiled:
 test: tools compiled ## Run every test, with the race detector (needs a C compiler)
 	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
-test-all: ## Run every test as make test does, and all that it leaves out: each mutant of the simulation
+test-all: ## Run every test as make test does, and what it leaves out: releases, all mutants, long searches
+	@go run ./tools/fetch judges release
 	TERRAPULSE_TEST_ALL=1 $(MAKE) test
 
 test-short: ## Run the tests that need no other program, in under a minute
-	go test -short -p $(JOBS) -ldflags='-s -w' ./...
+	go test -short -vet=off -ldflags='-s -w' -p $(JOBS) ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run policy $(if $(EXE),,pages hcp aws) tofu
+	@go run ./tools/fetch run policy $(if $(EXE),,pages aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one
@@ -94,7 +95,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
-tools: ## Install Consul, Terraform, conftest, the simulated AWS services and clients of HCP Terraform for tests into .tools
+tools: ## Install Consul, Terraform, conftest, a browser and simulated AWS services for tests into .tools
 	@go run ./tools/fetch
 
 # A release has the version of its tag and the time of its commit.
@@ -111,8 +112,8 @@ release-images: ## Build the images of a release for both processors; see infra/
 	@VERSION='$(RELEASE)' sh infra/runner/release
 
 test-release: ## Build a whole release, for all platforms, and check what is in it
-	@go run ./tools/fetch
-	TERRAPULSE_TEST_RELEASE=all go test -run Release -timeout 30m ./infra
+	@go run ./tools/fetch run aws release
+	TERRAPULSE_TEST_ALL=1 TERRAPULSE_TEST_RELEASE=all go test -run Release -timeout 30m ./infra
 
 clean: ## Remove built files; downloaded tools stay in the user's cache
 	rm -rf bin dist .tools

@@ -46,7 +46,7 @@ var released = struct {
 func packaged(t *testing.T) string {
 	t.Helper()
 	slow(t)
-	testtools.Goreleaser(t) // without it, the test fails here and says what to do
+	testtools.Goreleaser(t) // `make test-all` and `make test-release` run it; without it, the test fails here and says what to do
 	folder, err := released.packaged()
 	if err != nil {
 		t.Fatal(err)

@@ -82,6 +82,7 @@ func uploads(t *testing.T, folder string) {
 
 func TestRelease_ImageIsForBothProcessors(t *testing.T) {
 	slow(t)
+	testtools.OnlyInAll(t)
 	name := rehearsal.ReleasedImage(t, "runner", releaseVersion)
 	out, err := podman(t, "manifest", "inspect", name)
 	if err != nil {

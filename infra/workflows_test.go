@@ -22,7 +22,7 @@ func TestWorkflows_CallExistingTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(testtools.Root(t), ".github", "workflows", "*.yml"))
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // catalog changes a Consul at random.
@@ -148,6 +149,14 @@ func digests(t testing.TB, c *Client, queries []Query) []string {
 	return list
 }
 
+// changes is how many random changes are made.
+func changes() int {
+	if testtools.All() {
+		return 300
+	}
+	return 100
+}
+
 func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	s := consultest.Start(t)
 	c := client(t, s.Addr())
@@ -179,7 +188,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	}
 	changes, still := 0, 0
 	before, marks := digests(t, c, queries), poll()
-	for range 500 {
+	for range 2 * changes() {
 		did := catalog.step()
 		after, now := digests(t, c, queries), poll()
 		for i, q := range queries {
@@ -210,7 +219,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	queries := watched(t)
 	// Few keys are held open themselves, all of them by the root.
-	blockMissesNoChange(t, 300, queries, queries, append(queries[:10:10], queries[12:14]...))
+	blockMissesNoChange(t, changes(), queries, queries, append(queries[:10:10], queries[12:14]...))
 }
 
 func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
@@ -219,7 +228,7 @@ func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
 	if n := BlockGates(folders).Len(); n != 4 {
 		t.Fatalf("%d gates", n)
 	}
-	blockMissesNoChange(t, 300, queries, folders)
+	blockMissesNoChange(t, changes(), queries, folders)
 }
 
 // blockMissesNoChange makes random changes, and expects that gates of each of the sets of

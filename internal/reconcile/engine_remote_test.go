@@ -386,6 +386,7 @@ func approves(c *config.Config) *config.Config {
 }
 
 func TestEngine_InvariantsHoldWithRemoteRuns(t *testing.T) {
+	fewHistories(t)
 	rapid.Check(t, func(r *rapid.T) {
 		var broken string
 		var thrown any

@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/runner"
 	"github.com/terrapulse/terrapulse/internal/state"
 	"github.com/terrapulse/terrapulse/internal/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // The engine as a whole, in random histories: processes that tick and run on
@@ -239,7 +241,22 @@ func history(t *rapid.T, in *cloud) string {
 	return w.broken
 }
 
+// fewHistories makes rapid look at a quarter of the histories that it looks at by default, but in
+// `make test-all`: package simulate looks at more of them.
+func fewHistories(t *testing.T) {
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	if testtools.All() || before != checks.DefValue {
+		return
+	}
+	if err := checks.Value.Set("25"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = checks.Value.Set(before) })
+}
+
 func TestEngine_InvariantsHoldUnderFaults(t *testing.T) {
+	fewHistories(t)
 	rapid.Check(t, func(r *rapid.T) {
 		var broken string
 		var thrown any

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // mutant is a rule of the engine, with an edit of the engine's source that breaks it,
@@ -293,7 +295,7 @@ const mutantsOfARun = 16
 // chosen returns the mutants that this run tries: those whose files the latest commits have changed
 // come first, and each commit takes others.
 func chosen(t *testing.T) []mutant {
-	if os.Getenv("TERRAPULSE_TEST_ALL") != "" {
+	if testtools.All() {
 		return mutants
 	}
 	ask := func(args ...string) string { // "" without git, or with too short a history

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	histories = flag.Uint64("histories", 0, "number of histories; 0 means 500, or 100 with -short")
+	histories = flag.Uint64("histories", 0, "number of histories; 0 means 500, or 30 with -short")
 	atMost    = flag.Duration("for", 0, "create histories for this time")
 	firstSeed = flag.Uint64("seed", 1, "`seed` of the first history; the others follow")
 	stride    = flag.Uint64("stride", 0, "distance of the seeds, in this process; 0 uses all cores")
@@ -108,7 +108,7 @@ func simulates(t *testing.T, first uint64) {
 	case *atMost > 0:
 		n, until = 1<<62, time.Now().Add(limit)
 	case n == 0 && testing.Short():
-		n = 100
+		n = 30
 	case n == 0:
 		n = 500
 	}

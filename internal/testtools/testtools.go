@@ -45,20 +45,20 @@ func AWS(t testing.TB) string { return aws(t, "bin/aws") }
 func Moto(t testing.TB) string { return aws(t, "bin/moto_server") }
 
 // Goreleaser returns goreleaser.
-func Goreleaser(t testing.TB) string { return find(t, "bin/goreleaser") }
+func Goreleaser(t testing.TB) string { return ofAll(t, "bin/goreleaser") }
 
 // SAM returns the path of the SAM CLI.
 func SAM(t testing.TB) string { return aws(t, "bin/sam") }
 
 // Schemathesis returns the path of a program that generates requests from an OpenAPI description.
-func Schemathesis(t testing.TB) string { return aws(t, "bin/schemathesis") }
+func Schemathesis(t testing.TB) string { return ofAll(t, "bin/schemathesis") }
 
 // GoTFE returns the folder with the tests of go-tfe, HashiCorp's Go client of HCP Terraform: the
 // program go-tfe.test and the files that it reads.
-func GoTFE(t testing.TB) string { return aws(t, "go-tfe") }
+func GoTFE(t testing.TB) string { return ofAll(t, "go-tfe") }
 
 // PyTFE returns the path of a Python with pytfe, HashiCorp's Python client of HCP Terraform.
-func PyTFE(t testing.TB) string { return aws(t, "pytfe/bin/python") }
+func PyTFE(t testing.TB) string { return ofAll(t, "pytfe/bin/python") }
 
 // Browser returns the path of a Chromium without a window.
 func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
@@ -90,6 +90,25 @@ func RIE(t testing.TB) string {
 		t.Skip("Lambda's emulator runs on Linux only")
 	}
 	return aws(t, "bin/aws-lambda-rie")
+}
+
+// All reports whether `make test-all` runs the tests: also those that take long and rarely find what
+// the others do not.
+func All() bool { return os.Getenv("TERRAPULSE_TEST_ALL") != "" }
+
+// OnlyInAll skips a test that only `make test-all` runs.
+func OnlyInAll(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("`make test-all` runs it")
+	}
+}
+
+// ofAll finds a tool that `make test-all` installs on every system except Windows.
+func ofAll(t testing.TB, name string) string {
+	t.Helper()
+	OnlyInAll(t)
+	return aws(t, name)
 }
 
 // aws finds a tool that `make tools` installs on every system except Windows.

@@ -31,13 +31,13 @@
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
 // examples/policy: conftest is built from source), pages (in addition, for the tests of the
-// pages: a browser; not on Windows), hcp (in addition, for the tests of HCP Terraform's
-// stand-in: clients that others wrote; needs Python, not on Windows), aws (in addition, for the AWS
-// tests; needs Java, Maven and Python, not on Windows), release (in addition, for
-// the tests of the released artefacts; not on Windows), lint, tofu (in addition,
+// pages: a browser; not on Windows), aws (in addition, for the AWS
+// tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
+// only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
+// need Python, and the tests of the released artefacts; not on Windows), lint, tofu (in addition,
 // for the tests with OpenTofu, which is built from source), and consuls (in addition,
-// for the tests with other versions of Consul). The default is run,
-// policy, pages, hcp, aws and release, which the tests need.
+// for the tests with other versions of Consul). The default is run, policy, pages and aws, which
+// `make test` needs.
 package main
 
 import (
@@ -127,7 +127,7 @@ var tools = append([]tool{
 		as:      "aws-lambda-rie",
 	},
 	{
-		name: "schemathesis", set: "aws",
+		name: "schemathesis", set: "judges",
 		pin: "tools/schemathesis/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 		scripts: map[string]string{"schemathesis": "bin/schemathesis"},
 	},
@@ -136,11 +136,11 @@ var tools = append([]tool{
 		pin: "tools/parliament/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 	},
 	{
-		name: "go-tfe", set: "hcp", pkg: "github.com/hashicorp/go-tfe",
+		name: "go-tfe", set: "judges", pkg: "github.com/hashicorp/go-tfe",
 		pin: "tools/go-tfe/go.mod", fill: (*fetcher).goTests, proof: "go-tfe.test" + exe(),
 	},
 	{
-		name: "pytfe", set: "hcp",
+		name: "pytfe", set: "judges",
 		pin: "tools/pytfe/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 	},
 	{
@@ -163,7 +163,7 @@ func otherConsuls() []tool {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "pages", "hcp", "aws" and "release" for tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -226,12 +226,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "pages", "hcp", "aws", "release"}
+		names = []string{"run", "policy", "pages", "aws"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "pages", "hcp", "aws", "release", "lint", "consuls"} // tofu is the name of a tool, too
+	known := []string{"run", "policy", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu is the name of a tool, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
