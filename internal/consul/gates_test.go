@@ -149,8 +149,8 @@ func digests(t testing.TB, c *Client, queries []Query) []string {
 	return list
 }
 
-// changes is how many random changes are made.
-func changes() int {
+// changesMade is how many random changes are made.
+func changesMade() int {
 	if testtools.All() {
 		return 300
 	}
@@ -188,7 +188,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	}
 	changes, still := 0, 0
 	before, marks := digests(t, c, queries), poll()
-	for range 2 * changes() {
+	for range 2 * changesMade() {
 		did := catalog.step()
 		after, now := digests(t, c, queries), poll()
 		for i, q := range queries {
@@ -219,7 +219,7 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	queries := watched(t)
 	// Few keys are held open themselves, all of them by the root.
-	blockMissesNoChange(t, changes(), queries, queries, append(queries[:10:10], queries[12:14]...))
+	blockMissesNoChange(t, changesMade(), queries, queries, append(queries[:10:10], queries[12:14]...))
 }
 
 func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
@@ -228,7 +228,7 @@ func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
 	if n := BlockGates(folders).Len(); n != 4 {
 		t.Fatalf("%d gates", n)
 	}
-	blockMissesNoChange(t, changes(), queries, folders)
+	blockMissesNoChange(t, changesMade(), queries, folders)
 }
 
 // blockMissesNoChange makes random changes, and expects that gates of each of the sets of

@@ -55,6 +55,9 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []Input, states map[stri
 			return fmt.Errorf("find out whether run %s of task %s is alive: %w", live.ID, inputs[i].Task.Name, err)
 		}
 	}
+	for _, launch := range l.begun { // not before: a short run of it would have ended when its task is looked at
+		t.start(ctx, launch)
+	}
 	return nil
 }
 
@@ -88,6 +91,7 @@ type liveness struct {
 	statuses   map[string]LaunchStatus // by launch
 	known      bool                    // the launcher returned the statuses
 	relaunched map[string]relaunch     // by launch
+	begun      []state.Launch          // those that are started once every task was looked at
 }
 
 // relaunch is a launch that was started again.
@@ -176,7 +180,7 @@ func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition st
 		case launch.Data.TakenByRunner(): // it is claimed, or its runner has stopped
 		case slices.ContainsFunc(again.runs, func(run state.PlannedRun) bool { return run.Definition == l.definitions[run.Task] }):
 			l.Log.Info("starting a launch that was decided before", "launch", live.Launch)
-			l.start(ctx, launch.Data)
+			l.begun = append(l.begun, launch.Data)
 		}
 		l.relaunched[live.Launch] = again
 	}

@@ -270,6 +270,27 @@ func TestOnce_CarriesOutIntentsOfAnotherProcess(t *testing.T) {
 	}
 }
 
+// promptLauncher returns from Start when the runs have ended.
+type promptLauncher struct{ *launch.Local }
+
+// Start implements reconcile.Launcher.
+func (p promptLauncher) Start(ctx context.Context, l state.Launch) error {
+	defer p.Wait()
+	return p.Local.Start(ctx, l)
+}
+
+func TestOnce_RunsOfAnotherProcessThatEndAtOnceAreNotRepeated(t *testing.T) {
+	m := newMachine(t)
+	m.leave(tasks("web", "api"))
+	p := m.process(t.Context(), tasks("web", "api"))
+	p.Launcher = promptLauncher{p.launcher}
+	if _, err := p.Once(t.Context(), p.launcher.Wait); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(m.applied)
+	expect(t, "applied", m.applied, "api", "web")
+}
+
 func TestOnce_IntentOnAnotherDefinitionIsDecidedAnew(t *testing.T) {
 	m := newMachine(t)
 	left := m.leave(tasks("web"))
