@@ -19,16 +19,21 @@ const checkShare = 4
 type Local struct {
 	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
 	log   *slog.Logger
-	slots chan struct{}
-	// checks are the slots of checks for drift: runs must not wait for these.
-	checks chan struct{}
-	ended  chan struct{}
-	work   sync.WaitGroup
+	ended chan struct{}
+	work  sync.WaitGroup
 
-	mu    sync.Mutex
-	alive map[string]int   // number of runs that have not ended, by launch
-	lost  map[string]error // why runs have no outcome in the store, by run
-	ctx   context.Context
+	mu     sync.Mutex
+	runs   lane
+	checks lane             // checks for drift: runs must not wait for these
+	alive  map[string]int   // number of runs that have not ended, by launch
+	lost   map[string]error // why runs have no outcome in the store, by run
+	ctx    context.Context
+}
+
+// lane executes runs in the order in which they came.
+type lane struct {
+	free    int // how many more may begin now
+	waiting []func()
 }
 
 // NewLocal returns a launcher that calls run for up to parallel runs at a time. When ctx ends, runs
@@ -36,10 +41,9 @@ type Local struct {
 func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
 	return &Local{
 		run: run, log: log, ctx: ctx,
-		slots:  make(chan struct{}, max(parallel, 1)),
-		checks: make(chan struct{}, max(parallel/checkShare, 1)),
-		ended:  make(chan struct{}, 1),
-		alive:  map[string]int{}, lost: map[string]error{},
+		runs: lane{free: max(parallel, 1)}, checks: lane{free: max(parallel/checkShare, 1)},
+		ended: make(chan struct{}, 1),
+		alive: map[string]int{}, lost: map[string]error{},
 	}
 }
 
@@ -51,31 +55,33 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 		return nil
 	}
 	l.alive[launch.ID], launch.Begun = len(launch.Runs), time.Now()
-	slots := l.slots
+	in := &l.runs
 	if launch.Kind == state.KindDrift {
-		slots = l.checks
+		in = &l.checks
 	}
-	l.work.Go(func() {
-		for _, run := range launch.Runs { // they begin in this order
-			select {
-			case slots <- struct{}{}:
-				l.work.Go(func() {
-					defer l.end(launch.ID)
-					defer func() { <-slots }()
-					l.execute(launch, run)
-				})
-			case <-l.ctx.Done():
-				l.end(launch.ID) // unclaimed: the next leader launches it again
-			}
-		}
-	})
+	for _, run := range launch.Runs {
+		in.waiting = append(in.waiting, func() {
+			defer l.end(launch.ID, in)
+			l.execute(launch, run)
+		})
+	}
+	l.begin(in)
 	return nil
+}
+
+// begin begins the runs that are next. The caller holds the lock.
+func (l *Local) begin(in *lane) {
+	for in.free > 0 && len(in.waiting) > 0 {
+		in.free--
+		l.work.Go(in.waiting[0])
+		in.waiting = in.waiting[1:]
+	}
 }
 
 // execute executes one run.
 func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 	if l.ctx.Err() != nil {
-		return // unclaimed, as above: a slot was free, too
+		return // unclaimed: the next leader launches it again
 	}
 	if err := l.run(l.ctx, launch, run); err != nil {
 		l.mu.Lock()
@@ -85,8 +91,10 @@ func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 	}
 }
 
-func (l *Local) end(launch string) {
+func (l *Local) end(launch string, in *lane) {
 	l.mu.Lock()
+	in.free++
+	l.begin(in)
 	if l.alive[launch]--; l.alive[launch] == 0 {
 		delete(l.alive, launch)
 	}

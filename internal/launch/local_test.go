@@ -110,6 +110,22 @@ func TestLocal_LimitsParallelRuns(t *testing.T) {
 	}
 }
 
+func TestLocal_RunsBeginInTheOrderInWhichTheyCame(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 1, slog.New(slog.DiscardHandler), h.run)
+	var want []string
+	for i := range 20 {
+		launch := launchOf(fmt.Sprintf("launch-%02d", i), 2)
+		start(t, l, launch)
+		want = append(want, launch.Runs[0].ID, launch.Runs[1].ID)
+	}
+	close(h.goOn)
+	l.Wait()
+	if !slices.Equal(h.ran, want) {
+		t.Errorf("they ran in the order %v", h.ran)
+	}
+}
+
 func TestLocal_ChecksForDriftDelayNoRun(t *testing.T) {
 	h := newHand(t)
 	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
