@@ -152,7 +152,9 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	parameters := Parameters{"Architecture": Here()}
 	maps.Copy(parameters, p)
 	asked := map[string]any{"template": filepath.Join(a.dir, "template.yaml"), "name": name, "parameters": parameters, "buckets": nil}
-	if a.version != "" {
+	if a.version == "" {
+		asked["keep"] = a.dir + "-packaged"
+	} else {
 		asked["release"] = map[string]string{"bucket": "terrapulse-eu-west-1", "prefix": a.version, "folder": a.dir}
 	}
 	if bucket := p["Bucket"]; bucket != "" {

@@ -2,11 +2,12 @@
 it, translates it as the SAM transform does, creates the stack, and prints what
 there is then as JSON. What moto cannot make is in "template" alone.
 
-stdin: {"template": path, "name": "...", "parameters": {...}, "buckets": [...]}
+stdin: {"template": path, "name": "...", "parameters": {...}, "buckets": [...], "keep": path}
 or, to print only what CloudFormation refuses: {"template": path, "check": [{...}, ...]}
 """
 
 import ast
+import fcntl
 import json
 import os
 import re
@@ -65,7 +66,7 @@ def deploy(asked):
         s3.create_bucket(Bucket=release["bucket"], CreateBucketConfiguration={"LocationConstraint": REGION})
         for file in os.listdir(release["folder"]):
             s3.upload_file(os.path.join(release["folder"], file), release["bucket"], release["prefix"] + "/" + file)
-    template = translate(package(asked["template"]), asked["parameters"])
+    template = translate(package(asked["template"], asked.get("keep")), asked["parameters"])
     if problem := refused(template, values(template, asked["parameters"])):
         sys.exit(problem)
 
@@ -104,9 +105,35 @@ def deploy(asked):
     }
 
 
-def package(template):
-    """Uploads what was built, as `sam deploy` does first."""
-    out = os.path.join(tempfile.mkdtemp(), "packaged.yaml")
+def package(template, keep):
+    """Uploads what was built, as `sam deploy` does first. If keep is a folder, what is uploaded is kept there
+    for the next deployment of the same build: to compress the functions takes ten times as long."""
+    if not keep:
+        return sam_package(template, os.path.join(tempfile.mkdtemp(), "packaged.yaml"))
+    os.makedirs(keep, exist_ok=True)
+    with open(os.path.join(keep, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = os.path.join(keep, str(newest(os.path.dirname(template))))
+        out, s3 = os.path.join(folder, "packaged.yaml"), client("s3")
+        if not os.path.exists(out):
+            os.makedirs(os.path.join(folder, "objects"), exist_ok=True)
+            sam_package(template, out + ".new")
+            for found in s3.list_objects_v2(Bucket="artifacts").get("Contents", []):
+                s3.download_file("artifacts", found["Key"], os.path.join(folder, "objects", found["Key"]))
+            os.rename(out + ".new", out)
+        else:
+            for name in os.listdir(os.path.join(folder, "objects")):
+                s3.upload_file(os.path.join(folder, "objects", name), "artifacts", name)
+        with open(out) as f:
+            return yaml.safe_load(f)
+
+
+def newest(folder):
+    """When the latest of the files in a folder was written, in nanoseconds."""
+    return max(os.lstat(os.path.join(at, name)).st_mtime_ns for at, _, names in os.walk(folder) for name in names)
+
+
+def sam_package(template, out):
     sam = os.path.join(os.path.dirname(sys.executable), "sam")
     done = subprocess.run(
         [sys.executable, sam, "package", "--template-file", template, "--s3-bucket", "artifacts", "--output-template-file", out],
