@@ -127,7 +127,7 @@ var ruleMutants = []mutant{
 		says: "another person approves",
 	}, {
 		rule: "rules: a run finds out by itself that Consul was replaced",
-		seed: 10809,
+		seed: 19548,
 		file: "runner/replaced.go",
 		old:  "if err == nil && why != \"\" {",
 		new:  "if false {",

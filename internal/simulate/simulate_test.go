@@ -14,10 +14,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 var (
-	histories = flag.Uint64("histories", 0, "number of histories; 0 means 500, or 30 with -short")
+	histories = flag.Uint64("histories", 0, "number of histories; 0 means 200, 500 in make test-all, or 30 with -short")
 	atMost    = flag.Duration("for", 0, "create histories for this time")
 	firstSeed = flag.Uint64("seed", 1, "`seed` of the first history; the others follow")
 	stride    = flag.Uint64("stride", 0, "distance of the seeds, in this process; 0 uses all cores")
@@ -109,6 +111,8 @@ func simulates(t *testing.T, first uint64) {
 		n, until = 1<<62, time.Now().Add(limit)
 	case n == 0 && testing.Short():
 		n = 30
+	case n == 0 && !testtools.All(): // .ci/run also makes thousands without the race detector
+		n = 200
 	case n == 0:
 		n = 500
 	}
@@ -189,9 +193,12 @@ func run(binary string, args ...string) (tally, error) {
 
 // Outside of AWS a seed may make another history: see doc.go.
 func TestASeedMakesTheSameHistoryEachTime(t *testing.T) {
-	n := uint64(100)
-	if testing.Short() {
+	n := uint64(40)
+	switch {
+	case testing.Short():
 		n = 20
+	case testtools.All():
+		n = 100
 	}
 	different := map[uint64]bool{}
 	seeds := make([]uint64, n)
