@@ -47,10 +47,10 @@ compiled:
 	@go build -race ./...
 	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch go build -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
 
-test: tools compiled ## Run every test, with the race detector (needs a C compiler)
+test: tools compiled ## Run the tests, with the race detector (needs a C compiler)
 	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
-test-all: ## Run every test as make test does, and what it leaves out: releases, all mutants, long searches
+test-all: ## Run all tests: also of releases, all mutants and long searches
 	@go run ./tools/fetch judges release
 	TERRAPULSE_TEST_ALL=1 $(MAKE) test
 
