@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -271,6 +272,18 @@ func (b *bench) burst(n int, task func(i int) string) {
 	}
 }
 
+// teller calls a function after each write.
+type teller struct {
+	io.Writer
+	told func()
+}
+
+// Write implements io.Writer.
+func (t teller) Write(text []byte) (int, error) {
+	defer t.told()
+	return t.Writer.Write(text)
+}
+
 // TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents checks deliveries that end before a sink
 // has taken everything, as in AWS.
 func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
@@ -287,14 +300,12 @@ func TestDelivery_BurstIsNotDroppedWhileSinksTakeEvents(t *testing.T) {
 		}
 		return nil
 	}
-	failed := sync.OnceFunc(func() { close(tried) })
-	bad := &sink{name: "bad", fail: func(outbox.Event) error {
-		defer failed()
-		return &outbox.DownError{Err: errors.New("no answer")}
-	}}
+	bad := &sink{name: "bad", fail: func(outbox.Event) error { return &outbox.DownError{Err: errors.New("no answer")} }}
+	first := b.delivery(slow, bad)
+	first.Log = slog.New(slog.NewTextHandler(teller{&b.log, sync.OnceFunc(func() { close(tried) })}, nil)) // once it is known that bad fails
 	writes := 0
 	b.store.Before = func([]state.Change) error { writes++; return nil }
-	if _, err := b.delivery(slow, bad).Run(ctx); err != nil {
+	if _, err := first.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if writes > 50 { // little time is left to note what 1,500 records lack
