@@ -10,7 +10,7 @@ EXE     := $(shell go env GOEXE)
 # Static, and identical bytes on every machine. What is compiled for other targets has the same
 # flags where it can, so that a new machine compiles each package once.
 SAME  := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
-BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapulse/terrapulse/internal/buildinfo.Version=$(VERSION)"
+BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapulse/terrapulse/internal/base/buildinfo.Version=$(VERSION)"
 
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
@@ -40,19 +40,46 @@ demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS
 
 # Tests often wait for servers and for other processes: two run at a time on each core.
 JOBS = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || echo 2))))
+HALF = $$(($(JOBS) / 2))
 
 # On a new machine, tests that build programs would compile the same packages side by side, and
-# others would wait for the processor. So everything is compiled before the first test.
+# others would wait for the processor. So everything is compiled before the first test. Unlike
+# `go build`, `go list -export` links no programs only to delete them.
+COMPILE = go list -export -f '{{""}}'
+
 compiled:
-	@go build -race ./...
-	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch go build -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
+	@$(COMPILE) -race -trimpath ./...
+	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch $(COMPILE) -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
 
-test: tools compiled ## Run the tests, with the race detector (needs a C compiler)
-	go test -race -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
+# What these tests exercise are other programs (Terraform, the SAM CLI, terrapulse itself), histories
+# that run in one goroutine, or the text of the source: the race detector would take three to ten times
+# their processor time and find nothing that the tests of the packages do not. `make test-all` has it in
+# them, too.
+PROGRAMS = ./cmd/terrapulse ./functions/e2e ./infra ./internal ./internal/engine/simulate ./examples ./examples/demo
+PACKAGES = $(filter-out $(PROGRAMS:./%=github.com/terrapulse/terrapulse/%),$(shell go list ./...))
 
-test-all: ## Run all tests: also of releases, all mutants and long searches
+# The packages that take longest begin first: otherwise some of them would run alone at the end.
+LONGEST = ./internal/people/web ./internal/driver/terraformcli ./internal/engine/reconcile ./internal/consul
+
+# `make lint` runs go vet. Stacks have names and lines also without symbols, which take a third of the
+# time of linking. Without its paths, all checkouts share what is compiled.
+GOTEST = go test -trimpath -vet=off -ldflags='-s -w' -p $(HALF) -parallel $(JOBS) -timeout 45m
+
+test: tools compiled ## Run the tests (needs a C compiler, for the race detector)
+	@$(MAKE) --no-print-directory -j 2 test-programs test-packages
+
+.PHONY: test-programs test-packages
+test-programs:
+	$(if $(PROGRAMS),$(SAME) $(GOTEST) $(PROGRAMS))
+
+# By default, a program with the race detector sleeps for a second before it exits, and tests start
+# hundreds of them.
+test-packages:
+	GORACE=atexit_sleep_ms=100 $(GOTEST) -race $(LONGEST) $(PACKAGES)
+
+test-all: ## Run all tests: also of releases, all mutants and long searches, all with the race detector
 	@go run ./tools/fetch judges release
-	TERRAPULSE_TEST_ALL=1 $(MAKE) test
+	TERRAPULSE_TEST_ALL=1 $(MAKE) test PROGRAMS=
 
 test-short: ## Run the tests that need no other program, in under a minute
 	go test -short -vet=off -ldflags='-s -w' -p $(JOBS) ./...
@@ -64,7 +91,7 @@ test-tofu: ## Run every test with OpenTofu instead of Terraform
 test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one
 	@go run ./tools/fetch run consuls
 	@for version in $(or $(CONSUL),$$(ls .tools/consul)); do echo "Consul $$version"; export TERRAPULSE_TEST_CONSUL=$$version; \
-		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/consul/... ./internal/state/consulkv ./internal/registration ./internal/dynamic && \
+		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/consul/... ./internal/stores/consulkv ./internal/consul/registration ./internal/consul/dynamic && \
 		go test -parallel $(JOBS) -timeout 20m -run '$(CONSUL_TESTS)' ./cmd/terrapulse || exit 1; done
 
 # The tests of the program that differ with Consul: rights, outages, a cluster, the values of a module.
@@ -74,7 +101,7 @@ CONSUL_TESTS = ConfigEntries|Resources|Compat|Polic|Rights|Cluster|Consul|Ports
 SEED ?= $(shell date +%s)000000
 
 simulate: ## Search for a history of faults that breaks the engine: N=100000, FOR=10m; SEED=1 TRACE=1 prints one
-	$(SAME) go test -count 1 -timeout 0 -v -run NoHistory ./internal/simulate -args \
+	$(SAME) go test -count 1 -timeout 0 -v -run NoHistory ./internal/engine/simulate -args \
 		$(if $(N),-histories $(N),-for $(or $(FOR),60s)) -seed $(SEED) $(if $(TRACE),-trace)
 
 verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/verify-aws for its variables
@@ -122,7 +149,7 @@ clean: ## Remove built files; downloaded tools stay in the user's cache
 # Architecture alone decides which one runs.
 FUNCTION = sh '$(ROOT)/functions/build' '$(ARTIFACTS_DIR)' '$(VERSION)'
 
-.PHONY: build-InstallFunction build-ReconcileFunction build-SettleFunction build-HintFunction build-ApiFunction build-TrustLayer runner-image daemon-image
+.PHONY: build-InstallFunction build-ReconcileFunction build-SettleFunction build-NotificationFunction build-ApiFunction build-TrustLayer runner-image daemon-image
 
 build-InstallFunction:
 	$(FUNCTION) install runner
@@ -133,8 +160,8 @@ build-ReconcileFunction:
 build-SettleFunction:
 	$(FUNCTION) settle
 
-build-HintFunction:
-	$(FUNCTION) hint
+build-NotificationFunction:
+	$(FUNCTION) notification
 
 build-ApiFunction:
 	$(FUNCTION) api

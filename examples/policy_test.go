@@ -61,7 +61,7 @@ func TestPolicy_HoldsAPlanThatItDenies(t *testing.T) {
 	if _, err := os.Stat(rule); err == nil {
 		t.Fatal("the plan that the policy denies was applied")
 	}
-	has(run(0, "status", "-json"), `"phase": "held"`, denied)
+	has(run(0, "status", "-json"), `"phase": "waiting"`, denied)
 	has(run(0, "plan", "show", "allow-list"), denied, "203.0.113.9")
 	has(run(0, "logs", "allow-list"), "Check addresses refused the plan after ", "  FAIL - - main - ", denied)
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -104,7 +105,7 @@ func doctorChecks(t *testing.T) []string {
 			}
 		}
 	}
-	for _, folder := range []string{"functions/reconcile", "internal/stack"} {
+	for _, folder := range []string{"internal/aws/reconcilefunction", "internal/aws/stack"} {
 		files, err := filepath.Glob(filepath.Join(testtools.Root(t), folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -135,6 +136,9 @@ func doctorChecks(t *testing.T) []string {
 				return true
 			})
 		}
+	}
+	for _, k := range remotes.Kinds { // doctor names its check of a driver's system like the system
+		names = append(names, strings.ToLower(k.System))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
 )
 
 // The links to the AWS console name resources as the template does.

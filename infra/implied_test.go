@@ -18,7 +18,7 @@ var implied = map[string]map[string]string{
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda", "sqs:SendMessage": "Lambda, for an event that failed",
 		"kms:Decrypt": "DynamoDB", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "DynamoDB", "kms:DescribeKey": "DynamoDB",
 	},
-	"HintRole": {
+	"NotificationRole": {
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda",
 		"kms:Decrypt": "a secret with this key", "kms:Encrypt": "the shared policy", "kms:GenerateDataKey": "the shared policy", "kms:DescribeKey": "the shared policy",
 	},

@@ -20,7 +20,7 @@ func moduleSecrets() rehearsal.Parameters {
 
 // ECS gives the container the credentials for private modules; no other role may read them.
 func TestTemplate_OnlyContainersGetCredentialsForModules(t *testing.T) {
-	stack := built(t).Deploy(t, "every", everything())
+	stack := every(t)
 	given := map[string]string{}
 	for _, s := range stack.Runner().Secrets {
 		given[*s.Name] = *s.ValueFrom
@@ -46,7 +46,7 @@ func TestTemplate_OnlyContainersGetCredentialsForModules(t *testing.T) {
 
 // Only containers use the cache of providers. They cannot remove anything from it.
 func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
-	stack := built(t).Deploy(t, "every", everything())
+	stack := every(t)
 	const object = "arn:aws:s3:::the-bucket/some/prefix/providers/0123"
 	for role, policy := range stack.Roles {
 		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
@@ -60,7 +60,7 @@ func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
 // Through the proxy, a container must reach neither Consul nor the address where ECS gives it its
 // credentials.
 func TestTemplate_SomeAddressesAreReachedWithoutTheProxy(t *testing.T) {
-	stack := built(t).Deploy(t, "every", everything())
+	stack := every(t)
 	env := map[string]string{}
 	for _, v := range stack.Runner().Environment {
 		env[*v.Name] = *v.Value
@@ -74,7 +74,7 @@ func TestTemplate_SomeAddressesAreReachedWithoutTheProxy(t *testing.T) {
 			t.Errorf("%s goes through the proxy: %v", want, direct)
 		}
 	}
-	least := built(t).Deploy(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
+	least := deployed(t, "least", rehearsal.Minimal("10.0.0.1:8500"))
 	for _, v := range least.Runner().Environment {
 		if strings.HasSuffix(*v.Name, "_PROXY") {
 			t.Errorf("without a proxy, the template sets %s=%s", *v.Name, *v.Value)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
 )
 
 // A deployment that cannot work is refused before anything is created.
@@ -137,7 +137,7 @@ func TestTemplate_ClusterComesAfterTheRoleOfECS(t *testing.T) {
 func TestTemplate_WithoutTheAPI(t *testing.T) {
 	parameters := rehearsal.Minimal("10.0.0.1:8500")
 	parameters["Api"] = "false"
-	stack := built(t).Deploy(t, "silent", parameters)
+	stack := deployed(t, "silent", parameters)
 	if _, ok := stack.Functions["ApiFunction"]; ok || stack.Outputs["ApiUrl"] != "" || len(stack.Roles["ApiRole"]) > 0 {
 		t.Errorf("created %v with the address %q and the role %v", stack.Functions["ApiFunction"], stack.Outputs["ApiUrl"], stack.Roles["ApiRole"])
 	}
@@ -185,7 +185,7 @@ func TestTemplate_CapacityIsWhatTheFunctionsRead(t *testing.T) {
 	pattern, _, _ = strings.Cut(pattern, "\n")
 	accepts := regexp.MustCompile(pattern)
 	for _, value := range []string{"FARGATE", "FARGATE_SPOT", "FARGATE=1", "FARGATE=0", "FARGATE=1000", "FARGATE=1001", "FARGATE=01", "FARGATE_SPOT=3,FARGATE=1", "FARGATE_SPOT=1,FARGATE=0", ""} {
-		err := new(deployment.Capacity).UnmarshalText([]byte(value))
+		err := new(settings.Capacity).UnmarshalText([]byte(value))
 		if accepts.MatchString(value) && err != nil {
 			t.Errorf("%q is deployed, and then: %v", value, err)
 		}

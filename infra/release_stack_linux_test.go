@@ -21,7 +21,7 @@ func TestRelease_TemplateDeploysWithFunctionsForBothProcessors(t *testing.T) {
 	if stack.Outputs["Version"] != releaseVersion {
 		t.Errorf("the template says that its version is %q", stack.Outputs["Version"])
 	}
-	checkout := built(t).Deploy(t, "released", rehearsal.Minimal("127.0.0.1:8500"))
+	checkout := deployed(t, "released", rehearsal.Minimal("127.0.0.1:8500"))
 	if len(stack.Functions) == 0 || len(stack.Functions) != len(checkout.Functions) {
 		t.Errorf("%d functions, want %d", len(stack.Functions), len(checkout.Functions))
 	}

@@ -37,8 +37,8 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
 	parameters["FunctionInVpc"] = "false"
-	stack := built(t).Deploy(t, "rights", parameters)
-	for program, role := range map[string]string{"install": "InstallRole", "reconcile": "ReconcileRole", "settle": "SettleRole", "hint": "HintRole", "api": "ApiRole", "runner": "RunnerRole"} {
+	stack := deployed(t, "rights", parameters)
+	for program, role := range map[string]string{"install": "InstallRole", "reconcile": "ReconcileRole", "settle": "SettleRole", "notification": "NotificationRole", "api": "ApiRole", "runner": "RunnerRole"} {
 		t.Run(program, func(t *testing.T) {
 			called := calls(t, "./functions/"+program)
 			if len(called) == 0 {
@@ -131,10 +131,10 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		{"ReconcileRole", "s3:PutObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
 		{"ReconcileRole", "s3:GetObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
 		{"ApiRole", "secretsmanager:GetSecretValue", hcpARN, false}, // it has functions/reconcile read the output there
-		{"HintRole", "secretsmanager:GetSecretValue", hcpARN, false},
-		{"HintRole", "ssm:GetParameter", hintARN, true},
-		{"HintRole", "lambda:InvokeFunction", "arn:aws:lambda:eu-west-1:123456789012:function:other", false},
-		{"HintRole", "dynamodb:GetItem", "arn:aws:dynamodb:eu-west-1:123456789012:table/bounds-Table", false},
+		{"NotificationRole", "secretsmanager:GetSecretValue", hcpARN, false},
+		{"NotificationRole", "ssm:GetParameter", notificationARN, true},
+		{"NotificationRole", "lambda:InvokeFunction", "arn:aws:lambda:eu-west-1:123456789012:function:other", false},
+		{"NotificationRole", "dynamodb:GetItem", "arn:aws:dynamodb:eu-west-1:123456789012:table/bounds-Table", false},
 		{"SettleRole", "s3:GetObject", bucket + "some/prefix/current", false},
 		{"SettleRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false},
 	} {
@@ -172,7 +172,7 @@ func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
 	parameters["AllFunctionsInVpc"] = "true"
-	all := built(t).Deploy(t, "network", parameters)
+	all := deployed(t, "network", parameters)
 	for _, tt := range []struct {
 		stack      *rehearsal.Stack
 		conditions []string
@@ -243,7 +243,7 @@ func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
 		"ecr.api": "ECS, which pulls the image", "ecr.dkr": "ECS, which pulls the image", "logs": "ECS, which writes the containers' log",
 		"sts": "Terraform's S3 backend", "ec2": "functions/install",
 	}
-	for _, program := range []string{"install", "reconcile", "settle", "hint", "api", "runner"} {
+	for _, program := range []string{"install", "reconcile", "settle", "notification", "api", "runner"} {
 		for action, by := range calls(t, "./functions/"+program) {
 			service, _, _ := strings.Cut(action, ":")
 			if service != "iam" { // a right for RunTask, and no request
@@ -293,11 +293,17 @@ const (
 	services = "github.com/aws/aws-sdk-go-v2/service/"
 )
 
+// known are the results of calls, which takes seconds of a processor for each program.
+var known = map[string]map[string]string{}
+
 // calls returns the AWS actions that a program may call, each with a function that calls it. It
 // follows all references from main: a function reaches the functions that it names and, for methods
 // of an interface, the same methods of all types that implement it.
 func calls(t *testing.T, program string) map[string]string {
 	t.Helper()
+	if known[program] != nil {
+		return known[program]
+	}
 	code := load(t, program)
 	found := map[string]string{}
 	seen := map[*types.Func]bool{}
@@ -326,6 +332,7 @@ func calls(t *testing.T, program string) map[string]string {
 		reach(f)
 	}
 	visit("variables", code.variables)
+	known[program] = found
 	return found
 }
 
@@ -482,7 +489,7 @@ func (r *references) add(node ast.Node, info *types.Info) {
 				r.functions = append(r.functions, obj)
 			}
 		case *types.Const: // an operation without a client of the SDK
-			if named, ok := obj.Type().(*types.Named); ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == module+"/internal/awsjson" {
+			if named, ok := obj.Type().(*types.Named); ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == module+"/internal/base/awsjson" {
 				r.actions = append(r.actions, needed(constant.StringVal(obj.Val()))...)
 			}
 		case *types.TypeName:

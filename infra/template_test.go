@@ -19,24 +19,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/eventbridge"
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/s3url"
+	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 const (
-	tokenARN  = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
-	caARN     = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
-	certARN   = tokenARN + ":certificate::"
-	keyARN    = tokenARN + ":key::"
-	vaultARN  = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
-	notifyARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/*,arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack"
-	hcpARN    = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp-AbCdEf"
-	hintARN   = "arn:aws:ssm:eu-west-1:123456789012:parameter/hcp/notifications"
-	kmsARN    = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+	tokenARN        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
+	caARN           = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
+	certARN         = tokenARN + ":certificate::"
+	keyARN          = tokenARN + ":key::"
+	vaultARN        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
+	notifyARN       = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/*,arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack"
+	hcpARN          = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp-AbCdEf"
+	notificationARN = "arn:aws:ssm:eu-west-1:123456789012:parameter/hcp/notifications"
+	kmsARN          = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 )
 
 // maxProgram limits the programs of functions that answer often, in bytes: Lambda loads them at
@@ -49,7 +49,7 @@ func everything() rehearsal.Parameters {
 	maps.Copy(p, rehearsal.Parameters{
 		"ConsulScheme": "https", "ConsulTlsServerName": "server.dc1.consul",
 		"ConsulTokenArn": tokenARN, "ConsulCaArn": caARN, "ConsulCertArn": certARN, "ConsulKeyArn": keyARN, "VaultTokenArn": vaultARN + ":token::",
-		"HcpTokenArn": hcpARN + ":token::", "HcpNotificationTokenArn": hintARN,
+		"HcpTokenArn": hcpARN + ":token::", "HcpNotificationTokenArn": notificationARN,
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"Window": "50s", "Linger": "300s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
@@ -68,7 +68,7 @@ var artifacts struct {
 	sync.Mutex
 	dir    string
 	build  *rehearsal.Artifacts
-	bounds *rehearsal.Stack
+	stacks map[string]*rehearsal.Stack // by name and parameters
 }
 
 func TestMain(m *testing.M) {
@@ -94,19 +94,37 @@ func built(t *testing.T) *rehearsal.Artifacts {
 	return artifacts.build
 }
 
-// bounds returns a stack with every parameter except the policies that a user adds, once for all
-// tests.
-func bounds(t *testing.T) *rehearsal.Stack {
+// deployed returns the stack with a name and parameters. It is created once for all tests, which must
+// not change it.
+func deployed(t *testing.T, name string, parameters rehearsal.Parameters) *rehearsal.Stack {
 	t.Helper()
 	build := built(t)
+	all := rehearsal.Parameters{"Architecture": rehearsal.Here()}
+	maps.Copy(all, parameters)
+	key := fmt.Sprint(name, all)
 	artifacts.Lock()
 	defer artifacts.Unlock()
-	if artifacts.bounds == nil {
-		parameters := everything()
-		delete(parameters, "RunnerPolicyArns")
-		artifacts.bounds = build.Deploy(t, "bounds", parameters)
+	if artifacts.stacks[key] == nil {
+		if artifacts.stacks == nil {
+			artifacts.stacks = map[string]*rehearsal.Stack{}
+		}
+		artifacts.stacks[key] = build.Deploy(t, name, all)
 	}
-	return artifacts.bounds
+	return artifacts.stacks[key]
+}
+
+// every returns a stack with every parameter.
+func every(t *testing.T) *rehearsal.Stack {
+	t.Helper()
+	return deployed(t, "every", everything())
+}
+
+// bounds returns a stack with every parameter except the policies that a user adds.
+func bounds(t *testing.T) *rehearsal.Stack {
+	t.Helper()
+	parameters := everything()
+	delete(parameters, "RunnerPolicyArns")
+	return deployed(t, "bounds", parameters)
 }
 
 func slow(t *testing.T) {
@@ -121,10 +139,10 @@ func slow(t *testing.T) {
 func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	others := []string{
 		"AWS_REGION",                    // the SDK in the container; functions have it from Lambda
-		"CONSUL_HTTP_ADDR",              // internal/config
-		"CONSUL_HTTP_TOKEN",             // internal/config
-		"VAULT_TOKEN",                   // internal/config
-		"CONSUL_TLS_SERVER_NAME",        // internal/config
+		"CONSUL_HTTP_ADDR",              // internal/taskfile/config
+		"CONSUL_HTTP_TOKEN",             // internal/taskfile/config
+		"VAULT_TOKEN",                   // internal/taskfile/config
+		"CONSUL_TLS_SERVER_NAME",        // internal/taskfile/config
 		"HTTPS_PROXY",                   // Go, and git
 		"NO_PROXY",                      // Go, and git
 		"SSL_CERT_DIR",                  // Go: /opt/trust, from layers/trust
@@ -132,7 +150,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 		"TERRAPULSE_RECONCILE_FUNCTION", // the launcher
 		"AWS_LAMBDA_FUNCTION_NAME",      // Lambda
 	}
-	stack := built(t).Deploy(t, "every", everything())
+	stack := every(t)
 	var container []string
 	environ := []string{"TERRAPULSE_LAUNCH=1"}
 	for _, v := range stack.Runner().Environment {
@@ -145,13 +163,13 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	for _, tt := range []struct {
 		where string
 		set   []string
-		read  []deployment.Variable
+		read  []settings.Variable
 	}{
-		{"ReconcileFunction", slices.Collect(maps.Keys(stack.Functions["ReconcileFunction"].Environment)), deployment.Variables[deployment.Reconcile]()},
-		{"SettleFunction", slices.Collect(maps.Keys(stack.Functions["SettleFunction"].Environment)), deployment.Variables[deployment.Settle]()},
-		{"HintFunction", slices.Collect(maps.Keys(stack.Functions["HintFunction"].Environment)), deployment.Variables[deployment.Hint]()},
-		{"ApiFunction", slices.Collect(maps.Keys(stack.Functions["ApiFunction"].Environment)), deployment.Variables[deployment.API]()},
-		{"the container", container, deployment.Variables[deployment.Runner]()},
+		{"ReconcileFunction", slices.Collect(maps.Keys(stack.Functions["ReconcileFunction"].Environment)), settings.Variables[settings.Reconcile]()},
+		{"SettleFunction", slices.Collect(maps.Keys(stack.Functions["SettleFunction"].Environment)), settings.Variables[settings.Settle]()},
+		{"NotificationFunction", slices.Collect(maps.Keys(stack.Functions["NotificationFunction"].Environment)), settings.Variables[settings.Notification]()},
+		{"ApiFunction", slices.Collect(maps.Keys(stack.Functions["ApiFunction"].Environment)), settings.Variables[settings.API]()},
+		{"the container", container, settings.Variables[settings.Runner]()},
 	} {
 		for _, v := range tt.read {
 			if !slices.Contains(tt.set, v.Name) && !slices.Contains(others, v.Name) {
@@ -159,7 +177,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 			}
 		}
 		for _, name := range tt.set {
-			if !slices.ContainsFunc(tt.read, func(v deployment.Variable) bool { return v.Name == name }) && !slices.Contains(others, name) {
+			if !slices.ContainsFunc(tt.read, func(v settings.Variable) bool { return v.Name == name }) && !slices.Contains(others, name) {
 				t.Errorf("the template sets %s for %s, which nobody reads", name, tt.where)
 			}
 		}
@@ -186,7 +204,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 
 	// Every parameter or resource that an error message names must exist.
 	text := read(t, "template.yaml")
-	for _, v := range slices.Concat(deployment.Variables[deployment.Reconcile](), deployment.Variables[deployment.Settle](), deployment.Variables[deployment.Hint](), deployment.Variables[deployment.API](), deployment.Variables[deployment.Runner]()) {
+	for _, v := range slices.Concat(settings.Variables[settings.Reconcile](), settings.Variables[settings.Settle](), settings.Variables[settings.Notification](), settings.Variables[settings.API](), settings.Variables[settings.Runner]()) {
 		for _, kind := range []string{"the parameter ", "the resource "} {
 			_, name, found := strings.Cut(v.From, kind)
 			if found && !strings.Contains(text, "\n  "+name+":\n") {
@@ -196,7 +214,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	}
 
 	// The settings can be decoded from the values.
-	reconcile, err := deployment.Read[deployment.Reconcile](stack.Env("ReconcileFunction"))
+	reconcile, err := settings.Read[settings.Reconcile](stack.Env("ReconcileFunction"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -206,18 +224,18 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.Linger.Seconds() != 300 || reconcile.MaxContainers != 7 || reconcile.EventBus != "network" {
 		t.Errorf("%+v", reconcile)
 	}
-	if _, err := deployment.Read[deployment.Settle](stack.Env("SettleFunction")); err != nil {
+	if _, err := settings.Read[settings.Settle](stack.Env("SettleFunction")); err != nil {
 		t.Error(err)
 	}
-	if _, err := deployment.Read[deployment.Hint](stack.Env("HintFunction")); err != nil {
+	if _, err := settings.Read[settings.Notification](stack.Env("NotificationFunction")); err != nil {
 		t.Error(err)
 	}
-	if api, err := deployment.Read[deployment.API](stack.Env("ApiFunction")); err != nil {
+	if api, err := settings.Read[settings.API](stack.Env("ApiFunction")); err != nil {
 		t.Error(err)
 	} else if !api.Act.Include("arn:aws:iam::123456789012:user/ann") || api.Act.Include("arn:aws:iam::123456789012:user/bob") {
 		t.Errorf("may act: %v", api.Act)
 	}
-	runner, err := deployment.Read[deployment.Runner](environ)
+	runner, err := settings.Read[settings.Runner](environ)
 	if err != nil {
 		t.Error(err)
 	}
@@ -234,8 +252,8 @@ func TestTemplate_MinimalParameters(t *testing.T) {
 			build := built(t)
 			parameters := rehearsal.Minimal("10.0.0.1:8500")
 			parameters["Architecture"] = arch
-			stack := build.Deploy(t, "least", parameters)
-			for function, name := range map[string]string{"ReconcileFunction": "reconcile", "SettleFunction": "settle", "HintFunction": "hint", "ApiFunction": "api"} {
+			stack := deployed(t, "least", parameters)
+			for function, name := range map[string]string{"ReconcileFunction": "reconcile", "SettleFunction": "settle", "NotificationFunction": "notification", "ApiFunction": "api"} {
 				info, err := os.Stat(build.Program(function, arch, name))
 				if err != nil || info.Size() >= maxProgram {
 					t.Errorf("%s has a program that is too large: %v (%v)", function, info, err)
@@ -258,7 +276,7 @@ func TestTemplate_MinimalParameters(t *testing.T) {
 					t.Errorf("%+v", f)
 				}
 			}
-			settings, err := deployment.Read[deployment.Reconcile](stack.Env("ReconcileFunction"))
+			settings, err := settings.Read[settings.Reconcile](stack.Env("ReconcileFunction"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,7 +337,7 @@ func TestTemplate_HasTheOutputsThatCommandsRead(t *testing.T) {
 	text := read(t, "template.yaml")
 	_, outputs, _ := strings.Cut(text, "\nOutputs:\n")
 	found := 0
-	for _, folder := range []string{"cmd/terrapulse", "internal/stack"} {
+	for _, folder := range []string{"cmd/terrapulse", "internal/aws/stack"} {
 		files, err := filepath.Glob(filepath.Join(testtools.Root(t), folder, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -354,7 +372,7 @@ func read(t *testing.T, name string) string {
 // The functions understand the events of the schedule and of the rules, which are limited to this
 // stack.
 func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
-	stack := built(t).Deploy(t, "events", everything())
+	stack := every(t)
 	schedule := stack.Template.Resources["ReconcileFunctionTick"]
 	target, _ := schedule.Properties["Target"].(map[string]any)
 	input, _ := target["Input"].(string)
@@ -373,7 +391,7 @@ func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 	}
 	sent := func(kind, fields string) map[string]any {
 		var detail map[string]any
-		if err := json.Unmarshal([]byte(`{"stack":"events"`+fields+`}`), &detail); err != nil {
+		if err := json.Unmarshal([]byte(`{"stack":"every"`+fields+`}`), &detail); err != nil {
 			t.Fatal(err)
 		}
 		return map[string]any{"source": eventbridge.Source, "detail-type": kind, "detail": detail}

@@ -22,7 +22,7 @@ var readers = map[string]string{
 }
 
 func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
-	base := newSite(t, consultest.WithACLs())
+	base := newParallelSite(t, consultest.WithACLs())
 	base.register("web", "web-1", 8080, "passing")
 	base.register("web", "web-2", 8081, "passing")
 	base.put("app/colour", []byte("red"))
@@ -33,14 +33,14 @@ func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			s := base.beside(t)
 			file := s.config(s.task("out", body))
-			t.Setenv("CONSUL_HTTP_TOKEN", consultest.ManagementToken)
+			s.env = append(s.env, "CONSUL_HTTP_TOKEN="+consultest.ManagementToken)
 			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
 			before := s.read("out.txt")
 			if before == "" {
 				t.Fatal("nothing was applied")
 			}
 			for who, token := range map[string]string{"no token": "", "a token without rights": nothing} {
-				t.Setenv("CONSUL_HTTP_TOKEN", token)
+				s.env = append(s.env, "CONSUL_HTTP_TOKEN="+token)
 				for _, args := range [][]string{{"start", "-once"}, {"start", "-inspect"}, {"validate", "-consul"}} {
 					r := s.run(append(args, "-config-file", file)...)
 					if r.code == exitOK {
@@ -59,8 +59,8 @@ func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
 				}
 			}
 			// A first apply, over what another program may have applied.
-			t.Setenv("CONSUL_HTTP_TOKEN", "")
 			fresh := base.beside(t)
+			fresh.env = append(fresh.env, "CONSUL_HTTP_TOKEN=")
 			if r := fresh.run("start", "-once", "-config-file", fresh.config(fresh.task("out", body))); r.code == exitOK || fileExists(fresh.path("out.txt")) {
 				t.Errorf("an empty answer was applied:\n%s", r.stderr)
 			}
@@ -69,7 +69,7 @@ func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
 }
 
 func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
-	s := newSite(t, consultest.WithACLs())
+	s := newParallelSite(t, consultest.WithACLs())
 	s.register("web-a", "web-a", 8080, "passing")
 	s.register("web-b", "web-b", 8081, "passing")
 	for name, body := range map[string]string{
@@ -79,11 +79,11 @@ func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := s.beside(t)
 			file := s.config(s.task("out", body))
-			t.Setenv("CONSUL_HTTP_TOKEN", consultest.ManagementToken)
+			s.env = append(s.env, "CONSUL_HTTP_TOKEN="+consultest.ManagementToken)
 			s.register("web-b", "web-b", 8081, "passing")
 			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
 
-			t.Setenv("CONSUL_HTTP_TOKEN", s.token("a of "+name, `service "web-a" { policy = "read" } node_prefix "" { policy = "read" }`))
+			s.useToken("a of "+name, `service "web-a" { policy = "read" } node_prefix "" { policy = "read" }`)
 			r := s.run("start", "-once", "-config-file", file)
 			wantCode(t, r, exitError)
 			wantText(t, r.stderr, "web-b", "service:read")
@@ -93,7 +93,7 @@ func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
 			wantText(t, s.run("validate", "-consul", "-config-file", file).stdout, "Warning: task out: ", "hides a part of it")
 
 			// With the right to read it, what has gone is gone.
-			t.Setenv("CONSUL_HTTP_TOKEN", s.token("all of "+name, `service_prefix "web" { policy = "read" } node_prefix "" { policy = "read" }`))
+			s.useToken("all of "+name, `service_prefix "web" { policy = "read" } node_prefix "" { policy = "read" }`)
 			if err := s.consul.Client().Agent().ServiceDeregister("web-b"); err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestValidate_FindsARightThatIsMissingWhereNothingIsYet(t *testing.T) {
 }
 
 func TestStart_TokenThatLosesItsRights(t *testing.T) {
-	s := newSite(t, consultest.WithACLs())
+	s := newParallelSite(t, consultest.WithACLs())
 	s.register("web", "web-1", 8080, "passing")
 	s.register("api", "api-1", 9090, "passing")
 	acl := s.consul.Client().ACL()
@@ -157,7 +157,7 @@ func TestStart_TokenThatLosesItsRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("CONSUL_HTTP_TOKEN", token.SecretID)
+	s.env = append(s.env, "CONSUL_HTTP_TOKEN="+token.SecretID)
 	file := s.config(s.task("web", onWeb) + s.task("api", `condition "services" {
     names = ["api"]
   }`))

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
-
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
 
 var approvePlan = decisionCommand{
@@ -23,18 +21,14 @@ var approvePlan = decisionCommand{
   there, else it uses the API of a running instance.
 
   After Consul was replaced by one with less data, all tasks that would lose
-  entries are held. -all approves that loss at once, as Consul shows it now.
+  entries wait. -all approves that loss at once, as Consul shows it now.
 `,
 	doAll: func(c *decisionCommand, at decisions) (int, error) {
 		by := userAtHost()
 		if err := at.ApproveConsul(c.ctx, apispec.HoldRequest{By: &by, Comment: apiview.Optional(c.given.comment)}); err != nil {
 			return 0, err
 		}
-		if c.json {
-			return c.printDecision("", by, nil), nil
-		}
-		fmt.Fprintln(c.stdout, "Approved. The tasks that were held because Consul was replaced run, if Consul still shows the same.")
-		return exitOK, nil
+		return c.printDecision("", by, nil, "Approved. The tasks that waited because Consul was replaced run, if Consul still shows the same.\n"), nil
 	},
 	do: func(c *decisionCommand, at decisions, task string) (int, error) {
 		return c.decide(at, task, apispec.ApprovalDecisionApprove)

@@ -8,11 +8,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/awsconfig"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	"github.com/terrapulse/terrapulse/internal/s3url"
-	"github.com/terrapulse/terrapulse/internal/stack"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // place is where bundles are kept.

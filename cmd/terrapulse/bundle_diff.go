@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // bundleDiff is what -json prints.
@@ -119,10 +120,7 @@ func (a *app) printBundleDiff(d bundleDiff, pointer bundle.Pointer) int {
 			gone++
 			what, n = "its infrastructure and state are kept", bad
 		}
-		if what == "" {
-			what = "-"
-		}
-		t.row(n, ch.Task, string(ch.Kind), will, what)
+		t.row(n, ch.Task, string(ch.Kind), will, cmp.Or(what, "-"))
 	}
 	t.print(a.stdout)
 	fmt.Fprintf(a.stdout, "\nOf %s, %d will run and %d are removed.\n", tasksOf(len(d.Changes)), runs, gone)

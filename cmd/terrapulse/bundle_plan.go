@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 )
 
 // bundlePlanCommand plans in AWS what a push would run.

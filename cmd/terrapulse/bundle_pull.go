@@ -8,7 +8,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 )
 
 // pullReport is what bundle pull -json prints.

@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/user"
 	"time"
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/stack"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // pushReport is what bundle push -json prints.
@@ -66,14 +64,14 @@ func (a *app) bundlePushCommand() command {
 			if code >= 0 {
 				return code
 			}
-			pointer, moved, err := at.Push(a.ctx, packed, pusher(), time.Now())
+			pointer, moved, err := at.Push(a.ctx, packed, userAtHost(), time.Now())
 			if err != nil {
 				return a.fail(exitError, err)
 			}
 			report.Location, report.Changed = at.Location.String(), moved
 			report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
 			if moved {
-				fmt.Fprintf(a.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
+				fmt.Fprintf(a.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next pass on.\n",
 					pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 			} else {
 				fmt.Fprintf(a.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
@@ -121,7 +119,7 @@ func (a *app) packed(cfg *config.Config, literal bool) (packed bundle.Bundle, th
 func (a *app) refreshBundle(st *stack.Stack, digest string) (*invoke.Answer, error) {
 	answer, err := st.Invoke(a.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
-		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
+		return nil, fmt.Errorf("the bundle is pushed, and the next pass will read it; to have it read at once: %w", err)
 	}
 	if !a.json {
 		a.explain(answer)
@@ -130,16 +128,4 @@ func (a *app) refreshBundle(st *stack.Stack, digest string) (*invoke.Answer, err
 		err = fmt.Errorf("bundle %.12s is pushed, and %.12s is still in force: see `terrapulse status`, and whether the stack's output BundleUrl is the place that was pushed to", digest, answer.Bundle)
 	}
 	return &answer, err
-}
-
-// pusher is who pushes, for people.
-func pusher() string {
-	name := "somebody"
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
 }

@@ -5,32 +5,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.slowTask("slow")))
-	t.Setenv("CTS_ADDRESS", p.served())
+	s.env = append(s.env, "CTS_ADDRESS="+p.served())
 	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
 
-	r := s.bare("task", "disable", "slow")
+	r := s.program("task", "disable", "slow")
 	wantCode(t, r, exitError)
 	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "active and cannot be updated", "`terrapulse cancel slow`")
 
-	r = s.bare("cancel", "slow")
+	r = s.program("cancel", "slow")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "slow", "cancelled")
 	wantText(t, s.run("runs", "slow").stdout, "cancelled by")
 	eventually(t, "the task waits", func() bool { return strings.Contains(s.run("status").stdout, "cancelled") })
 	stored := s.run("events")
 	wantText(t, stored.stdout, "slow", "run cancelled", "By: ", "leadership taken")
-	if served := s.bare("events", "-http-addr", p.served()); served.stdout != stored.stdout {
+	if served := s.program("events", "-http-addr", p.served()); served.stdout != stored.stdout {
 		t.Errorf("the API shows other events than the store:\n%s\n%s", served.stdout, stored.stdout)
 	}
 	var all apispec.Overview
-	if err := json.Unmarshal([]byte(s.bare("status", "-json", "-http-addr", p.served()).stdout), &all); err != nil {
+	if err := json.Unmarshal([]byte(s.program("status", "-json", "-http-addr", p.served()).stdout), &all); err != nil {
 		t.Fatal(err)
 	}
 	if all.Gates == nil || len(*all.Gates) == 0 || (*all.Gates)[0].Index == nil || (*all.Gates)[0].Error != nil || all.Store.Kind != "sqlite" || all.Version == nil {
@@ -39,20 +39,20 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 	if n := strings.Count(s.read("began"), "began"); n != 1 {
 		t.Errorf("Terraform was run %d times", n)
 	}
-	r = s.bare("cancel", "slow")
+	r = s.program("cancel", "slow")
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, "no run under way")
 
 	s.write("go", "")
-	r = s.bare("retry", "slow")
+	r = s.program("retry", "slow")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "succeeded")
-	r = s.bare("retry", "slow")
+	r = s.program("retry", "slow")
 	wantCode(t, r, exitError)
 	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "nothing to retry")
-	r = s.bare("run", "slow")
+	r = s.program("run", "slow")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "succeeded")
-	wantCode(t, s.bare("run", "nope"), exitError)
-	wantCode(t, s.bare("task", "disable", "slow"), exitOK)
+	wantCode(t, s.program("run", "nope"), exitError)
+	wantCode(t, s.program("task", "disable", "slow"), exitOK)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 func TestChanges_ModuleAndPeopleAreToldWhatDiffersFromTheLastApply(t *testing.T) {

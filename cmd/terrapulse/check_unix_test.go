@@ -5,7 +5,7 @@ package main
 import (
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 func TestCheck_ChangedPolicyReleasesAHeldPlan(t *testing.T) {
@@ -19,7 +19,7 @@ check "size" {
 }
 `)
 	p := s.start("-config-file", file)
-	s.inPhase(apispec.PhaseHeld, "check size refused the plan: too many; it ends when the data changes")
+	s.inPhase(apispec.PhaseWaiting, "check size refused the plan: too many; it ends when the data changes")
 	if s.applied() != 0 {
 		t.Error("a plan that a check refuses was applied")
 	}

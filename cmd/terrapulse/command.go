@@ -9,7 +9,8 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // commands are all commands. A new command is a file and a line in this list.
@@ -99,10 +100,7 @@ var (
 
 // group returns subcommands, and a command that only names them.
 func (a *app) group(name, synopsis, help string, subcommands ...command) []command {
-	var names []string
-	for _, c := range subcommands {
-		names = append(names, strings.TrimPrefix(c.flags.Name(), name+" "))
-	}
+	names := list.Map(subcommands, func(c command) string { return strings.TrimPrefix(c.flags.Name(), name+" ") })
 	usage := fmt.Sprintf("terrapulse %s %s", name, strings.Join(names, "|"))
 	return append(subcommands, command{
 		flags: newFlags(name), synopsis: synopsis, help: fmt.Sprintf("Usage: %s [flags]\n%s", usage, help),

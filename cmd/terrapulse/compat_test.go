@@ -191,7 +191,7 @@ func wantRow(t *testing.T, summary, task, outcome, added, changed, destroyed str
 }
 
 func TestCompat_TaskFileOfCTSRunsUnchanged(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.put("app/colour", []byte("red"))
 	for node, zone := range map[string]string{"n1": "a", "n2": "b"} {
 		for port, name := range []string{"api", "web", "db-" + zone} {

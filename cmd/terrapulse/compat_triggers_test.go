@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // runsOf counts the runs of a task that the store knows, by their states.
@@ -49,10 +49,10 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 			s.echoTask("silent", onDB+"use_as_module_input = false\n}\nmodule_input \"consul-kv\" {\n path = \"app/colour\"\n}")+
 			s.echoTask("meta", onDB+"cts_user_defined_meta {\n \"a key\" = \"x\"\n}\n}")+
 			s.echoTask("failing", "condition \"services\" {\n names = [\"web\", \"db\"]\n filter = \"Checks.Status != \\\"passing\\\"\"\n}")+
-			s.echoTask("secondly", "condition \"schedule\" {\n cron = \"* * * * * * *\"\n}\nmodule_input \"consul-kv\" {\n path = \"app/colour\"\n}")+
+			s.echoTask("scheduled", "condition \"schedule\" {\n cron = \"*/3 * * * * * *\"\n}\nmodule_input \"consul-kv\" {\n path = \"app/colour\"\n}")+
 			s.echoTask("keys_seen", "condition \"consul-kv\" {\n path = \"mark\"\n}")+
 			s.echoTask("services_seen", "condition \"services\" {\n names = [\"mark\"]\n}")))
-	for _, name := range []string{"names", "silent", "meta", "failing", "secondly", "keys_seen", "services_seen"} {
+	for _, name := range []string{"names", "silent", "meta", "failing", "scheduled", "keys_seen", "services_seen"} {
 		eventually(t, "the first run of "+name, func() bool { return s.runsOf(name)[apispec.RunStateSucceeded] == 1 })
 	}
 	// settled returns when everything that happened before has been decided on.
@@ -68,7 +68,7 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 				cmp.Equal(s.echoed("services_seen").Services["mark.consul-server.dc1"].Tags, []string{mark})
 		})
 	}
-	want := map[string]int{"names": 1, "silent": 1, "meta": 1, "failing": 1, "secondly": 1}
+	want := map[string]int{"names": 1, "silent": 1, "meta": 1, "failing": 1, "scheduled": 1}
 	ran := func(why string) {
 		t.Helper()
 		for name, n := range want {
@@ -105,12 +105,12 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 	ran("another output of a check")
 
 	s.put("app/colour", []byte("blue"))
-	want["secondly"]++
+	want["scheduled"]++
 	ran("a new value of a module input")
 	if got := s.echoed("silent").KV["app/colour"]; got != "red" {
 		t.Errorf("the module input alone was applied: %q", got)
 	}
-	if got := s.echoed("secondly").KV["app/colour"]; got != "blue" {
+	if got := s.echoed("scheduled").KV["app/colour"]; got != "blue" {
 		t.Errorf("the schedule applied %q", got)
 	}
 
@@ -136,8 +136,8 @@ func TestCompat_TriggersOfATask(t *testing.T) {
 		t.Errorf("an instance whose check fails is still there: %+v", got)
 	}
 
-	eventually(t, "the schedule notes that there was nothing to apply", func() bool { return s.runsOf("secondly")[apispec.RunStateUnchanged] >= 2 })
-	wantText(t, s.run("runs", "secondly").stdout, "unchanged", "nothing to apply", "scheduled for")
+	eventually(t, "the schedule notes that there was nothing to apply", func() bool { return s.runsOf("scheduled")[apispec.RunStateUnchanged] >= 2 })
+	wantText(t, s.run("runs", "scheduled").stdout, "unchanged", "nothing to apply", "scheduled for")
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d, want 0", code)
 	}

@@ -8,9 +8,10 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/stack"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // completionPatience is how long the shell waits for the names of tasks.
@@ -117,9 +118,5 @@ func (r *recordFlags) taskNames(ctx context.Context) ([]string, error) {
 	}
 	defer store.Close()
 	records, err := store.List(ctx, state.TaskPrefix)
-	var names []string
-	for _, t := range records {
-		names = append(names, state.TaskName(t.Key))
-	}
-	return names, err
+	return list.Map(records, func(t state.Record) string { return state.TaskName(t.Key) }), err
 }

@@ -12,15 +12,15 @@ import (
 )
 
 func TestAShellCompletesWhatIsTyped(t *testing.T) {
+	t.Parallel()
 	api := newStandIn(t)
 	api.answers["GET /v1/tasks"] = `200 {"request_id":"1","tasks":[{"name":"web"},{"name":"walls"},{"name":"db"}]}`
-	t.Setenv("CTS_ADDRESS", api.URL)
-	t.Chdir(t.TempDir())
+	dir, env := t.TempDir(), []string{"CTS_ADDRESS=" + api.URL}
 	file := taskFile(t, "tasks.hcl", newTask+strings.Replace(newTask, "newt", "other", 1))
-	if err := os.WriteFile("some.hcl", nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "some.hcl"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir("folder", 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -47,25 +47,39 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		{"terrapulse status -", []string{"-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-health", "-http-addr", "-json", "-ssl-verify", "-stack", "-store", "-token", "-token-file"}},
 		{"consul-terraform-sync task dis", []string{"disable"}},
 	} {
-		got := completions(t, os.Args[0], test.line)
+		got := completions(t, dir, env, test.line)
 		slices.Sort(got)
 		if fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("after %q a shell shows %q, want %q", test.line, got, test.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join("sync-tasks", stores.DefaultFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "sync-tasks", stores.DefaultFile)); err == nil {
 		t.Error("a store was made")
 	}
 }
 
 func TestAShellCompletesTheTasksThatAStoreKnows(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	wantCode(t, s.run("-once", "-config-file", s.config(s.task("lb", onWeb))), exitOK)
 	for _, command := range []string{"runs", "logs"} {
 		line := "terrapulse " + command + " -store sqlite:" + s.path("state.db") + " "
-		if got := completions(t, os.Args[0], line); fmt.Sprint(got) != "[lb]" {
+		if got := completions(t, s.dir, s.env, line); fmt.Sprint(got) != "[lb]" {
 			t.Errorf("after %q a shell shows %q", line, got)
+		}
+	}
+}
+
+func TestComplete_ArgumentsThatHelpNamesAreCompleted(t *testing.T) {
+	for _, c := range (&app{}).commands() {
+		if c.examples == nil { // a group
+			continue
+		}
+		usage, _, _ := strings.Cut(c.help, "\n")
+		last := usage[strings.LastIndex(usage, " ")+1:]
+		takes := strings.ToLower(last) != last && !strings.HasPrefix(last, "-")
+		if takes != (c.args != nil) {
+			t.Errorf("%q takes arguments: %t; they are completed: %t", usage, takes, c.args != nil)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 func TestConfigEntries_IntentionsTriggerATask(t *testing.T) {
@@ -36,7 +36,7 @@ func TestConfigEntries_IntentionsTriggerATask(t *testing.T) {
 		}
 	}
 	wantCode(t, s.run("resume", at), exitOK)
-	s.inPhase(apispec.PhaseHeld, "11 of 12 config entries are gone")
+	s.inPhase(apispec.PhaseWaiting, "11 of 12 config entries are gone")
 	if s.applied() != len(services) {
 		t.Errorf("%d of %d intentions are applied before the approval", s.applied(), len(services))
 	}

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/instance"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // connect returns a client of the configured Consul, which answers.

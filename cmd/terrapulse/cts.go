@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // The names of the program. Called by the second one, it answers as

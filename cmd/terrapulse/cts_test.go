@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +27,31 @@ func cts(t testing.TB) string {
 	return path
 }
 
+// program runs the program to its end, as people do: in the site's folder and without the store of
+// the site. The site is of a parallel test.
+func (s *site) program(args ...string) result {
+	s.t.Helper()
+	return s.programBy(os.Args[0], "", args...)
+}
+
+// programBy is program with a binary and with an input.
+func (s *site) programBy(path, stdin string, args ...string) result {
+	s.t.Helper()
+	return programIn(s.t, s.dir, s.env, path, stdin, args...)
+}
+
 // program runs a binary of the program to its end.
 func program(t testing.TB, path, stdin string, args ...string) result {
 	t.Helper()
+	return programIn(t, "", nil, path, stdin, args...)
+}
+
+// programIn is program in a folder, with more variables of its environment.
+func programIn(t testing.TB, dir string, env []string, path, stdin string, args ...string) result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Env = append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1")
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1"), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -42,6 +62,7 @@ func program(t testing.TB, path, stdin string, args ...string) result {
 }
 
 func TestByItsOtherNameTheProgramAnswersAsThat(t *testing.T) {
+	t.Parallel()
 	path := cts(t)
 	for _, test := range []struct {
 		args           []string
@@ -85,13 +106,13 @@ func TestByItsOtherNameTheProgramAnswersAsThat(t *testing.T) {
 }
 
 func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	path := cts(t)
 	store := "sqlite:" + s.path("state.db")
 
-	r := program(t, path, "", "start", "-store", store, "-once", "-config-file", file)
+	r := s.programBy(path, "", "start", "-store", store, "-once", "-config-file", file)
 	wantCode(t, r, exitOK)
 	const stamp = `(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d{4}) `
 	for _, line := range []string{`task completed: task_name=lb$`, `all tasks completed once$`, `graceful shutdown$`} {
@@ -102,7 +123,7 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 
 	s.register("web", "web-2", 8081, "passing")
 	s.write("mod/more.tf", "resource \"terraform_data\" \"more\" {}\n")
-	r = program(t, path, "", "start", "-store", store, "-inspect", "-config-file", s.config(s.task("lb", onWeb)+s.task("off", "enabled = false\n"+onWeb)))
+	r = s.programBy(path, "", "start", "-store", store, "-inspect", "-config-file", s.config(s.task("lb", onWeb)+s.task("off", "enabled = false\n"+onWeb)))
 	wantCode(t, r, exitOK)
 	if r.stdout != "" {
 		t.Errorf("an inspection is printed, too:\n%s", r.stdout)
@@ -118,7 +139,7 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 	wantText(t, r.stderr, "Plan: 2 to add, 0 to change, 1 to destroy.\n")
 
 	bad := s.config("task {\n name = \"broken\"\n module = \"" + s.path("nowhere") + "\"\n " + onWeb + "\n}\n")
-	r = program(t, path, "", "start", "-store", store, "-once", "-config-file", bad)
+	r = s.programBy(path, "", "start", "-store", store, "-once", "-config-file", bad)
 	wantCode(t, r, exitError)
 	if strings.Contains(r.stderr, "completed") {
 		t.Errorf("a failed task is said to be completed:\n%s", r.stderr)
@@ -126,7 +147,7 @@ func TestOnceIsLoggedAsScriptsOfCTSLookForIt(t *testing.T) {
 }
 
 func TestTheDaemonLogsAsScriptsOfCTSLookForIt(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.startProgram(cts(t), "-config-file", s.config(s.task("lb", onWeb)))
 	eventually(t, "the task is completed", func() bool {
@@ -181,13 +202,12 @@ func TestLogLinesHaveTheFormatOfCTS(t *testing.T) {
 	}
 }
 
-// complete asks the program what a shell would show after a line.
-func completions(t testing.TB, path, line string) []string {
+// completions asks the program in a folder, with more variables of its environment, what a shell
+// would show after a line.
+func completions(t testing.TB, dir string, env []string, line string) []string {
 	t.Helper()
-	t.Setenv("COMP_LINE", line)
-	t.Setenv("COMP_POINT", fmt.Sprint(len(line)))
-	defer os.Unsetenv("COMP_LINE")
-	r := program(t, path, "", ownName, line[strings.LastIndex(line, " ")+1:], "")
+	env = append(slices.Clip(env), "COMP_LINE="+line, fmt.Sprint("COMP_POINT=", len(line)))
+	r := programIn(t, dir, env, os.Args[0], "", ownName, line[strings.LastIndex(line, " ")+1:], "")
 	wantCode(t, r, exitOK)
 	return strings.Fields(r.stdout)
 }

@@ -10,15 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/overlay"
-	"github.com/terrapulse/terrapulse/internal/overview"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // decisions is where people decide about a task: the API of a running instance, or a
@@ -147,7 +147,7 @@ func (c *decisionCommand) open() (decisions, int) {
 	if err != nil {
 		return nil, c.fail(exitError, err)
 	}
-	return storeDecisions{store, &reconcile.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
+	return storeDecisions{store, &control.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
 		Base: func(context.Context) (*config.Config, error) {
 			if cfg == nil {
 				return nil, errors.New("the task files say what is allowed: name them with -config-file or -config-dir, or use the API with -http-addr")
@@ -159,7 +159,7 @@ func (c *decisionCommand) open() (decisions, int) {
 // storeDecisions are written to a store. The leader, or the next start, acts on them.
 type storeDecisions struct {
 	*stores.Store
-	control *reconcile.Control
+	control *control.Control
 }
 
 func (s storeDecisions) WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error) {
@@ -205,11 +205,7 @@ func userAtHost() string {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return cmp.Or(name, "somebody") + "@" + host
+	return cmp.Or(name, "somebody") + "@" + hostname()
 }
 
 // shortestPlan is how many characters of a plan's id name it, as in the HTTP API.
@@ -230,7 +226,7 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 		return 0, err
 	}
 	if apispec.Deref(plan.Drift) {
-		return 0, overview.ErrNoPlan // nothing waits
+		return 0, state.ErrNoPlan // nothing waits
 	}
 	if given := len(c.given.plan); given > 0 && given < shortestPlan {
 		return 0, fmt.Errorf("-plan=%s is too short to name one plan: give at least %d characters of its id, %s", c.given.plan, shortestPlan, plan.ID)
@@ -251,17 +247,19 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 	case how == apispec.ApprovalDecisionReject:
 		text = "Rejected. Task %s is planned again when its input or definition changes, or when a run is requested.\n"
 	}
-	if c.json {
-		return c.printDecision(task, by, &plan), nil
-	}
-	c.printWaiting(plan)
-	fmt.Fprintf(c.stdout, text, task)
-	return exitOK, nil
+	return c.printDecision(task, by, &plan, fmt.Sprintf(text, task)), nil
 }
 
-// printDecision prints a decision in JSON.
-func (c *decisionCommand) printDecision(task, by string, plan *apispec.WaitingPlan) int {
-	return c.printJSON(decision{task, by, c.given.comment, plan})
+// printDecision prints a decision: in JSON, or its plan, if it is about one, and the text.
+func (c *decisionCommand) printDecision(task, by string, plan *apispec.WaitingPlan, text string) int {
+	if c.json {
+		return c.printJSON(decision{task, by, c.given.comment, plan})
+	}
+	if plan != nil {
+		c.printWaiting(*plan)
+	}
+	fmt.Fprint(c.stdout, text)
+	return exitOK
 }
 
 // printWaiting prints why a plan waits, and its numbers.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 )
 
 var destroyTask = taskCommand{
@@ -13,7 +13,7 @@ var destroyTask = taskCommand{
 
   Asks, and then requests that everything that the task has made is destroyed.
   The plan for that waits for ` + "`terrapulse approve TASK`" + `, unless the task has
-  approve_destroy = "never". An enabled task then runs again when its input or
+  approve_destroy = "never". An enabled task then runs again when its
   definition changes, or when a run is requested. Also for a task that was
   removed with on_removal = "destroy" and whose plan was rejected.
 `,

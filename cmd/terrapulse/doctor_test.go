@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // stackFaults are what is wrong with the services of a fakeStack.
@@ -89,16 +89,16 @@ func TestDoctor_ExaminesTheServicesAroundTheFunctions(t *testing.T) {
 			return invoke.Answer{Mode: req.Mode, Enabled: "web", Version: "v1.4.0"}, nil
 		}
 		id := fmt.Sprint("r", len(d.asked))
-		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", id, state.Run{Kind: state.KindPlan, State: state.RunSucceeded, Version: "v1.4.0", Runner: "c1"})}}, nil
+		return invoke.Answer{Mode: req.Mode, Runs: []invoke.Run{d.run("web", id, state.Run{Kind: state.KindPlan, State: state.RunSucceeded, Claimed: state.Claimed{Version: "v1.4.0", Runner: "c1"}})}}, nil
 	}
 	api := newStandIn(t)
 	api.answers["GET /v1/version"] = `200 {"version":"v1.4.0","sender":"arn:aws:iam::123456789012:user/ann"}`
 	d.api.Store(api.URL)
-	d.runs(exitOK, "doctor -stack=prod", "names you arn:aws:iam::123456789012:user/ann", "2 ticks in the last", "1 alarms, none is active", "files sends events to EventBridge",
+	d.runs(exitOK, "doctor -stack=prod", "names you arn:aws:iam::123456789012:user/ann", "2 passes in the last", "1 alarms, none is active", "files sends events to EventBridge",
 		"the queue is empty", "log stream runner/runner/c1", "got ECS's event about the container")
 
 	for fault, want := range map[stackFaults]string{
-		{noTicks: true}:   "metrics: CloudWatch knows no tick",
+		{noTicks: true}:   "metrics: CloudWatch knows no pass",
 		{alarms: "ALARM"}: "alarms: in alarm: NoGoodTick",
 		{noEvent: true}:   "bucket: bucket files sends no events to EventBridge",
 		{dead: 3}:         "dead letters: 3 events could not be delivered",

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // everySecond checks a task for drift every second.
@@ -71,7 +71,7 @@ func TestDrift_IsAppliedAfterItsApproval(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.inPhase(apispec.PhaseWaiting, "every plan of the task needs an approval")
-	if reason := s.overview().Run.Reason; reason.Code != string(state.ReasonDrift) || s.read("lb.txt") != "" {
+	if reason := s.overview().Run.Reason; reason.Code != state.ReasonDrift || s.read("lb.txt") != "" {
 		t.Errorf("the run is for %+v", reason)
 	}
 	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)

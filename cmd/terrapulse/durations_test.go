@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/overview"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
 )
 
 // A run that waited for an approval has one duration everywhere: in runs, the summary of run, and
@@ -21,8 +21,8 @@ func TestRuns_TookAsLongAsInTheOverviewAndInTheSummary(t *testing.T) {
 	}
 	defer store.Close()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	run := state.Run{ID: "r1", Task: "lb", Kind: state.KindApply, State: state.RunSucceeded, Claim: "c1", Created: began, Started: began, Ended: began.Add(3 * time.Minute),
-		Waited: 128 * time.Second, Wait: &state.Wait{For: state.WaitApproval, Since: began.Add(1600 * time.Millisecond)}}
+	run := state.Run{ID: "r1", Task: "lb", Kind: state.KindApply, State: state.RunSucceeded, Claimed: state.Claimed{Claim: "c1"}, Created: began, Times: state.Times{Started: began, Ended: began.Add(3 * time.Minute)},
+		Waits: state.Waits{Waited: 128 * time.Second, Wait: &state.Wait{For: state.WaitApproval, Since: began.Add(1600 * time.Millisecond)}}}
 	task, _ := state.Task{}.Conclude(run, "definition")
 	if _, err := store.Apply(t.Context(), state.Create(state.TaskKey("lb"), state.Encode(task)), state.Create(state.RunKey("lb", run.ID), state.Encode(run))); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // put writes a key to the site's Consul.
@@ -47,7 +47,7 @@ func said(t *testing.T, stderr, task string) string {
 }
 
 func TestOnce_SaysWhatIsWrongWithEachTaskAndRunsTheOthers(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	s.put("app/json", []byte(`{"a": ["b", "\"c\""]}`))
 	s.put("app/braces", []byte("x${y}%{z}"))

@@ -15,8 +15,8 @@ import (
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/logging"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // newFlags returns a flag set that reports errors itself and exits nothing.
@@ -37,7 +37,7 @@ func (a *app) flagSet(name string) *flag.FlagSet {
 // configFlags are where the configuration comes from, in order.
 type configFlags struct {
 	paths []config.Path
-	// tokenLater is set by commands that do not call HCP Terraform.
+	// tokenLater is set by commands that do not call the driver.
 	tokenLater bool
 }
 
@@ -90,11 +90,16 @@ func (c *configFlags) read() (*config.Config, error) {
 }
 
 func (c *configFlags) options() config.Options {
-	host, err := os.Hostname()
+	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: hostname(), TokenLater: c.tokenLater}
+}
+
+// hostname is the name of this machine.
+func hostname() string {
+	name, err := os.Hostname()
 	if err != nil {
-		host = "localhost"
+		return "localhost"
 	}
-	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: host, CloudTokenLater: c.tokenLater}
+	return name
 }
 
 // parallelFlag is how many tasks are worked on at a time.

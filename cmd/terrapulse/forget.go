@@ -5,7 +5,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 )
 
 var forgetTask = taskCommand{

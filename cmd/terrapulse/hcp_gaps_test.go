@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -40,10 +40,10 @@ func TestHCP_RevokedTokenIsShownWhileARunWaits(t *testing.T) {
 	s, hcp := newCloudSite(t)
 	hold := hcp.Hold("planning")
 	s.start("-config-file", s.cloudConfig(testtools.FreePort(t), ""))
-	s.awaitPhase("lb", apispec.PhaseWaiting, "waits for the plan of the remote run")
+	s.awaitPhase("lb", apispec.PhaseRunning, "waits for the plan of the remote run")
 	hcp.Revoke(hcp.Token)
-	s.awaitPhase("lb", apispec.PhaseWaiting, "its remote run cannot be polled since ")
-	s.awaitPhase("lb", apispec.PhaseWaiting, "the token was revoked, has expired or lacks a right: give the driver another one")
+	s.awaitPhase("lb", apispec.PhaseRunning, "its remote run cannot be polled since ")
+	s.awaitPhase("lb", apispec.PhaseRunning, "the token was revoked, has expired or lacks a right: give the driver another one")
 	hcp.Restrict(hcp.Token, hcptest.Rights{})
 	hold.Release()
 	eventually(t, "the service is applied", func() bool { return s.read("lb.txt") != "" })

@@ -23,7 +23,7 @@ resource "terraform_data" "slow" {
 `)
 	port := testtools.FreePort(t)
 	s.write("cts.hcl", strings.Replace(s.cloudFile(port, ""), "  workspace_prefix", fmt.Sprintf(`  notification {
-    url   = "http://127.0.0.1:%d/v1/hints/terraform-cloud"
+    url   = "http://127.0.0.1:%d/v1/notifications/terraform-cloud"
     token = "{{ env \"TFC_ORGANIZATION\" }}-key"
   }
   workspace_prefix`, port), 1))

@@ -51,7 +51,7 @@ func hidden(f *flag.Flag) bool { return f.Usage == "" }
 var exitMeanings = map[int]string{
 	exitOK:          "success",
 	exitChanges:     "with -detailed-exitcode: there are changes",
-	exitWaits:       "nothing failed, and a task is held or waits for an approval or its window",
+	exitWaits:       "nothing failed, and a task is stopped or waits for an approval or its window",
 	exitError:       "something failed; of a run: the task was not applied",
 	exitInterrupted: "stopped a second time, before Terraform had ended",
 	exitMissing:     "a required flag or argument is missing",

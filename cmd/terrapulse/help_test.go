@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,6 +32,9 @@ func TestHelp_EachCommandHasExamplesThatParseAndExitCodesIn80Columns(t *testing.
 			t.Errorf("%s -help: exit code %d", command, code)
 		}
 		help := stdout.String()
+		if word := regexp.MustCompile(`(?i)\b(gates?|ticks?|fenc(e|ing)|claim(s|ed)?|leases?)\b`).FindString(help); word != "" {
+			t.Errorf("%s -help says %q, a word of the engine, to people", command, word)
+		}
 		for line := range strings.Lines(help) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
 				t.Errorf("%s -help has a line of %d columns: %s", command, n, line)

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
 
 var holdTask = decisionCommand{
@@ -23,10 +23,6 @@ var holdTask = decisionCommand{
 		if err := at.HoldTask(c.ctx, task, apispec.HoldRequest{By: &by, Comment: apiview.Optional(c.given.comment)}); err != nil {
 			return 0, err
 		}
-		if c.json {
-			return c.printDecision(task, by, nil), nil
-		}
-		fmt.Fprintf(c.stdout, "Task %s is on hold until `terrapulse release %s`.\n", task, task)
-		return exitOK, nil
+		return c.printDecision(task, by, nil, fmt.Sprintf("Task %s is on hold until `terrapulse release %s`.\n", task, task)), nil
 	},
 }

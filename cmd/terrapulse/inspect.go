@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/preview"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 const detailedExitCode = "With -inspect: exit code 0 means no changes, 2 changes, 11 an error."
@@ -159,9 +160,5 @@ func unknownTask(cfg *config.Config, name string) error {
 
 // namesOf returns the names of the tasks.
 func namesOf(cfg *config.Config) []string {
-	names := make([]string, len(cfg.Tasks))
-	for i, t := range cfg.Tasks {
-		names[i] = t.Name
-	}
-	return names
+	return list.Map(cfg.Tasks, func(t config.Task) string { return t.Name })
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/stack"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
@@ -33,10 +33,10 @@ func (a *app) invokeCommand() command {
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
-  one tick, as the schedule does every minute. With -wait it follows
+  one pass, as the schedule does every minute. With -wait it follows
   the runs that were started, prints a summary, and ends with the exit codes of
-  once-mode: 0 if all is well, 3 if a task is held or waits for an approval or
-  its window, 11 if a run failed.
+  once-mode: 0 if all is well, 3 if a task is stopped or waits for an approval
+  or its window, 11 if a run failed.
 `,
 		run: func([]string) int {
 			switch {

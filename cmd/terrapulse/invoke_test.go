@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
 )
 
 // fakeStack is a stack as the command line sees it: CloudFormation's outputs,
@@ -138,8 +138,8 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
 		return invoke.Answer{Mode: req.Mode, Launches: []string{"l1"}, Runs: []invoke.Run{
-			d.run("web", "r1", state.Run{Kind: state.KindApply, State: state.RunSucceeded, Changes: &state.Changes{Add: 3}}),
-			d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no such module"}),
+			d.run("web", "r1", state.Run{Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Changes: &state.Changes{Add: 3}}}),
+			d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Work: state.Work{Error: "no such module"}}),
 		}, Decisions: []invoke.Decision{{Task: "other", Reason: state.Reason{Code: state.ReasonUnchanged}}}}, nil
 	})
 	code, out, errs := d.command("invoke", "-stack=prod", "-once", "-task=web", "-task=api", "-wait")
@@ -160,7 +160,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Forced: "someone", Reason: state.Reason{Code: state.ReasonQueued}})))
+		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Requests: state.Requests{Forced: "someone"}, Reason: state.Reason{Code: state.ReasonQueued}})))
 		if err != nil {
 			return invoke.Answer{}, err
 		}
@@ -222,7 +222,7 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 		if req.Mode == invoke.Doctor {
 			return invoke.Answer{Checks: []invoke.Check{{Name: "table", OK: !broken, Found: "prod-table", Fix: "deploy the stack again"}}, Version: "v1.4.0"}, nil
 		}
-		outcome := state.Run{Kind: state.KindPlan, State: state.RunSucceeded, Version: "v1.3.2", Runner: "c1"}
+		outcome := state.Run{Kind: state.KindPlan, State: state.RunSucceeded, Claimed: state.Claimed{Version: "v1.3.2", Runner: "c1"}}
 		if broken {
 			outcome.State, outcome.Error, outcome.Version = state.RunLost, "the image cannot be pulled", "v1.2.0"
 		}
@@ -247,7 +247,7 @@ func TestDoctorShowsWhatTheFunctionFoundAndPlansInAContainer(t *testing.T) {
 
 func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
 	waiting := func(id string, causes ...state.Cause) state.Run {
-		return state.Run{ID: id, Kind: state.KindApply, State: state.RunWaiting, Wait: &state.Wait{For: state.WaitApproval, Text: "40 of 60 service instances are gone", Causes: causes}}
+		return state.Run{ID: id, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval, Text: "40 of 60 service instances are gone", Causes: causes}}}
 	}
 	guard := state.Cause{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}
 	for name, c := range map[string]struct {
@@ -257,7 +257,7 @@ func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
 	}{
 		"a run of the invocation": {func(d *fakeStack) invoke.Answer {
 			return invoke.Answer{Runs: []invoke.Run{d.run("web", "r1", waiting("r1", guard)), d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunSucceeded})}}
-		}, exitWaits, []string{"web   held", "api   succeeded", "40 of 60 service instances are gone"}},
+		}, exitWaits, []string{"web   waiting", "api   succeeded", "40 of 60 service instances are gone"}},
 		"a run that waits already": {func(d *fakeStack) invoke.Answer {
 			run := waiting("r1", guard)
 			run.Task, run.Created = "web", time.Now().Add(-time.Hour)
@@ -266,17 +266,17 @@ func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
 				t.Error(err)
 			}
 			return invoke.Answer{Decisions: []invoke.Decision{{Task: "web", Reason: task.Reason}}}
-		}, exitWaits, []string{"web   held", "40 of 60 service instances are gone"}},
+		}, exitWaits, []string{"web   waiting", "40 of 60 service instances are gone"}},
 		"Consul was replaced": {func(d *fakeStack) invoke.Answer {
 			reason := state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}
 			if _, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Reason: reason}))); err != nil {
 				t.Error(err)
 			}
 			return invoke.Answer{Decisions: []invoke.Decision{{Task: "web", Reason: reason}}}
-		}, exitWaits, []string{"web   held", "was not run: Consul was replaced"}},
+		}, exitWaits, []string{"web   waiting", "was not run: Consul was replaced"}},
 		"and another task fails": {func(d *fakeStack) invoke.Answer {
-			return invoke.Answer{Runs: []invoke.Run{d.run("web", "r1", waiting("r1", guard)), d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no"})}}
-		}, exitError, []string{"web   held", "api   failed"}},
+			return invoke.Answer{Runs: []invoke.Run{d.run("web", "r1", waiting("r1", guard)), d.run("api", "r2", state.Run{Kind: state.KindApply, State: state.RunFailed, Work: state.Work{Error: "no"}})}}
+		}, exitError, []string{"web   waiting", "api   failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d *fakeStack

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
 
@@ -262,7 +262,7 @@ func TestJSON_OfBundlePushAndPull(t *testing.T) {
 func TestJSON_OfInvokeThatWaitsIsOneReport(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		id, outcome := "r1", state.Run{Kind: state.KindApply, State: state.RunFailed, Error: "no such module"}
+		id, outcome := "r1", state.Run{Kind: state.KindApply, State: state.RunFailed, Work: state.Work{Error: "no such module"}}
 		if req.Mode == invoke.Inspect {
 			id, outcome = "r2", state.Run{State: state.RunSucceeded, Kind: state.KindPlan}
 			if err := state.SaveLog(t.Context(), d.store, "web", id, []byte("Plan: 1 to add\n"), time.Time{}); err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
 )
 
 // large compares -once with thousands of services to a bare apply of the same

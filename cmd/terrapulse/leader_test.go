@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
 )
 
 func TestOnce_BesideAnInstanceThatLeadsThatOneRunsTheTasks(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
-	t.Setenv("API_TOKEN", "0123456789abcdef")
+	s.env = append(s.env, "API_TOKEN=0123456789abcdef")
 	file := s.config("api {\n  token = \"{{ env \\\"API_TOKEN\\\" }}\"\n}\n" + s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
 	p := s.start("-config-file", file)
 	p.served()

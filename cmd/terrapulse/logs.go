@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/pause"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // followEvery is how often -follow reads new output.
@@ -52,7 +53,7 @@ func (a *app) logsCommand() command {
 			if a.json {
 				out = &text
 			}
-			last, err := a.copyOutput(records, run, out, follow)
+			last, err := copyOutput(a.ctx, records, run, out, follow)
 			switch {
 			case err != nil && a.ctx.Err() != nil:
 				return exitOK // Ctrl-C ends the command, and not the run
@@ -84,11 +85,11 @@ const followTries = 5
 
 // copyOutput prints the output of a run. If it follows, it returns when the run has
 // ended, or waits for a person or a window.
-func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
+func copyOutput(ctx context.Context, from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
 	for failed := 0; ; {
-		next, err := from.Output(a.ctx, run.Task, run.ID, last.NextOffset)
+		next, err := from.Output(ctx, run.Task, run.ID, last.NextOffset)
 		if err != nil {
-			if failed++; follow && failed < followTries && pause.For(a.ctx, followEvery) {
+			if failed++; follow && failed < followTries && delay.For(ctx, followEvery) {
 				continue
 			}
 			return last, err
@@ -105,8 +106,8 @@ func (a *app) copyOutput(from records, run apispec.Run, out io.Writer, follow bo
 		case !follow, last.State == apispec.RunStateWaiting && !apispec.Deref(last.Remote):
 			return last, nil
 		}
-		if !pause.For(a.ctx, followEvery) {
-			return last, a.ctx.Err()
+		if !delay.For(ctx, followEvery) {
+			return last, ctx.Err()
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestLogs_FollowPrintsOutputUntilTheRunHasEnded(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.slowTask("slow")))
 	address := "-http-addr=" + p.served()

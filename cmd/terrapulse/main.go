@@ -14,17 +14,17 @@ import (
 
 	"github.com/hashicorp/cli"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/yamlplace"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config/yamlplace"
 )
 
 // Exit codes. Scripts written for Consul-Terraform-Sync look for these numbers.
 const (
 	exitOK          = 0
 	exitChanges     = 2  // -detailed-exitcode: the plan holds changes
-	exitWaits       = 3  // nothing failed, and a task is held or waits for an approval or its window
+	exitWaits       = 3  // nothing failed, and a task is stopped or waits for an approval or its window
 	exitError       = 11 // something failed while running
 	exitInterrupted = 12 // stopped a second time, before Terraform had ended
 	exitMissing     = 13 // a required flag or argument is missing
@@ -39,7 +39,7 @@ func init() { config.FindYAMLError = yamlplace.Find }
 func main() {
 	// The program mostly waits: memory matters more than the collector's time.
 	debug.SetGCPercent(50)
-	_ = terraform.KeepPrivate() // not possible on every system
+	_ = terraformcli.KeepPrivate() // not possible on every system
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +28,16 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" { // 1 runs one test after the other
+		parallel.Value.Set(strconv.Itoa(atOnce))
+	}
 	os.Exit(browsertest.Main(m))
 }
+
+// atOnce is how many of the tests that are parallel run at a time. They wait for elections, leases,
+// polls and Consul more than for a processor, which -parallel counts.
+const atOnce = 6
 
 // site is a folder with task files and modules, and the Consul that they use.
 type site struct {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // manyServices measures one task with 10,000 services.
@@ -55,7 +55,7 @@ task {
 
 	p := m.start(s, file)
 	long(m.b, "the first apply", func() bool { return strings.Contains(p.stderr.String(), "run succeeded") })
-	time.Sleep(3 * time.Second) // what follows a run is over
+	time.Sleep(10 * time.Second) // the tick that follows a run is over, and the rest after it
 	began = time.Now()
 	change(m.b, s.consul, names[0])
 	soon(m.b, "the change is seen", func() bool { return strings.Contains(p.stderr.String(), `reason=condition_changed`) })
@@ -146,14 +146,14 @@ func (m *bounds) manyTasks() {
 	loading := time.Since(began)
 	m.row("1,000 tasks: loading", loading.Round(time.Millisecond).String(), "<= 2 s", loading <= 2*time.Second)
 
-	inputs := make([]reconcile.Input, len(cfg.Tasks))
+	inputs := make([]decide.Input, len(cfg.Tasks))
 	now := time.Now()
 	for i := range inputs {
-		inputs[i] = reconcile.Input{Task: &cfg.Tasks[i], Definition: "d", Observed: &reconcile.Observed{Digest: fmt.Sprint(i)},
-			State: state.Task{Definition: "d", Observed: "x", ObservedAt: now, Applied: "x", AppliedAt: now}}
+		inputs[i] = decide.Input{Task: &cfg.Tasks[i], Definition: "d", Reading: decide.Reading{Observed: &decide.Observed{Digest: fmt.Sprint(i)}},
+			State: state.Task{Observation: state.Observation{Definition: "d", Observed: "x", ObservedAt: now, Applied: "x", AppliedAt: now}}}
 	}
 	began = time.Now()
-	reconcile.Decide(inputs, now)
+	decide.Decide(inputs, now)
 	deciding := time.Since(began)
 	m.row("1,000 tasks: one Decide", deciding.Round(10*time.Microsecond).String(), "<= 50 ms", deciding <= 50*time.Millisecond)
 }

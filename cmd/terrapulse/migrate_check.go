@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/migrate"
-	"github.com/terrapulse/terrapulse/internal/preview"
+	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/process/migrate"
 )
 
 // migrateCheckCommand says what would change if Terrapulse took over.

@@ -18,7 +18,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/migrate"
+	"github.com/terrapulse/terrapulse/internal/process/migrate"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/migrate"
+	"github.com/terrapulse/terrapulse/internal/process/migrate"
 )
 
 // leaveInCloud leaves the workspace of a task as Consul-Terraform-Sync Enterprise does after it

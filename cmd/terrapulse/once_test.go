@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestOnceAppliesWhatConsulSays(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 
@@ -43,7 +43,7 @@ func TestOnceAppliesWhatConsulSays(t *testing.T) {
 }
 
 func TestOneFailingTaskStopsNoOther(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("a", onWeb) + `
 task {
@@ -84,7 +84,7 @@ func TestOnceFailsWhenConsulCannotBeReached(t *testing.T) {
 }
 
 func TestInspectChangesNothing(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	before := tree(t, s.dir)

@@ -5,6 +5,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,7 +15,7 @@ import (
 )
 
 func TestTheLogInJSONIsAnObjectALineWithItsRunAndWithoutSecrets(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	secrets := []string{"secret-of-the-environment", "11111111-2222-3333-4444-555555555555"}
 	file := s.config(s.task("lb", onWeb+"\n  providers = [\"local\"]") + `
@@ -81,7 +82,7 @@ func TestWhatLibrariesLogIsJSONToo(t *testing.T) {
 }
 
 func TestStatusAndRunsAsJSON(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
 	p := s.start("-config-file", file)
@@ -114,7 +115,7 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "web: +web-2 (") || lb.Last.Changes.Add != 1 {
 		t.Errorf("lb: %+v", lb)
 	}
-	if off.Phase != "disabled" || off.Last.ID != "" {
+	if off.Phase != "stopped" || off.Last.ID != "" {
 		t.Errorf("off: %+v", off)
 	}
 	wantText(t, s.run("status").stdout, "changed: web: +web-2 (")
@@ -158,15 +159,18 @@ func TestOnceThatIsStoppedSaysWhatItDidNotRun(t *testing.T) {
 variable "services" {}
 resource "terraform_data" "slow" {
   provisioner "local-exec" {
-    command = "touch `+s.path("begun")+`; sleep 1"
+    command = "touch `+s.path("begun")+`; exec sleep 600"
   }
 }
 `)
 	file := s.config(taskOf("one", s.path("slow"), onWeb) + taskOf("two", s.path("slow"), onWeb))
 	p := s.start("-once", "-parallel", "1", "-config-file", file)
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })
-	wantText(t, s.run("status").stdout, "running", "pending", "waits for its turn")
-	wantText(t, s.run("status").stdout, "running 0s", "why: requested by -once")
+	status := s.run("status").stdout
+	wantText(t, status, "why: requested by -once", "soon", "waits for its turn")
+	if !regexp.MustCompile(`one +running [0-9]+s`).MatchString(status) {
+		t.Errorf("status does not say how long the run has taken:\n%s", status)
+	}
 	r := s.run("logs", "one")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stderr, "is under way: -follow prints what comes")

@@ -64,7 +64,7 @@ func (m *bounds) size(program string) float64 {
 // only what others use.
 func (m *bounds) withoutPages() string {
 	m.b.Helper()
-	dir, pages := m.b.TempDir(), filepath.Join(testtools.Root(m.b), "internal", "web")
+	dir, pages := m.b.TempDir(), filepath.Join(testtools.Root(m.b), "internal", "people", "web")
 	stub := filepath.Join(dir, "web.go")
 	if err := os.WriteFile(stub, []byte(m.emptied(filepath.Join(pages, "web.go"))), 0o600); err != nil {
 		m.b.Fatal(err)

@@ -63,7 +63,7 @@ func TestPages_StoryOfAHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.instances(1, 40, false)
-	b.Until("Needs attention", "held", "40 of 60")
+	b.Until("Needs attention", "waiting", "40 of 60")
 	if text := b.Text("main"); !same() || strings.Index(text, "Needs attention") > strings.Index(text, "All tasks") {
 		t.Errorf("the page was loaded again, or does not begin with what needs attention:\n%s", text)
 	}
@@ -71,7 +71,7 @@ func TestPages_StoryOfAHold(t *testing.T) {
 	// The plan is read: what happens, and which entries in Consul cause it.
 	b.Click("lb")
 	b.Comes("/ui/tasks/lb")
-	b.Until("held", "40 of 60", "Changed in Consul", "40 removed", "The plan that waits", "2 to replace", "local_file.out", "because of", "web-01", "60 were applied, 20 are there now")
+	b.Until("waiting", "40 of 60", "Changed in Consul", "40 removed", "The plan that waits", "2 to replace", "local_file.out", "because of", "web-01", "60 were applied, 20 are there now")
 	b.Accessible()
 
 	// It is approved with a comment. Nothing was applied before.

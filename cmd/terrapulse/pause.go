@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
 
 // pauseOutput is what pause and resume print with -json.

@@ -13,7 +13,7 @@ func TestOnce_ModuleThatDeclaresPortsGetsThem(t *testing.T) {
 	if err != nil {
 		t.Skip("a module is fetched with git: ", err)
 	}
-	s := newSite(t)
+	s := newParallelSite(t)
 	if !s.consul.AtLeast("1.22") {
 		t.Skip("this Consul refuses a service with several ports")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -16,7 +17,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/terrapulse/terrapulse/internal/pause"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 )
 
 const (
@@ -70,7 +71,7 @@ func (a *app) showProgress() (p *progress, end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var drawing sync.WaitGroup
 	drawing.Go(func() {
-		for pause.For(ctx, every) {
+		for delay.For(ctx, every) {
 			p.show()
 		}
 	})
@@ -157,14 +158,9 @@ func (p *progress) show() {
 
 // ordered returns the runs under way, the longest first.
 func (p *progress) ordered() []*progressOf {
-	var runs []*progressOf
-	for _, run := range p.running {
-		runs = append(runs, run)
-	}
-	slices.SortFunc(runs, func(a, b *progressOf) int {
+	return slices.SortedFunc(maps.Values(p.running), func(a, b *progressOf) int {
 		return cmp.Or(a.began.Compare(b.began), strings.Compare(a.task, b.task))
 	})
-	return runs
 }
 
 func (p *progress) erase() {

@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/overview"
-	"github.com/terrapulse/terrapulse/internal/runlog"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
@@ -36,12 +37,6 @@ type records interface {
 	// it, or a part that is not the last one.
 	Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error)
 	Close() error
-}
-
-// noTask reports whether records.Runs says that the task is not known.
-func noTask(err error) bool {
-	var refused *apiclient.Error
-	return errors.As(err, &refused) && refused.Status == http.StatusNotFound
 }
 
 // recordFlags say where the records are read.
@@ -193,7 +188,7 @@ func findRun(ctx context.Context, from records, name string, intended bool) (api
 		}
 		return apispec.Run{}, fmt.Errorf("task %s has no run that has begun", name)
 	}
-	if !noTask(err) {
+	if !apiclient.Missing(err) {
 		return apispec.Run{}, err
 	}
 	prefix := strings.ToLower(name)
@@ -209,10 +204,7 @@ func findRun(ctx context.Context, from records, name string, intended bool) (api
 	case 0:
 		return apispec.Run{}, fmt.Errorf("there is no task and no run %q: `terrapulse runs TASK` lists the runs of a task", name)
 	}
-	ids := make([]string, 0, 3)
-	for _, run := range found[:min(len(found), 3)] {
-		ids = append(ids, run.ID+" of "+run.Task)
-	}
+	ids := list.Map(found[:min(len(found), 3)], func(run apispec.Run) string { return run.ID + " of " + run.Task })
 	return apispec.Run{}, fmt.Errorf("%q is the beginning of %d runs (%s): write more of the id", name, len(found), strings.Join(ids, ", "))
 }
 

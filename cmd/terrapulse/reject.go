@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 var rejectPlan = decisionCommand{

@@ -16,10 +16,6 @@ var releaseTask = decisionCommand{
 		if err := at.ReleaseTask(c.ctx, task, by); err != nil {
 			return 0, err
 		}
-		if c.json {
-			return c.printDecision(task, by, nil), nil
-		}
-		fmt.Fprintf(c.stdout, "Task %s is released.\n", task)
-		return exitOK, nil
+		return c.printDecision(task, by, nil, fmt.Sprintf("Task %s is released.\n", task)), nil
 	},
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	s.register("db", "db-1", 5432, "passing")
 	file := s.config(s.task("lb", onWeb))
@@ -60,9 +60,9 @@ func TestTaskFilesAreReadAgainWithoutARestart(t *testing.T) {
 	if n := strings.Count(p.stderr.String(), "a task is not in the configuration any more"); n != 0 { // its file may be back in a moment
 		t.Errorf("it is said %d times that a task is gone", n)
 	}
-	t.Setenv("CTS_ADDRESS", p.served())
-	wantCode(t, s.bare("forget", "more"), exitError) // there is such a task
-	wantText(t, s.bare("forget", "lb").stdout, "Terraform state (workspace lb) stay")
+	s.env = append(s.env, "CTS_ADDRESS="+p.served())
+	wantCode(t, s.program("forget", "more"), exitError) // there is such a task
+	wantText(t, s.program("forget", "lb").stdout, "Terraform state (workspace lb) stay")
 	if out := s.run("status").stdout; strings.Contains(out, "lb") {
 		t.Errorf("the task is still there: %s", out)
 	}

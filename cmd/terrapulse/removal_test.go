@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // phase is the phase of a task in the store, and why; empty if the task is not there.
@@ -111,13 +111,13 @@ func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
 	wantCode(t, s.bare("destroy", api, "-auto-approve", "lb"), exitOK)
 	s.awaitPhase("lb", apispec.PhaseWaiting, "`terrapulse approve -plan=")
 	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)
-	s.awaitPhase("lb", apispec.PhaseHeld, "everything that it had made was destroyed")
+	s.awaitPhase("lb", apispec.PhaseStopped, "everything that it had made was destroyed")
 	if s.read("lb.txt") != "" {
 		t.Error("it was not destroyed")
 	}
 	stays := func(when string) {
 		t.Helper()
-		if phase, why := s.phase("lb"); phase != apispec.PhaseHeld || !strings.Contains(why, "was destroyed") || s.read("lb.txt") != "" {
+		if phase, why := s.phase("lb"); phase != apispec.PhaseStopped || !strings.Contains(why, "was destroyed") || s.read("lb.txt") != "" {
 			t.Errorf("%s, it is %s (%s), and its file has %q", when, phase, why, s.read("lb.txt"))
 		}
 	}
@@ -129,7 +129,7 @@ func TestDestroy_TaskIsHeldAfterIt(t *testing.T) {
 		t.Helper()
 		r := s.run("-once", "-config-file", file)
 		wantCode(t, r, exitWaits)
-		wantText(t, r.stdout, "lb", "held")
+		wantText(t, r.stdout, "lb", "stopped")
 		stays("with -once")
 	}
 	once()

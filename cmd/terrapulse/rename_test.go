@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // A task is renamed, first without moved_from: it is held, and nothing is made anew.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
 )
 
 // renderCommand prints a task's root module.

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 const (
-	saysReplaced = "Consul was replaced: tasks that would lose entries are held"
+	saysReplaced = "Consul was replaced: tasks that would lose entries wait"
 	saysRestored = "nothing is missing in Consul any more"
 )
 
@@ -94,7 +94,7 @@ func TestApprove_AllIsForAReplacedConsulAlone(t *testing.T) {
 		t.Fatalf("%d: %s", r.code, r.stderr)
 	}
 	for args, text := range map[string]string{
-		"approve -all":       "no task is held because Consul was replaced",
+		"approve -all":       "no task waits because Consul was replaced",
 		"approve -all web":   "-all is for all tasks",
 		"approve -all -plan": "flag needs an argument",
 	} {

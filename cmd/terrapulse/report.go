@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/preview"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
 
 // onceReport is what start -once -json and invoke -wait -json print.
@@ -19,7 +19,7 @@ type onceReport struct {
 
 type taskReport struct {
 	Name    string         `json:"name"`
-	Outcome string         `json:"outcome"` // the state of the run, "held", "disabled" or "not run"
+	Outcome string         `json:"outcome"` // the state of the run, "stopped", "waiting", "disabled" or "not run"
 	Reason  apispec.Reason `json:"reason"`
 	Run     *apispec.Run   `json:"run,omitempty"`
 	Plan    string         `json:"plan,omitempty"` // of invoke -inspect

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
@@ -39,9 +39,8 @@ func (a *app) restoreCommand() command {
 
   Holds, changes made through the API and the history become those of the
   backup. What was applied after the backup is not known, so each task runs once
-  more. Fencing tokens do not repeat. Requests and approvals of the backup are
-  dropped. Everything is paused afterwards: check the plans, then run
-  ` + "`terrapulse resume`" + `.
+  more. Requests and approvals of the backup are dropped. Everything is paused
+  afterwards: check the plans, then run ` + "`terrapulse resume`" + `.
 `,
 		run: func([]string) int { return a.restore(stackName, from, &flags) },
 	}
@@ -74,9 +73,9 @@ func (a *app) restore(stackName, from string, flags *storeFlags) int {
 	if to.OneClock {
 		skew = 0
 	}
-	tasks, err := reconcile.Restore(a.ctx, to, backup, access.Claimed(userAtHost()), skew, time.Now)
+	tasks, err := control.Restore(a.ctx, to, backup, access.Claimed(userAtHost()), skew, time.Now)
 	if held := new(lease.HeldError); errors.As(err, &held) {
-		err = fmt.Errorf("%w: stop it, or wait until its lease ends, and try again", err)
+		err = fmt.Errorf("%w: stop it, or wait until it counts as ended, and try again", err)
 	}
 	if err != nil {
 		return a.fail(exitError, fmt.Errorf("restore the store %s: %w", place.Where, err))

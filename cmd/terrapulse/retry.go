@@ -1,6 +1,6 @@
 package main
 
-import "github.com/terrapulse/terrapulse/internal/apiclient"
+import "github.com/terrapulse/terrapulse/internal/people/apiclient"
 
 var retryTask = taskCommand{
 	name: "retry", synopsis: "Run a failed task again, without its backoff", waits: true, codes: codesOfRun,

@@ -1,6 +1,6 @@
 package main
 
-import "github.com/terrapulse/terrapulse/internal/apiclient"
+import "github.com/terrapulse/terrapulse/internal/people/apiclient"
 
 var runTask = taskCommand{
 	name: "run", synopsis: "Run a task now", waits: true, codes: codesOfRun,

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // runsCommand lists a task's runs.
@@ -31,7 +32,7 @@ func (a *app) runsCommand() command {
 			}
 			defer records.Close()
 			runs, err := records.Runs(a.ctx, arguments[0])
-			if noTask(err) {
+			if apiclient.Missing(err) {
 				return a.fail(exitError, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", arguments[0]))
 			}
 			if err != nil {

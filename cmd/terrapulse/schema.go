@@ -1,6 +1,6 @@
 package main
 
-import "github.com/terrapulse/terrapulse/internal/config"
+import "github.com/terrapulse/terrapulse/internal/taskfile/config"
 
 // schemaCommand prints the JSON Schema of task files.
 func (a *app) schemaCommand() command {

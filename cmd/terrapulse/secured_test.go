@@ -40,7 +40,7 @@ func newSecured(t *testing.T) *secured {
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	s := &secured{authority: ca, address: fmt.Sprintf("127.0.0.1:%d", port),
-		site: newSite(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
+		site: newParallelSite(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
 			`ports { https = %d } tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }`, port, ca.CA, cert, key)))}
 	policies := documentedPolicies(t)
 	s.token = s.site.token("all", policies["Services by name"]+policies["Terraform's state"]+policies["Self-registration"])

@@ -28,7 +28,7 @@ func TestAPortThatIsTakenIsSaidAtOnce(t *testing.T) {
 }
 
 func TestTheAPIIsForClientsWithACertificate(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
 	p := s.start("-allow-origin", "https://ops.example.com", "-config-file", s.config(""), "-config-file", s.write("tls.hcl", fmt.Sprintf(`

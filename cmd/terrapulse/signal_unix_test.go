@@ -82,7 +82,7 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 }
 
 func TestToStopWhileTerraformIsLookedForIsNoFaultOfTerraforms(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	hangs := s.write("hangs/terraform", "#!/bin/sh\necho asked > "+s.path("asked")+"\nexec sleep 60\n")
 	if err := os.Chmod(hangs, 0o755); err != nil {
 		t.Fatal(err)

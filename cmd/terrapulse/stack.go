@@ -7,8 +7,8 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/stack"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 )
 
 // stackFlag registers -stack: the deployment in AWS that a command reads or changes.

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 )
 
 // Every command that works with a running instance works with a stack in AWS.
@@ -106,7 +105,7 @@ func TestStack_CompletesTheNamesOfItsTasks(t *testing.T) {
 	d.api.Store(api.URL)
 	for _, command := range []string{"run", "logs", "approve"} {
 		line := "terrapulse " + command + " -stack=prod w"
-		if got := completions(t, os.Args[0], line); !slices.Equal(got, []string{"web"}) {
+		if got := completions(t, "", nil, line); !slices.Equal(got, []string{"web"}) {
 			t.Errorf("after %q a shell shows %q", line, got)
 		}
 	}

@@ -17,14 +17,15 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/reload"
-	"github.com/terrapulse/terrapulse/internal/serve"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/syslog"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/serve"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/process/reload"
+	"github.com/terrapulse/terrapulse/internal/process/syslog"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // startCommand runs tasks when Consul changes, or once.
@@ -118,11 +119,7 @@ func (a *app) start(o *startOptions) int {
 		defer end()
 	} else { // before the files are read, so that no change falls in between
 		signal.Reset(syscall.SIGHUP) // it asks for the files to be read again, and stops nothing
-		var paths []string
-		for _, p := range o.config.paths {
-			paths = append(paths, p.Name)
-		}
-		files = reload.Watch(a.ctx, slog.Default(), paths...)
+		files = reload.Watch(a.ctx, slog.Default(), list.Map(o.config.paths, func(p config.Path) string { return p.Name })...)
 	}
 	read := time.Now()
 	cfg, log, code := o.load(a)
@@ -335,10 +332,7 @@ func summaryOf(outcomes []reconcile.Outcome, took time.Duration) string {
 			all.Include(o.Run.Changes)
 		}
 	}
-	var parts []string
-	for _, word := range slices.Sorted(maps.Keys(counted)) {
-		parts = append(parts, fmt.Sprintf("%d %s", counted[word], word))
-	}
+	parts := list.Map(slices.Sorted(maps.Keys(counted)), func(word string) string { return fmt.Sprintf("%d %s", counted[word], word) })
 	changes := all.String()
 	if inspected {
 		changes = all.ToDo()
@@ -359,19 +353,15 @@ func notBegun(o reconcile.Outcome) bool {
 	return o.Run == nil || o.Run.State == state.RunIntended
 }
 
-const (
-	wordDisabled = "disabled"
-	wordHeld     = "held"
-	wordWaiting  = "waiting"
-)
+const wordDisabled = "disabled"
 
 // wordOf is the state of the task's run, or why it has none.
 func wordOf(o reconcile.Outcome) string {
 	switch {
-	case o.Waits() && (o.Run == nil && o.Reason.Code != state.ReasonOutside && o.Reason.Code != state.ReasonWaiting || o.Run != nil && o.Run.Wait.Guards()):
-		return wordHeld
+	case o.Stopped():
+		return "stopped"
 	case o.Waits():
-		return wordWaiting
+		return "waiting"
 	case !notBegun(o):
 		return string(o.Run.State)
 	case o.Reason.Code == state.ReasonDisabled:

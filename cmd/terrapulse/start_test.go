@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 func TestStartFollowsConsul(t *testing.T) {
@@ -148,7 +148,7 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 		r := s.runInTest("runs", "slow")
 		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
 	})
-	wantText(t, s.runInTest("runs", "slow").stdout, "has not renewed its claim", "lost")
+	wantText(t, s.runInTest("runs", "slow").stdout, "should have reported by", "lost")
 }
 
 func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {

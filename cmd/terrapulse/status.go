@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // statusCommand shows what is known of every task.
@@ -89,7 +90,7 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	line := func(format string, args ...any) { a.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
 	case st.Leader != nil:
-		line("Leader: %s (fence %d)", st.Leader.Owner, st.Leader.Fence)
+		line("Leader: %s", st.Leader.Owner)
 	case st.Store != nil && st.Store.Unwritable != nil:
 		line("Leader: none, because nothing can lead without writing to the store")
 	case inAWS || bundle != "":
@@ -105,7 +106,7 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 		line("Bundle: none is in force; `terrapulse bundle push` uploads task files")
 	}
 	if st.LastGoodTick != nil && st.Leader == nil && bundle != "" {
-		line("Last good tick recorded: %s ago (one is recorded every 5 minutes, and whenever something happens)", ago(now.Sub(*st.LastGoodTick)))
+		line("Last good pass recorded: %s ago (one is recorded every 5 minutes, and whenever something happens)", ago(now.Sub(*st.LastGoodTick)))
 	}
 	if st.Paused != nil {
 		line("Paused %s. Nothing is applied until `terrapulse resume`.", pausedBy(*st.Paused))
@@ -119,7 +120,7 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 		line("Problem: %s", *st.Problem)
 	}
 	if st.Replaced != nil {
-		line("Consul was replaced %s ago: %s", ago(now.Sub(st.Replaced.Since)), held(*st.Replaced))
+		line("Consul was replaced %s ago: %s", ago(now.Sub(st.Replaced.Since)), lossOf(*st.Replaced))
 	}
 	switch {
 	case st.Refused == nil:
@@ -147,22 +148,14 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 }
 
 // newsOf is what a phase means to the reader.
-var newsOf = map[apispec.Phase]news{
-	apispec.PhaseNew:         plain,
-	apispec.PhaseApplied:     good,
-	apispec.PhaseDrifted:     bad,
-	apispec.PhasePending:     plain,
-	apispec.PhaseRunning:     plain,
-	apispec.PhaseWaiting:     plain,
-	apispec.PhaseFailing:     bad,
-	apispec.PhaseInterrupted: plain,
-	apispec.PhaseCancelled:   plain,
-	apispec.PhaseHeld:        plain,
-	apispec.PhaseUnreadable:  bad,
-	apispec.PhaseBlocked:     bad,
-	apispec.PhaseCorrupt:     bad,
-	apispec.PhaseDisabled:    plain,
-	apispec.PhaseRemoved:     plain,
+func newsOf(p apispec.Phase) news {
+	switch tone := lifecycle.Phase(p).Tone(); {
+	case tone == lifecycle.Good:
+		return good
+	case tone == lifecycle.Bad, p == apispec.PhaseDrifted:
+		return bad
+	}
+	return plain
 }
 
 // printTasks prints a row for each task, and below it why the task is in its
@@ -178,7 +171,7 @@ func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
 			tab.note("", name) // a name is never cut: it is there to be copied
 			name = ""
 		}
-		tab.row(newsOf[t.Phase], name, phase(t, now), lastRun(t, now), due(t, now))
+		tab.row(newsOf(t.Phase), name, phase(t, now), lastRun(t, now), due(t, now))
 		if why := common.without(t); why != "" {
 			tab.note("  ", "why: "+why)
 		}
@@ -221,7 +214,7 @@ func due(t apispec.TaskOverview, now time.Time) string {
 		return "in " + ago(t.Due.Sub(now))
 	case t.Due != nil:
 		return "now"
-	case t.Phase == apispec.PhaseDisabled, t.Phase == apispec.PhaseRemoved:
+	case !t.Enabled, t.Phase == apispec.PhaseRemoved:
 		return "never"
 	}
 	return "on change"
@@ -237,7 +230,7 @@ func changed(t apispec.TaskOverview, now time.Time) string {
 			since = " " + ago(now.Sub(*t.ChangedSince)) + " ago"
 		}
 		return "changed" + since + ": " + shorten(*t.Changed, 66)
-	case t.LastRun != nil && t.LastRun.Reason.Code == string(state.ReasonChanged):
+	case t.LastRun != nil && t.LastRun.Reason.Code == state.ReasonChanged:
 		return "changed: " + shorten(t.LastRun.Reason.Text, 66)
 	}
 	return ""

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // How long a reason may be. An error has what to do about it at its end.
@@ -25,10 +26,10 @@ const fewTasks = 3
 // have in common with it. Either may be empty.
 func reasonOf(t apispec.TaskOverview) (own, shared string) {
 	switch text := t.Reason.Text; {
-	case t.Phase == apispec.PhaseHeld && t.Reason.Code == string(state.ReasonReplaced):
+	case t.Reason.Code == state.ReasonReplaced:
 		own, _, _ = strings.Cut(text, state.LostByReplaced) // the rest is in a line about all tasks
 		return own, ""
-	case t.Phase != apispec.PhaseWaiting && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
+	case t.Phase != apispec.PhaseWaiting && (t.Run == nil || t.Run.Wait == nil) && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
 		return text, *t.LastRun.Error
 	default:
 		return "", text
@@ -46,15 +47,15 @@ func why(t apispec.TaskOverview) string {
 
 // longest is how long the reason of a phase may be.
 func longest(p apispec.Phase) int {
-	if newsOf[p] == bad || p == apispec.PhaseHeld || p == apispec.PhaseWaiting {
+	if newsOf(p) == bad || p == apispec.PhaseStopped || p == apispec.PhaseWaiting {
 		return longError
 	}
 	return longReason
 }
 
-// held says what a replaced Consul does to the tasks.
-func held(r apispec.ReplacedConsul) string {
-	text := fmt.Sprintf("%s. %s held and would lose %s", r.Why, plural(r.Tasks, "task is", "tasks are"), plural(r.Entries, "entry", "entries"))
+// lossOf says what a replaced Consul does to the tasks.
+func lossOf(r apispec.ReplacedConsul) string {
+	text := fmt.Sprintf("%s. %s and would lose %s", r.Why, plural(r.Tasks, "task waits", "tasks wait"), plural(r.Entries, "entry", "entries"))
 	if r.ApprovedBy != nil {
 		return text + "; " + *r.ApprovedBy + " has approved that"
 	}
@@ -111,10 +112,7 @@ func (all commonReasons) texts() []string {
 	var texts []string
 	for _, r := range reasons {
 		of := all[r]
-		var names []string
-		for _, t := range of[:fewTasks] {
-			names = append(names, t.Name)
-		}
+		names := list.Map(of[:fewTasks], func(t apispec.TaskOverview) string { return t.Name })
 		_, shared := reasonOf(of[0])
 		texts = append(texts, fmt.Sprintf("%d tasks are %s (%s and %d more): %s", len(of), r.phase, strings.Join(names, ", "), len(of)-fewTasks, shorten(shared, longest(r.phase))))
 	}

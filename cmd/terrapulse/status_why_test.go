@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // printed is what status prints, without line breaks.
@@ -54,11 +54,11 @@ func TestStatus_ReplacedConsulIsExplainedOnce(t *testing.T) {
 	const because = "its index went back from 900 to 12"
 	o := apispec.Overview{Replaced: &apispec.ReplacedConsul{Why: because, Since: now.Add(-3 * time.Minute), Tasks: 2, Entries: 7}}
 	for _, name := range []string{"db", "web"} {
-		o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: name, Phase: apispec.PhaseHeld, Reason: apispec.Reason{Code: string(state.ReasonReplaced),
-			Text: "service " + name + ": 3 removed" + state.LostByReplaced + " (" + because + "): the task is held until the entries are back, or until `terrapulse approve -all`"}})
+		o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: name, Phase: apispec.PhaseWaiting, Reason: apispec.Reason{Code: state.ReasonReplaced,
+			Text: "service " + name + ": 3 removed" + state.LostByReplaced + " (" + because + "): the task waits until the entries are back, or until `terrapulse approve -all`"}})
 	}
 	out := printed(o, now)
-	wantText(t, out, "Consul was replaced 3m ago: "+because+". 2 tasks are held and would lose 7 entries, until the entries are back or `terrapulse approve -all` approves the loss",
+	wantText(t, out, "Consul was replaced 3m ago: "+because+". 2 tasks wait and would lose 7 entries, until the entries are back or `terrapulse approve -all` approves the loss",
 		"why: service db: 3 removed", "why: service web: 3 removed")
 	if strings.Count(out, because) != 1 || strings.Count(out, "approve -all") != 1 {
 		t.Errorf("it is explained more than once:\n%s", out)

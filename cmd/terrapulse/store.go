@@ -5,8 +5,8 @@ import (
 	"flag"
 	"os"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // storeURLFlag registers -store. Its value is "" unless the store is named.

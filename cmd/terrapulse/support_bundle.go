@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,14 +10,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/stack"
-	"github.com/terrapulse/terrapulse/internal/support"
+	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/process/support"
 )
 
 const (
@@ -64,9 +65,7 @@ func (a *app) supportBundleCommand() command {
 			defer done()
 			now := time.Now()
 			folder := "terrapulse-support-" + now.UTC().Format("20060102-150405")
-			if file == "" {
-				file = folder + ".zip"
-			}
+			file = cmp.Or(file, folder+".zip")
 			out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
 				return a.fail(exitError, fmt.Errorf("create the archive: %w", err))
@@ -120,7 +119,9 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 		add("runs/"+name+".json", "the latest runs of task "+t.Name, func(ctx context.Context) (any, error) { return records.Runs(ctx, t.Name) })
 		if t.LastRun != nil && t.LastRun.State != apispec.RunStateSucceeded {
 			add("output/"+name+".txt", "Terraform's output of its last run", func(ctx context.Context) (any, error) {
-				return outputOf(ctx, records, t.Name, t.LastRun.ID)
+				var text bytes.Buffer
+				_, err := copyOutput(ctx, records, apispec.Run{Task: t.Name, ID: t.LastRun.ID}, &text, false)
+				return text.Bytes(), err
 			})
 			parts[len(parts)-1].Last = supportOutput
 		}
@@ -149,11 +150,11 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 // applied.
 func needingAttention(tasks []apispec.TaskOverview) []apispec.TaskOverview {
 	calm := func(t apispec.TaskOverview) int {
-		switch t.Phase {
-		case apispec.PhaseApplied:
-			return 1
-		case apispec.PhaseDisabled, apispec.PhaseRemoved:
+		switch {
+		case !t.Enabled, t.Phase == apispec.PhaseRemoved:
 			return 2
+		case t.Phase == apispec.PhaseApplied:
+			return 1
 		}
 		return 0
 	}
@@ -171,21 +172,4 @@ func definitions(ctx context.Context, client *apiclient.Client) ([]apispec.Task,
 		}
 	}
 	return tasks, err
-}
-
-// outputOf returns what Terraform printed in a run.
-func outputOf(ctx context.Context, from records, task, run string) ([]byte, error) {
-	var text strings.Builder
-	for offset := 0; ; {
-		chunk, err := from.Output(ctx, task, run, offset)
-		if err != nil {
-			return nil, err
-		}
-		text.WriteString(chunk.Output)
-		if chunk.Ended || chunk.NextOffset <= offset {
-			break
-		}
-		offset = chunk.NextOffset
-	}
-	return []byte(text.String()), nil
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/support"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/process/support"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // planted are secrets in the places where secrets may be.
@@ -60,7 +60,7 @@ func TestSupportBundle_HasWhatAReportNeedsWithoutSecrets(t *testing.T) {
 	d.log = fmt.Sprintf(`{"level":"ERROR","msg":"x","error":"token %s","client_secret":%q}`, planted["environment"], planted["log"])
 	put(t, "tasks/tasks.yaml", bundleTasks+"    variables: {region: '\""+planted["variable"]+"\"'}\n")
 	d.runs(exitOK, "bundle push -config-dir=tasks "+bundleURL)
-	run := state.Run{ID: "r1", Task: "lb", Kind: state.KindApply, State: state.RunFailed, Created: time.Now(), Ended: time.Now(), Error: "db_password=" + planted["error"] + " is wrong"}
+	run := state.Run{ID: "r1", Task: "lb", Kind: state.KindApply, State: state.RunFailed, Created: time.Now(), Times: state.Times{Ended: time.Now()}, Work: state.Work{Error: "db_password=" + planted["error"] + " is wrong"}}
 	task, _ := state.Task{}.Conclude(run, "")
 	if err := state.SaveLog(t.Context(), d.store, "lb", "r1", []byte("+ password = \""+planted["output"]+"\"\nError: it failed\n"), time.Time{}); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/awsconfig"
-	"github.com/terrapulse/terrapulse/internal/runlog"
-	"github.com/terrapulse/terrapulse/internal/s3url"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 )
 
 func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
@@ -42,11 +42,11 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: now, Started: now, Ended: now, Output: state.Kept{URL: url}}
+	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: now, Times: state.Times{Started: now, Ended: now}, Work: state.Work{Output: state.Kept{URL: url}}}
 	store := dynamo.New(cfg, table)
 	_, err = store.Apply(t.Context(),
 		state.Create(state.RunKey("web", "r1"), state.Encode(run)),
-		state.Create(state.TaskKey("web"), state.Encode(state.Task{AppliedAt: now, History: []string{"r1"}, Last: run.Result()})),
+		state.Create(state.TaskKey("web"), state.Encode(state.Task{Observation: state.Observation{AppliedAt: now}, History: []string{"r1"}, Last: run.Result()})),
 		state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Bundle: "0123456789abcdef", LastSuccess: now})))
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,8 +14,8 @@ import (
 
 	"github.com/mitchellh/go-wordwrap"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // apiFlags say which API is spoken to, and how: that of a stack, or at an address.
@@ -289,11 +290,7 @@ func indented(text string) string {
 
 // showPlan prints what Terraform would do.
 func (a *app) showPlan(plan apispec.Inspection) {
-	text := strings.Trim(plan.Plan, "\n")
-	if text == "" {
-		text = "No changes."
-	}
-	a.detail("Plan: \n" + text)
+	a.detail("Plan: \n" + cmp.Or(strings.Trim(plan.Plan, "\n"), "No changes."))
 	if plan.TfcRunURL != nil {
 		a.detail("Terraform Cloud Run URL: " + *plan.TfcRunURL)
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,24 +15,24 @@ import (
 // A session of somebody whose scripts call Consul-Terraform-Sync, with an
 // instance of Terrapulse behind the API.
 func TestASessionOfTheTaskCommands(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	p := s.start("-config-file", s.config(s.task("lb", onWeb)+s.task("dis", "enabled = false\n"+onWeb)))
-	t.Setenv("CTS_ADDRESS", p.served())
+	env := append(slices.Clip(s.env), "CTS_ADDRESS="+p.served())
 	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
 	path := cts(t)
 
 	// The module is relative to where the instance runs, the variables to here.
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("vars.tfvars", []byte("file = \""+s.path("newt.txt")+"\"\n"), 0o600); err != nil {
+	here := t.TempDir()
+	if err := os.WriteFile(filepath.Join(here, "vars.tfvars"), []byte("file = \""+s.path("newt.txt")+"\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("newt.hcl", []byte(strings.Replace(newTask, "module", "variable_files = [\"vars.tfvars\"]\n  module", 1)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(here, "newt.hcl"), []byte(strings.Replace(newTask, "module", "variable_files = [\"vars.tfvars\"]\n  module", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	says := func(stdin string, code int, want string, args ...string) {
 		t.Helper()
-		r := program(t, path, stdin, append([]string{"task"}, args...)...)
+		r := programIn(t, here, env, path, stdin, append([]string{"task"}, args...)...)
 		wantCode(t, r, code)
 		said := r.stdout
 		if code != exitOK {
@@ -79,7 +81,7 @@ func TestASessionOfTheTaskCommands(t *testing.T) {
 		says("", exitError, `==> Error: unable to `+unable+` 'newt'\n\n    request returned 404 status code with error: a task with name 'newt' does not exist or has not been initialized yet\n`, command, "newt")
 	}
 	says("", exitError, `==> Error: unable to delete 'newt'\n\n    404 Not Found: a task with name 'newt' does not exist or has not been initialized yet\n`, "delete", "-auto-approve", "newt")
-	if got := completions(t, os.Args[0], "terrapulse task disable "); strings.Join(got, " ") != "dis" {
+	if got := completions(t, here, env, "terrapulse task disable "); strings.Join(got, " ") != "dis" {
 		t.Errorf("a shell shows the tasks %q", got)
 	}
 	if s.read("newt.txt") == "" || s.read("lb.txt") == "" {

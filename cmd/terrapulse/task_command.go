@@ -9,10 +9,10 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
 )
 
 // taskCommand is a command about one task of a running instance.

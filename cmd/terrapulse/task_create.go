@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // taskCreateCommand makes a task of a running instance.

@@ -1,6 +1,6 @@
 package main
 
-import "github.com/terrapulse/terrapulse/internal/apiclient"
+import "github.com/terrapulse/terrapulse/internal/people/apiclient"
 
 var disableTask = taskCommand{
 	name: "task disable", synopsis: "Disable a task and keep its infrastructure",

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/terrapulse/terrapulse/internal/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 )
 
 var enableTask = taskCommand{

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/apiview"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // ofTaskFile names the flag of this command in errors about configuration files.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/drift"
+	"github.com/terrapulse/terrapulse/internal/rules/drift"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // A task that is sent to the API is the task that the file would have been.
@@ -85,7 +85,7 @@ func TestTaskFile_NamesItsWorkspaceInHCPTerraform(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := &config.Config{Cloud: &config.Cloud{}}
+		server := &config.Config{OtherDriver: &config.Cloud{}}
 		got, err := server.Parse(definition)
 		if err != nil {
 			t.Fatalf("%s: %s is refused: %v", name, definition, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // instances registers the instances of the service web that are numbered from first to
@@ -63,8 +63,8 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 
 	// Data that comes back releases the task by itself.
 	s.instances(1, 40, false)
-	s.inPhase(apispec.PhaseHeld, "40 of 60")
-	s.inPhase(apispec.PhaseHeld, "`terrapulse approve -plan=")
+	s.inPhase(apispec.PhaseWaiting, "40 of 60")
+	s.inPhase(apispec.PhaseWaiting, "`terrapulse approve -plan=")
 	s.instances(1, 40, true)
 	s.inPhase(apispec.PhaseApplied, "")
 	if runs := s.runInTest("runs", "lb").stdout; s.applied() != 60 || strings.Count(runs, "succeeded") != 1 {
@@ -73,7 +73,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 
 	// Shown and rejected.
 	s.instances(1, 40, false)
-	s.inPhase(apispec.PhaseHeld, "40 of 60")
+	s.inPhase(apispec.PhaseWaiting, "40 of 60")
 	shown := s.run("plan", "show", "-config-file", file, "lb")
 	wantCode(t, shown, exitOK)
 	wantText(t, shown.stdout, "40 of 60", "An approval applies to", "1 to add, 0 to change, 1 to destroy", "local_file.out")
@@ -87,17 +87,17 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	wantCode(t, s.run("approve", "-config-file", file, "-plan=none", "lb"), exitError)
 	wantCode(t, s.run("reject", "-config-file", file, "lb"), exitMissing)
 	wantCode(t, s.run("reject", "-config-file", file, "-comment=they come back", "lb"), exitOK)
-	s.inPhase(apispec.PhaseHeld, "rejected by")
+	s.inPhase(apispec.PhaseStopped, "rejected by")
 	wantCode(t, s.run("plan", "show", "lb"), exitError)
 	wantText(t, p.stderr.String(), "plan rejected")
 
 	// New input is planned again, and is approved through the API.
 	s.instances(41, 41, false)
-	s.inPhase(apispec.PhaseHeld, "41 of 60")
+	s.inPhase(apispec.PhaseWaiting, "41 of 60")
 	at := "-http-addr=" + p.served()
 	waits := s.run("run", at, "lb")
 	wantCode(t, waits, exitWaits)
-	wantText(t, waits.stdout+waits.stderr, "held", "41 of 60", "terrapulse approve -plan=")
+	wantText(t, waits.stdout+waits.stderr, "waiting", "41 of 60", "terrapulse approve -plan=")
 	if s.applied() != 60 {
 		t.Errorf("%d instances are applied before the approval", s.applied())
 	}
@@ -110,7 +110,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	// A person's hold.
 	wantCode(t, s.run("hold", at, "-comment=change freeze", "lb"), exitOK)
 	s.instances(1, 1, true)
-	s.inPhase(apispec.PhaseHeld, "change freeze")
+	s.inPhase(apispec.PhaseStopped, "change freeze")
 	wantCode(t, s.run("run", at, "lb"), exitWaits)
 	if s.applied() != 19 {
 		t.Errorf("%d instances are applied while the task is on hold", s.applied())
@@ -124,7 +124,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	wantCode(t, paused, exitOK)
 	wantText(t, paused.stdout, "new switches", "terrapulse resume")
 	s.instances(2, 2, true)
-	s.inPhase(apispec.PhaseHeld, "new switches")
+	s.inPhase(apispec.PhaseStopped, "new switches")
 	requested := s.run("run", at, "lb")
 	wantCode(t, requested, exitWaits)
 	wantText(t, requested.stderr, "new switches", "The request stays: task lb runs when nothing stops it any more.")
@@ -189,7 +189,7 @@ func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
 	wantCode(t, s.run("hold", "-config-file", file, "lb"), exitOK)
 	r := s.run("-once", "-json", "-config-file", file)
 	wantCode(t, r, exitWaits)
-	wantText(t, r.stdout, `"outcome": "held"`, `"on_hold"`)
+	wantText(t, r.stdout, `"outcome": "stopped"`, `"on_hold"`)
 }
 
 func TestApproval_OutlivesARestartAndAKilledLeaderAndPermitsNoOtherData(t *testing.T) {
@@ -203,7 +203,7 @@ func TestApproval_OutlivesARestartAndAKilledLeaderAndPermitsNoOtherData(t *testi
 	p := s.start("-config-file", file)
 	eventually(t, "60 instances are applied", func() bool { return s.applied() == 60 })
 	s.instances(1, 40, false)
-	s.inPhase(apispec.PhaseHeld, "40 of 60")
+	s.inPhase(apispec.PhaseWaiting, "40 of 60")
 	plan := func() string {
 		var shown apispec.WaitingPlan
 		if r := s.runInTest("plan", "show", "-json", "lb"); json.Unmarshal([]byte(r.stdout), &shown) != nil {
@@ -228,7 +228,7 @@ func TestApproval_OutlivesARestartAndAKilledLeaderAndPermitsNoOtherData(t *testi
 	p = s.start("-config-file", file)
 	s.instances(41, 41, false)
 	s.run("approve", "-config-file", file, "-plan="+first, "lb") // in time or not
-	s.inPhase(apispec.PhaseHeld, "41 of 60")
+	s.inPhase(apispec.PhaseWaiting, "41 of 60")
 	if s.applied() != 60 {
 		t.Fatalf("%d instances are applied: an approval of other data was used", s.applied())
 	}

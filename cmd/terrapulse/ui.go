@@ -9,11 +9,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/apiclient"
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/serve"
-	"github.com/terrapulse/terrapulse/internal/web"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/serve"
+	"github.com/terrapulse/terrapulse/internal/people/web"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 )
 
 // uiPoll is how often the function URL is asked for news while a page is open, and
@@ -67,7 +68,7 @@ func (a *app) ui(port int, api *apiFlags) int {
 	first := true
 	var server *serve.Server
 	server, err = serve.Listen(a.ctx, serve.Options{
-		Address: "127.0.0.1", Port: port, Pages: web.Root, Log: log, Token: serve.Token{Key: "the address that was printed", Value: rand.Text()},
+		Address: "127.0.0.1", Port: port, Pages: outbox.PagesPath, Log: log, Token: serve.Token{Key: "the address that was printed", Value: rand.Text()},
 		Invite: func(path string) {
 			url := fmt.Sprintf("http://%s%s", server.Addr(), path)
 			switch {

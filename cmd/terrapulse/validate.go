@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/fault"
-	"github.com/terrapulse/terrapulse/internal/instance"
-	"github.com/terrapulse/terrapulse/internal/policycheck"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // validation is what validate found, in the form that -json prints.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/panos/panostest"
-	"github.com/terrapulse/terrapulse/internal/vault/vaulttest"
+	"github.com/terrapulse/terrapulse/internal/consul/vault/vaulttest"
+	"github.com/terrapulse/terrapulse/internal/driver/panos/panostest"
 )
 
 // tellingModule says what it finds in a variable of its environment.
@@ -53,11 +53,11 @@ func (s *site) holding(text string) []string {
 }
 
 func TestARotatedSecretOfVaultIsUsedByTheNextRunAndIsNowhereElse(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	v := vaulttest.Start(t)
 	v.AddToken("hvs.token", vaulttest.Token{})
-	t.Setenv("VAULT_TOKEN", "hvs.token")
+	s.env = append(s.env, "VAULT_TOKEN=hvs.token")
 	// A piece of the value is said by itself, too.
 	text := s.config(fmt.Sprintf(`
 vault { address = %q }
@@ -102,7 +102,7 @@ task {
 }
 
 func TestASecretThatIsMissingIsAFailedRunThatNamesIt(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(fmt.Sprintf(`
 terraform_provider "local" {
@@ -136,12 +136,12 @@ terraform_provider "local" {
 }
 
 func TestWhatAnApplyChangedOnAFirewallIsCommitted(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	fw := panostest.Start(t)
 	v := vaulttest.Start(t)
 	v.Put("kv/panos", map[string]any{"password": fw.Password})
-	t.Setenv("VAULT_TOKEN", "root")
+	s.env = append(s.env, "VAULT_TOKEN=root")
 	host, port := fw.Host()
 	// The provider of that name is not there: another one takes its place, which
 	// has no arguments.
@@ -202,10 +202,10 @@ window {
 }
 
 func TestVariableTemplate_ReachesTheModuleAndNothingElse(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	s.put("app/password", []byte("hunter2-consul"))
-	t.Setenv("APP_USER", "hunter2-env")
+	s.env = append(s.env, "APP_USER=hunter2-env")
 	s.write("secret/main.tf", fmt.Sprintf(`
 variable "services" {}
 variable "login" {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 )
 
 // versionReport is what version -json prints.

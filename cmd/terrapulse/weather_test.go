@@ -68,7 +68,7 @@ func (s *site) echoed(name string) echoed {
 }
 
 func TestWhateverConsulHoldsArrivesIntactInTheModule(t *testing.T) {
-	s := newSite(t)
+	s := newParallelSite(t)
 	odd := []string{"two\nlines", "${var.x}", "%{if true}", `"quoted"`, `back\slash\n`, "$${", "tab\there", "ü ☂ \U0001F600", "</script>", "EOT", "#", "//", "", " "}
 	meta := map[string]string{"quotes": `"`, "line": "a\nb", "template": "${x}%{y}", "back": `\`}
 	names := []string{`quo"te`, "${name}", "per%20cent", "a/b", "ü", `back\slash`, "a=b"}
@@ -146,7 +146,7 @@ func TestAServiceWith5000InstancesIsApplied(t *testing.T) {
 	if testing.Short() {
 		t.Skip("Terraform takes its time for so many")
 	}
-	s := newSite(t)
+	s := newParallelSite(t)
 	const instances, portion = 5000, 60
 	txn := s.consul.Client().Txn()
 	for first := 0; first < instances; first += portion {

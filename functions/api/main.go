@@ -13,15 +13,15 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
-	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/awsenv"
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/logging"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/request"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
-	"github.com/terrapulse/terrapulse/internal/tableapi"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/aws/tableapi"
+	"github.com/terrapulse/terrapulse/internal/base/awsenv"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 )
 
 // reserve is the part of the invocation's time that is kept for the answer that the time is
@@ -39,7 +39,7 @@ func main() {
 
 // newHandler builds the handler, once for all requests of a process.
 func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Handler, error) {
-	settings, err := deployment.Read[deployment.API](environ)
+	settings, err := settings.Read[settings.API](environ)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +47,11 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	if err != nil {
 		return nil, err
 	}
-	return inTime(request.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
+	return inTime(middleware.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
 		AWS: cfg, Store: dynamo.New(cfg, settings.Table), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
 		Who:     who, Failed: countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
-	}), request.MaxBody)))), nil
+	}), middleware.MaxBody)))), nil
 }
 
 // inTime ends a request before the invocation's time is over, so that it gets an answer.
@@ -74,15 +74,15 @@ func countFailed(w *metrics.Writer) func() {
 }
 
 // allowed lets only some callers act. IAM lets only those in who may read.
-func allowed(act deployment.Principals, next http.Handler) http.Handler {
+func allowed(act settings.Principals, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = request.WithID(r)
+		r = middleware.WithID(r)
 		level, caller := access.Read, who(r)
 		if act.Include(caller.Name) {
 			level = access.Act
 		}
 		if level < access.Act && !access.Reads(r.Method) {
-			request.Fail(w, r, http.StatusForbidden, caller.Name+" may only read this deployment: the stack's parameter ActArns names who may act")
+			middleware.Fail(w, r, http.StatusForbidden, caller.Name+" may only read this deployment: the stack's parameter ActArns names who may act")
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), level)))

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
-	"github.com/terrapulse/terrapulse/internal/access"
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/people/access"
 )
 
 func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
@@ -73,7 +73,7 @@ func TestWho_IsTheCallerOfIAM(t *testing.T) {
 }
 
 func TestAllowed_OthersMayOnlyRead(t *testing.T) {
-	var act deployment.Principals
+	var act settings.Principals
 	if err := act.UnmarshalText([]byte("arn:aws:iam::123456789012:role/NetworkOperator")); err != nil {
 		t.Fatal(err)
 	}

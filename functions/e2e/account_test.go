@@ -26,10 +26,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -59,7 +59,7 @@ type request struct {
 }
 
 // newAccount returns an account with a Consul. If prebuilt is set, `sam build` copies from that
-// folder what it would build.
+// folder what it would build, and `sam deploy` has its package.
 func newAccount(t testing.TB, prebuilt string) *account {
 	t.Helper()
 	if testing.Short() {
@@ -87,7 +87,7 @@ func newAccount(t testing.TB, prebuilt string) *account {
 	maps.Copy(a.env, a.url.env)
 	for service, serve := range map[string]http.HandlerFunc{
 		"CLOUDFORMATION": a.cloudFormation, "SECRETS_MANAGER": a.secretsManager, "S3": a.s3, "DYNAMODB": a.dynamoDB,
-		"CLOUDWATCH_LOGS": a.logs, "ECS": a.pass("ECS"), "LAMBDA": a.pass("LAMBDA"), "EVENTBRIDGE": a.pass("EVENTBRIDGE"),
+		"CLOUDWATCH_LOGS": a.logs, "ECS": a.ecs, "LAMBDA": a.pass("LAMBDA"), "EVENTBRIDGE": a.pass("EVENTBRIDGE"),
 	} {
 		server := httptest.NewServer(serve)
 		t.Cleanup(server.Close)
@@ -105,7 +105,8 @@ func (a *account) standIns() {
 	a.t.Cleanup(server.Close)
 	build := "exec " + testtools.SAM(a.t) + ` "$@"`
 	if a.prebuilt != "" {
-		build = "mkdir -p .aws-sam && exec cp -r " + a.prebuilt + " .aws-sam/build"
+		// With the times of the files, for which there is a package.
+		build = "mkdir -p .aws-sam && cp -rp " + a.prebuilt + " .aws-sam/build && exec cp -rp " + a.prebuilt + "-packaged .aws-sam/build-packaged"
 	}
 	makePath, err := exec.LookPath("make")
 	if err != nil {
@@ -278,6 +279,29 @@ func (a *account) pass(service string) http.HandlerFunc {
 		proxyTo(a.t, c.env["AWS_ENDPOINT_URL_"+service]).ServeHTTP(w, r)
 	}
 }
+
+// ecs writes the file stopped when a container has ended that somebody stopped.
+func (a *account) ecs(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // an error comes again where the rest is read
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	a.pass("ECS")(w, r)
+	var in struct{ Task string }
+	c := a.data()
+	if c == nil || !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".StopTask") || json.Unmarshal(body, &in) != nil {
+		return
+	}
+	go func() {
+		for a.t.Context().Err() == nil {
+			if c.ecs.LastStatus(in.Task) == "STOPPED" {
+				os.WriteFile(a.stopped(), nil, 0o600)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+}
+
+func (a *account) stopped() string { return filepath.Join(a.dir, "stopped") }
 
 // cloudFormation has the stack of the deployment, and moto all others.
 func (a *account) cloudFormation(w http.ResponseWriter, r *http.Request) {

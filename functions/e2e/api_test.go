@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // ask makes a request of the function URL as Ann.
@@ -37,6 +37,7 @@ func (c *cloud) get(path string, into any) {
 }
 
 func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -44,7 +45,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	if status, _, said := c.ask(http.MethodGet, "/v1/overview", ""); status != http.StatusOK || !strings.Contains(said, `"tasks":[]`) {
 		t.Errorf("before there is a bundle: %d %s", status, said)
 	}
-	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no tick has succeeded yet") {
+	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no pass has succeeded yet") {
 		t.Errorf("health before the first tick: %d %s", status, said)
 	}
 	c.mustPush()
@@ -102,7 +103,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	} else if l.Output == nil || !strings.Contains(*l.Output, "/s3/object/") {
 		t.Errorf("the page of the output is %v", l.Output)
 	}
-	var o apispec.OverviewResponse
+	var o apispec.Overview
 	c.get("/v1/overview", &o)
 	if o.Links == nil || !strings.HasSuffix(o.Links.Alarms, "~'e2e-)") {
 		t.Errorf("the pages of the deployment are %+v", o.Links)

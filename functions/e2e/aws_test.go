@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/eventbridge"
+	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
 )
 
 // callerIdentity answers STS's GetCallerIdentity.

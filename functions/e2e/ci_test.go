@@ -20,7 +20,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -31,6 +31,7 @@ var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 // The steps of the workflow plan and push, and the roles that the page creates allow exactly the
 // requests that these steps send.
 func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")

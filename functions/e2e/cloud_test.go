@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,14 +30,14 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/aws/eventbridge/bustest"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/eventbridge/bustest"
-	"github.com/terrapulse/terrapulse/internal/invoke"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -45,21 +47,56 @@ const (
 	patience = 5 * time.Minute
 )
 
-// rehearsed is what the template makes, once for all tests.
+// rehearsed is what all tests share: programs, and what the template makes.
 var rehearsed struct {
-	sync.Mutex
 	dir       string // of programs
 	artifacts *rehearsal.Artifacts
-	stacks    map[string]*rehearsal.Stack // by their parameters
+
+	mu     sync.Mutex
+	things map[string]*thing
 }
 
+// thing is made by the first test that needs it. Other tests that need it wait meanwhile; tests that
+// need other things do not.
+type thing struct {
+	sync.Mutex
+	made  bool
+	stack *rehearsal.Stack // nil for programs
+}
+
+// share returns the thing of this name. It is made if no test has made it.
+func share(name string, make func(*thing)) *thing {
+	rehearsed.mu.Lock()
+	one := rehearsed.things[name]
+	if one == nil {
+		one = &thing{}
+		rehearsed.things[name] = one
+	}
+	rehearsed.mu.Unlock()
+	one.Lock()
+	defer one.Unlock()
+	if !one.made {
+		make(one) // if it ends the test, the next test makes the thing
+		one.made = true
+	}
+	return one
+}
+
+// atOnce is how many tests run at a time. They wait for leases, polls and containers most of the time,
+// so -parallel, which is meant for tests that compute, would leave the processors idle.
+const atOnce = 6
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" { // 1 runs one test after the other
+		parallel.Value.Set(strconv.Itoa(atOnce))
+	}
 	var err error
 	if rehearsed.dir, err = os.MkdirTemp("", "terrapulse-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	rehearsed.stacks = map[string]*rehearsal.Stack{}
+	rehearsed.things = map[string]*thing{}
 	code := m.Run()
 	os.RemoveAll(rehearsed.dir)
 	os.Exit(code)
@@ -78,12 +115,8 @@ func prebuilt(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("builds all functions")
 	}
-	rehearsed.Lock()
-	defer rehearsed.Unlock()
 	dir := filepath.Join(rehearsed.dir, "build")
-	if rehearsed.artifacts == nil {
-		rehearsed.artifacts = rehearsal.Build(t, dir)
-	}
+	share("build", func(*thing) { rehearsed.artifacts = rehearsal.Build(t, dir) })
 	return dir
 }
 
@@ -94,36 +127,28 @@ func rehearse(t testing.TB, o options) *rehearsal.Stack {
 	if o.build != "" {
 		return rehearsal.Built(o.build).Deploy(t, o.name, o.parameters)
 	}
-	parameters := o.parameters
 	prebuilt(t)
-	rehearsed.Lock()
-	defer rehearsed.Unlock()
-	key := fmt.Sprint(parameters)
-	if rehearsed.stacks[key] == nil {
+	return share(fmt.Sprint("stack with ", o.parameters), func(one *thing) {
 		all := rehearsal.Minimal(consulAddress)
 		all["StartPaused"] = "false"
-		maps.Copy(all, parameters)
-		rehearsed.stacks[key] = rehearsed.artifacts.Deploy(t, stackName, all)
-	}
-	return rehearsed.stacks[key]
+		maps.Copy(all, o.parameters)
+		one.stack = rehearsed.artifacts.Deploy(t, stackName, all)
+	}).stack
 }
 
 // built returns the path of a program that SAM does not build.
 func built(t testing.TB, name string) string {
 	t.Helper()
-	rehearsed.Lock()
-	defer rehearsed.Unlock()
 	path := filepath.Join(rehearsed.dir, name)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	pkg := "functions/" + name
-	if name == "terrapulse" {
-		pkg = "cmd/terrapulse"
-	}
-	if err := testtools.Build(path, pkg); err != nil {
-		t.Fatal(err)
-	}
+	share(name, func(*thing) {
+		pkg := "functions/" + name
+		if name == "terrapulse" {
+			pkg = "cmd/terrapulse"
+		}
+		if err := testtools.Build(path, pkg); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return path
 }
 
@@ -146,7 +171,7 @@ type cloud struct {
 	client            *s3.Client
 	table             string
 	reconcile, settle string // functions
-	api, hint         string // functions; hint only with HCP Terraform
+	api, notification string // functions; notification only with HCP Terraform
 	bucket            string
 	bundles           string // URL
 	told              bool   // the function that reconciles is, when a bundle was pushed
@@ -195,7 +220,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
-		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, hint: stack.Functions["HintFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -284,7 +309,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL
-	for _, function := range []string{"ReconcileFunction", "SettleFunction", "HintFunction", "ApiFunction"} {
+	for _, function := range []string{"ReconcileFunction", "SettleFunction", "NotificationFunction", "ApiFunction"} {
 		f, ok := stack.Functions[function]
 		if !ok {
 			continue

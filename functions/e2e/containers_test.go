@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,9 +22,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -162,10 +163,17 @@ func (c *cloud) installed(stack *rehearsal.Stack) []string {
 	return []string{rehearsal.ProgramURL, address, rehearsal.ProgramSHA256, sum}
 }
 
+// ofPodman is held by the test whose containers podman runs: it would wait for itself if two tests
+// used it at once.
+var ofPodman sync.Mutex
+
 func TestTheImageAppliesAChange(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the runner's image")
 	}
+	ofPodman.Lock()
+	t.Cleanup(ofPodman.Unlock)
 	c := deploy(t, options{image: rehearsal.Image(t, "runner"), parameters: rehearsal.Parameters{"RunnerImage": "terrapulse:1"}})
 	c.appliesInContainers()
 }
@@ -173,9 +181,12 @@ func TestTheImageAppliesAChange(t *testing.T) {
 // Without any image of Terrapulse, the containers load the program that the stack has put into its
 // bucket.
 func TestAnImageWithoutTheRunnerAppliesAChange(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("makes an image")
 	}
+	ofPodman.Lock()
+	t.Cleanup(ofPodman.Unlock)
 	c := deploy(t, options{image: rehearsal.StockImage(t), stock: true})
 	c.appliesInContainers()
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -300,8 +300,8 @@ func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
 	for i := range n {
 		task, name := like.Data, fmt.Sprintf("many-%04d", i)
 		for range 20 { // as many as a record keeps
-			run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Digest: task.Observed,
-				Started: time.Now().Add(-time.Minute), Ended: time.Now()}
+			run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Digest: task.Observed},
+				Times: state.Times{Started: time.Now().Add(-time.Minute), Ended: time.Now()}}
 			task, _ = task.Conclude(run, task.Attempted.Definition)
 		}
 		change(&task)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 )
 
 var (

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/invoke"
 )
 
 func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	if answer := c.mustInvoke(`{"mode":"doctor"}`); found(answer, "bundle").OK {

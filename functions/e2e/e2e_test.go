@@ -16,9 +16,9 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // s3Backend is Terraform's own S3 backend as docs/deploy.md shows it, on the
@@ -43,6 +43,7 @@ func stateObject(task string) string {
 const consulBackend = `"consul" {}`
 
 func TestAChangeInConsulBecomesAnAppliedFile(t *testing.T) {
+	t.Parallel()
 	for _, backend := range []string{"consul", "s3"} {
 		t.Run("state in "+backend, func(t *testing.T) {
 			c := deploy(t, options{})
@@ -108,6 +109,7 @@ func (c *cloud) stateIsAllowed(task string) {
 }
 
 func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 1000} {
 		t.Run(fmt.Sprint(n, " tasks"), func(t *testing.T) {
 			c := deploy(t, options{})
@@ -151,6 +153,7 @@ func TestAnIdleTickIsThreeRequestsWhateverIsWatched(t *testing.T) {
 }
 
 func TestTwoInvocationsAtOnceHaveOneLeader(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -266,11 +269,13 @@ func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
 	c.noSecretsInTheTable(first, second)
 }
 
-func TestSixtyTasksConcernedAtOnceAreThreeContainers(t *testing.T) {
+// A container carries out 25 runs at most.
+func TestFiftyOneTasksConcernedAtOnceAreThreeContainers(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	var names []string
-	for i := range 60 {
+	for i := range 51 {
 		names = append(names, fmt.Sprintf("task-%02d", i))
 	}
 	c.module("")
@@ -290,6 +295,7 @@ func TestSixtyTasksConcernedAtOnceAreThreeContainers(t *testing.T) {
 }
 
 func TestOnceAndInspectByHand(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -374,6 +380,7 @@ func TestPause_NewStackAppliesNothingUntilSomebodyResumes(t *testing.T) {
 }
 
 func TestADeploymentIsWorkedWithByTheNameOfItsStack(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
@@ -105,6 +105,7 @@ func TestConsulGoneForAQuarterOfAnHourAndBack(t *testing.T) {
 }
 
 func TestALeaseOfAProcessWhoseClockIsOffIsRespected(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -128,6 +129,7 @@ func TestALeaseOfAProcessWhoseClockIsOffIsRespected(t *testing.T) {
 }
 
 func TestAWriteWhoseAnswerWasLostIsRecognised(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")
@@ -142,6 +144,7 @@ func TestAWriteWhoseAnswerWasLostIsRecognised(t *testing.T) {
 }
 
 func TestAThrottledTableIsNoCrashLoop(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.register("web-1", 8080)
 	c.module("")

@@ -17,15 +17,15 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/apispec"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 const (
-	hcpARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp-AbCdEf"
-	hintARN     = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp/notifications-AbCdEf"
-	passwordARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:provider-AbCdEf"
+	hcpARN          = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp-AbCdEf"
+	notificationARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp/notifications-AbCdEf"
+	passwordARN     = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:provider-AbCdEf"
 )
 
 // deployHCP makes a deployment whose tasks run in a stand-in of HCP Terraform.
@@ -33,15 +33,15 @@ func deployHCP(t *testing.T) (*cloud, *hcptest.Server) {
 	t.Helper()
 	hcp := hcptest.New(t)
 	c := deploy(t, options{
-		parameters: rehearsal.Parameters{"HcpTokenArn": hcpARN, "HcpNotificationTokenArn": hintARN, "NotifySecretArns": passwordARN},
-		secrets:    map[string]string{hcpARN: hcp.Token + "\n", hintARN: "key-of-notifications", passwordARN: "secret-of-the-provider"},
+		parameters: rehearsal.Parameters{"HcpTokenArn": hcpARN, "HcpNotificationTokenArn": notificationARN, "NotifySecretArns": passwordARN},
+		secrets:    map[string]string{hcpARN: hcp.Token + "\n", notificationARN: "key-of-notifications", passwordARN: "secret-of-the-provider"},
 	})
 	c.register("web-1", 8080)
 	return c, hcp
 }
 
-// hintURL serves the function URL of functions/hint, as Lambda does.
-func (c *cloud) hintURL() string {
+// notificationURL serves the function URL of functions/notification, as Lambda does.
+func (c *cloud) notificationURL() string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -57,7 +57,7 @@ func (c *cloud) hintURL() string {
 			panic(err)
 		}
 		var out events.LambdaFunctionURLResponse
-		text, err := c.lambda.invoke(c.t.Context(), c.hint, payload)
+		text, err := c.lambda.invoke(c.t.Context(), c.notification, payload)
 		if err == nil {
 			err = json.Unmarshal(text, &out)
 		}
@@ -125,7 +125,7 @@ func TestHCP_RunsNeedNoContainerAndNotificationsStartTicks(t *testing.T) {
 	t.Parallel()
 	c, hcp := deployHCP(t)
 	c.module("")
-	c.hcpTasks(hcp, fmt.Sprintf("notification {\n    url   = %q\n    token = \"{{ secretsmanager \\\"%s\\\" }}\"\n  }", c.hintURL(), hintARN), "lb", "dns")
+	c.hcpTasks(hcp, fmt.Sprintf("notification {\n    url   = %q\n    token = \"{{ secretsmanager \\\"%s\\\" }}\"\n  }", c.notificationURL(), notificationARN), "lb", "dns")
 	c.mustPush()
 	c.scheduled("both are applied", func() bool { return c.out("lb") == "web-1:8080" && c.out("dns") == "web-1:8080" })
 	ended := func(n int) func() bool {
@@ -169,7 +169,7 @@ func TestHCP_RunsNeedNoContainerAndNotificationsStartTicks(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, secret := range []string{hcp.Token, "key-of-notifications", "secret-of-the-provider"} {
-		for _, text := range []string{c.lambda.logs(c.reconcile), c.lambda.logs(c.hint)} {
+		for _, text := range []string{c.lambda.logs(c.reconcile), c.lambda.logs(c.notification)} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s is in a log", secret)
 			}
@@ -177,7 +177,7 @@ func TestHCP_RunsNeedNoContainerAndNotificationsStartTicks(t *testing.T) {
 	}
 	c.noSecretsInTheTable(hcp.Token, "key-of-notifications", "secret-of-the-provider")
 
-	resp, err := http.Post(c.hintURL(), "application/json", strings.NewReader(`{"run_id":"run-1"}`))
+	resp, err := http.Post(c.notificationURL(), "application/json", strings.NewReader(`{"run_id":"run-1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

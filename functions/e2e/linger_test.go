@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // free waits until a container lingers.
@@ -35,6 +35,7 @@ func (c *cloud) free() state.Runner {
 }
 
 func TestLinger_OneContainerAppliesManyChanges(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{parameters: rehearsal.Parameters{"Linger": "600s"}})
 	c.register("web-1", 8080)
 	c.module("")

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 func TestAHeldPlanIsAppliedOnceAndAsItWasApproved(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{})
 	c.instances(1, 60, true)
 	c.module("")

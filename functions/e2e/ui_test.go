@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
-	"github.com/terrapulse/terrapulse/internal/apispec"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -149,6 +149,7 @@ func (u *ui) watch(topic string) (end func()) {
 }
 
 func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
+	t.Parallel()
 	c := deploy(t, options{parameters: rehearsal.Parameters{"ActArns": "arn:aws:iam::123456789012:role/NetworkOperator," + ann.arn}})
 	address := c.serveURL(ann, bob)
 	c.register("web-1", 8080)

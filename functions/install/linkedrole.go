@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/smithy-go"
 
-	"github.com/terrapulse/terrapulse/internal/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 )
 
 // linkedRole makes sure that ECS has its service-linked role before the cluster is created. Otherwise

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/terrapulse/terrapulse/internal/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 )
 
 // ecsAccount is an account as IAM and ECS show it.

@@ -17,9 +17,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/awsenv"
-	"github.com/terrapulse/terrapulse/internal/awsjson"
-	"github.com/terrapulse/terrapulse/internal/logging"
+	"github.com/terrapulse/terrapulse/internal/base/awsenv"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
 )
 
 // The types of the custom resources in template.yaml.
@@ -96,10 +97,8 @@ func patiently(ctx context.Context, patience time.Duration, passes func(error) b
 		if err == nil || !passes(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !delay.For(ctx, max(min(patience/10, 3*time.Second), time.Millisecond)) {
 			return err
-		case <-time.After(max(min(patience/10, 3*time.Second), time.Millisecond)):
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (n *network) routes(ctx context.Context, vpc string) (map[string]route, err
 			} `xml:"associationSet>item"`
 		} `xml:"routeTableSet>item"`
 	}
-	if err := n.EC2.call(ctx, "DescribeRouteTables", ofVPC(vpc), &tables); err != nil {
+	if err := n.EC2.call(ctx, "DescribeRouteTables", filtered("vpc-id", vpc), &tables); err != nil {
 		return nil, err
 	}
 	routes := map[string]route{}
@@ -283,7 +283,7 @@ func (n *network) endpoints(ctx context.Context, vpc string) ([]string, error) {
 			Type    string `xml:"vpcEndpointType"`
 		} `xml:"vpcEndpointSet>item"`
 	}
-	if err := n.EC2.call(ctx, "DescribeVpcEndpoints", ofVPC(vpc), &endpoints); err != nil {
+	if err := n.EC2.call(ctx, "DescribeVpcEndpoints", filtered("vpc-id", vpc), &endpoints); err != nil {
 		return nil, err
 	}
 	var services []string

@@ -25,7 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/terrapulse/terrapulse/internal/s3url"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
 
 // processors are the folders of the function's zip, by the parameter Architecture.

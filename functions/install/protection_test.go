@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/terrapulse/terrapulse/internal/state/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 )
 
 // A table is protected from its creation to the deletion of the stack, and a first deployment that

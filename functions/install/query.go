@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 // query calls operations of a service with AWS's query protocol. The SDK's clients of EC2 and IAM
@@ -121,9 +121,4 @@ func list(name string, values ...string) url.Values {
 		parameters.Set(fmt.Sprintf("%s.%d", name, i+1), v)
 	}
 	return parameters
-}
-
-// ofVPC returns the parameters that filter by a VPC.
-func ofVPC(id string) url.Values {
-	return filtered("vpc-id", id)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 

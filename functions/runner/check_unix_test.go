@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // TestWork_ChecksOfTheBundleJudgeThePlan runs a check whose program and files are in the

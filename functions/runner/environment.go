@@ -6,15 +6,15 @@ import (
 	"os/user"
 	"path/filepath"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/secrets"
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
 )
 
 // prepareEnvironment prepares this container for Terraform: the root file system is read-only, and
 // only the work volume can be written. The tasks' directories, which are relative to the working
 // directory of Terrapulse, are there. Terraform and its providers inherit the environment that it
 // sets.
-func prepareEnvironment(settings deployment.Runner) error {
+func prepareEnvironment(settings settings.Runner) error {
 	for name, dir := range map[string]string{
 		"HOME":   settings.Work, // .terraform.d
 		"TMPDIR": filepath.Join(settings.Work, "tmp"),
@@ -59,7 +59,7 @@ func trimTokens() error {
 // keepPEM writes the certificates and the key for Consul to files, and removes them from the
 // environment. It sets the variables for these files that Consul's own tools, Terraform's Consul
 // backend and the configuration use.
-func keepPEM(settings deployment.Runner) error {
+func keepPEM(settings settings.Runner) error {
 	for _, pem := range []struct{ from, text, variable string }{
 		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "CONSUL_CACERT"},
 		{"TERRAPULSE_CONSUL_CERT", settings.ConsulCert, "CONSUL_CLIENT_CERT"},

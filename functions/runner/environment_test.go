@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -20,7 +20,7 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 	for _, name := range []string{"HOME", "TMPDIR", "CONSUL_CACERT", "CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"} {
 		t.Setenv(name, "")
 	}
-	settings := deployment.Runner{Work: work, ConsulCA: "the CA", ConsulKey: "the key"}
+	settings := settings.Runner{Work: work, ConsulCA: "the CA", ConsulKey: "the key"}
 	t.Setenv("TERRAPULSE_CONSUL_CA", settings.ConsulCA)
 	t.Setenv("TERRAPULSE_CONSUL_KEY", settings.ConsulKey)
 	if err := prepareEnvironment(settings); err != nil {
@@ -56,7 +56,7 @@ func TestPrepareEnvironment_TrimsTokens(t *testing.T) {
 	}
 	t.Setenv("CONSUL_HTTP_TOKEN", "consul's token\n")
 	t.Setenv("VAULT_TOKEN", "vault's token \r\n")
-	settings := deployment.Runner{Work: t.TempDir()}
+	settings := settings.Runner{Work: t.TempDir()}
 	if err := prepareEnvironment(settings); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestPrepareEnvironment_ReadOnlyWorkVolume(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := prepareEnvironment(deployment.Runner{Work: filepath.Join(file, "work")})
+	err := prepareEnvironment(settings.Runner{Work: filepath.Join(file, "work")})
 	if err == nil || !strings.Contains(err.Error(), "work volume cannot be written") || !strings.Contains(err.Error(), file) {
 		t.Errorf("got %v", err)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 const (

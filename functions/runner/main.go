@@ -20,24 +20,25 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/awsconfig"
-	"github.com/terrapulse/terrapulse/internal/awsrole"
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
+	"github.com/terrapulse/terrapulse/internal/aws/awsrole"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/gitssh"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/gitssh"
-	"github.com/terrapulse/terrapulse/internal/invoke/function"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/lease"
-	"github.com/terrapulse/terrapulse/internal/linger"
-	"github.com/terrapulse/terrapulse/internal/logging"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/runlog"
-	"github.com/terrapulse/terrapulse/internal/runner"
-	"github.com/terrapulse/terrapulse/internal/secrets"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/engine/runner"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/linger"
+	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // errStopped is the reason of interrupted runs.
@@ -51,7 +52,7 @@ func main() {
 	if command == sshCommand {
 		os.Exit(gitssh.Run(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	if err := terraform.KeepPrivate(); err != nil {
+	if err := terraformcli.KeepPrivate(); err != nil {
 		fail("keep the environment of the container private", err)
 	}
 	switch {
@@ -82,7 +83,7 @@ func run(ctx context.Context, out io.Writer) int {
 	defer stop(nil)
 	context.AfterFunc(signalled, func() { stop(errStopped) })
 
-	settings, err := deployment.Read[deployment.Runner](os.Environ())
+	settings, err := settings.Read[settings.Runner](os.Environ())
 	log := logging.JSON(out, settings.LogLevel)
 	launch := settings.Launch
 	if err == nil {
@@ -101,7 +102,7 @@ func run(ctx context.Context, out io.Writer) int {
 }
 
 // newWorker builds the worker.
-func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, log *slog.Logger) (*worker, error) {
+func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log *slog.Logger) (*worker, error) {
 	if err := prepareEnvironment(settings); err != nil {
 		return nil, err
 	}
@@ -123,30 +124,26 @@ func newWorker(ctx context.Context, settings deployment.Runner, out io.Writer, l
 		return nil, err
 	}
 	name, self := identity(ctx, log)
+	store := dynamo.New(cfg, settings.Table)
+	terraform := &terraformDriver{
+		Options: tfdriver.Options{
+			Orphaned: tfdriver.Locks{Store: store, Log: log}.Orphaned, Keep: unsavedStates{client, settings.Bundle}.keep,
+			Assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
+				return awsrole.Assume(ctx, cfg, role, task)
+			},
+			Log: log, Parallel: parallel, Shared: providers.shared,
+		},
+		aws: secrets.New(cfg), hidden: inFiles(settings),
+	}
 	w := &worker{
 		runner: &runner.Runner{
-			Store: dynamo.New(cfg, settings.Table), Logs: runlog.Bucket{Client: client, Location: settings.Logs},
-			Owner: name, ID: self.ID(), Who: who, Now: time.Now, Log: log,
+			Store: store, Logs: runlog.Bucket{Client: client, Location: settings.Logs},
+			Owner: name, ID: self.ID(), Who: who, Environ: terraformcli.Environ, Now: time.Now, Log: log,
 		},
-		bundle: func(ctx context.Context, digest string) (*config.Config, error) {
-			dir := filepath.Join(settings.Work, "bundle", digest)
-			if err := os.RemoveAll(dir); err != nil { // a container may start on a used volume
-				return nil, err
-			}
-			bucket := &bundle.Bucket{Client: client, Location: settings.Bundle}
-			return bucket.LoadInto(ctx, digest, dir)
-		},
-		connect: func(cfg config.Consul) (runner.Consul, error) {
-			return consul.New(cfg)
-		},
-		aws:       secrets.New(cfg),
-		terraform: findTerraform,
-		assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
-			return awsrole.Assume(ctx, cfg, role, task)
-		},
+		bundle:    (&bundle.Unpacked{Bucket: &bundle.Bucket{Client: client, Location: settings.Bundle}, Dir: filepath.Join(settings.Work, "bundle")}).Load,
+		connect:   func(cfg config.Consul) (runner.Consul, error) { return consul.New(cfg) },
+		driver:    terraform.prepare,
 		providers: providers,
-		hidden:    inFiles(settings),
-		keep:      unsavedStates{client, settings.Bundle}.keep,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),
 		log:       log,

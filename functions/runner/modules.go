@@ -10,9 +10,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/gitssh"
-	"github.com/terrapulse/terrapulse/internal/redact"
+	"github.com/terrapulse/terrapulse/internal/aws/gitssh"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/redact"
 )
 
 // sshCommand is the first argument with which git runs this program as its SSH client.
@@ -20,13 +20,13 @@ const sshCommand = "ssh"
 
 // prepareModules lets Terraform and git download private modules. It writes credentials to files of
 // this user, and removes them from the environment.
-func prepareModules(settings deployment.Runner) error {
-	dir := filepath.Join(settings.Work, "git")
+func prepareModules(s settings.Runner) error {
+	dir := filepath.Join(s.Work, "git")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the credentials of git: %w", err)
 	}
-	for _, prepare := range []func(deployment.Runner, string) error{useGitCredentials, useSSHKey, useRegistryCredentials} {
-		if err := prepare(settings, dir); err != nil {
+	for _, prepare := range []func(settings.Runner, string) error{useGitCredentials, useSSHKey, useRegistryCredentials} {
+		if err := prepare(s, dir); err != nil {
 			return err
 		}
 	}
@@ -39,12 +39,12 @@ func prepareModules(settings deployment.Runner) error {
 }
 
 // inFiles returns the secrets that prepareEnvironment writes to files.
-func inFiles(settings deployment.Runner) []string {
+func inFiles(settings settings.Runner) []string {
 	return append(redact.Environment([]string{"GIT_CREDENTIALS=" + settings.GitCredentials}), settings.GitSSHKey, settings.ConsulKey)
 }
 
 // useGitCredentials makes git log in to hosts over HTTPS.
-func useGitCredentials(settings deployment.Runner, dir string) error {
+func useGitCredentials(settings settings.Runner, dir string) error {
 	if settings.GitCredentials == "" {
 		return nil
 	}
@@ -75,7 +75,7 @@ func useGitCredentials(settings deployment.Runner, dir string) error {
 }
 
 // useSSHKey makes git use this program as its SSH client, with the key.
-func useSSHKey(settings deployment.Runner, dir string) error {
+func useSSHKey(settings settings.Runner, dir string) error {
 	if settings.GitSSHKey == "" {
 		return nil
 	}
@@ -100,7 +100,7 @@ func useSSHKey(settings deployment.Runner, dir string) error {
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 // useRegistryCredentials makes Terraform log in to registries of modules and providers.
-func useRegistryCredentials(settings deployment.Runner, _ string) error {
+func useRegistryCredentials(settings settings.Runner, _ string) error {
 	if settings.RegistryCredentials == "" {
 		return nil
 	}

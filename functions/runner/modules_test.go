@@ -19,9 +19,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/gitssh/gitsshtest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/gitssh/gitsshtest"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -214,7 +214,7 @@ func TestProgram_DownloadsPrivateModules(t *testing.T) {
 
 func TestPrepareModules_KeepsCredentialsOutOfTheEnvironment(t *testing.T) {
 	work := t.TempDir()
-	settings := deployment.Runner{Work: work, GitSSHKey: "the key", GitKnownHosts: "the hosts",
+	settings := settings.Runner{Work: work, GitSSHKey: "the key", GitKnownHosts: "the hosts",
 		GitCredentials:      "https://a:b@git.test\nhttps://c:d@other.test/team/web.git\nhttps://e:f@other.test/team/db.git",
 		RegistryCredentials: `{"registry.my-company.test": "a token\n"}`}
 	for _, name := range []string{"TERRAPULSE_GIT_CREDENTIALS", "TERRAPULSE_GIT_SSH_KEY", "TERRAPULSE_GIT_KNOWN_HOSTS", "TERRAPULSE_REGISTRY_CREDENTIALS"} {
@@ -256,14 +256,14 @@ func TestPrepareModules_KeepsCredentialsOutOfTheEnvironment(t *testing.T) {
 
 func TestPrepareModules_RefusesWhatCannotWork(t *testing.T) {
 	for _, tt := range []struct {
-		settings deployment.Runner
+		settings settings.Runner
 		want     string
 	}{
-		{deployment.Runner{GitCredentials: "https://a:b@git.test\nhttps://secret token@git.test"}, "line 2 of the secret that the parameter GitCredentialsArn"},
-		{deployment.Runner{GitCredentials: "secret"}, "line 1 of"},
-		{deployment.Runner{GitSSHKey: "secret"}, "GitKnownHostsArn"},
-		{deployment.Runner{RegistryCredentials: `{"registry.test": {"token": "secret"}}`}, "JSON with a token for each host"},
-		{deployment.Runner{RegistryCredentials: `{"https://registry.test": "secret"}`}, "is no name of a host"},
+		{settings.Runner{GitCredentials: "https://a:b@git.test\nhttps://secret token@git.test"}, "line 2 of the secret that the parameter GitCredentialsArn"},
+		{settings.Runner{GitCredentials: "secret"}, "line 1 of"},
+		{settings.Runner{GitSSHKey: "secret"}, "GitKnownHostsArn"},
+		{settings.Runner{RegistryCredentials: `{"registry.test": {"token": "secret"}}`}, "JSON with a token for each host"},
+		{settings.Runner{RegistryCredentials: `{"https://registry.test": "secret"}`}, "is no name of a host"},
 	} {
 		tt.settings.Work = t.TempDir()
 		if err := prepareModules(tt.settings); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret token") {

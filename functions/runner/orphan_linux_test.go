@@ -11,8 +11,8 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/settle"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/orphan"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -71,7 +71,7 @@ func TestLocks_OfAKilledContainerAreReleased(t *testing.T) {
 		t.Fatalf("the run reads %+v, the state is locked: %v\n%s", run, locked(), &said)
 	}
 
-	lost, err := settle.Runs(t.Context(), c.store, settle.Stopped{Launch: "l1", Runner: "task", Why: "out of memory"}, time.Now())
+	lost, err := orphan.Runs(t.Context(), c.store, orphan.Stopped{Launch: "l1", Runner: "task", Why: "out of memory"}, time.Now())
 	if err != nil || len(lost) != 1 {
 		t.Fatalf("lost are %+v, %v", lost, err)
 	}

@@ -8,26 +8,26 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/providercache"
-	"github.com/terrapulse/terrapulse/internal/s3url"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/aws/providercache"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 )
 
 // providers are Terraform's providers, which the runs of this container share, and containers through
 // the bucket.
 type providers struct {
-	shared *terraform.Shared
+	shared *terraformcli.Shared
 	cache  *providercache.Server
 }
 
 // shareProviders prepares the folder of providers on the work volume, and the cache in the bucket.
-func shareProviders(client *s3.Client, settings deployment.Runner, log *slog.Logger) (p providers, err error) {
+func shareProviders(client *s3.Client, settings settings.Runner, log *slog.Logger) (p providers, err error) {
 	location := s3url.URL{Bucket: settings.Bundle.Bucket, Prefix: settings.Bundle.Key("providers")}
 	if p.cache, err = providercache.Start(client, location, log); err != nil {
 		return p, err
 	}
-	p.shared, err = terraform.NewShared(filepath.Join(settings.Work, "providers"), terraform.Mirrors(), p.cache.Registries())
+	p.shared, err = terraformcli.NewShared(filepath.Join(settings.Work, "providers"), terraformcli.Mirrors(), p.cache.Registries())
 	return p, err
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/settle"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/orphan"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -111,7 +111,7 @@ func TestProgram_WritesOnlyToItsWorkVolume(t *testing.T) {
 	}
 
 	// The lock names the launch, so that it can be recognised.
-	_, err := settle.Runs(t.Context(), b.store, settle.Stopped{Launch: "l1", Why: "out of memory"}, time.Now())
+	_, err := orphan.Runs(t.Context(), b.store, orphan.Stopped{Launch: "l1", Why: "out of memory"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

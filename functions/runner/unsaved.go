@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/s3url"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
 
 // unsavedStates stores Terraform states that could not be written to their backend, because the

@@ -12,7 +12,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/s3url"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
 
 func TestUnsavedStates_KeptWhereOnlyTerraformsStatesAre(t *testing.T) {

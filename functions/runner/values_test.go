@@ -12,10 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/secrets"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 )
 
 func TestProgram_ProvidersGetSecretsOfAWS(t *testing.T) {
@@ -43,7 +43,9 @@ terraform_provider "local" {
 `)
 	c.cfg, c.store = loadTasks(t, c.dir), &statetest.Faulty{Store: openStore(t, t.TempDir())}
 	c.worker = newTestWorker(c.store, c.cfg, c.out)
-	c.worker.aws = secrets.New(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("k", "s", "")})
+	terraform := testDriver(c.store, c.worker.log)
+	terraform.aws = secrets.New(aws.Config{Region: "eu-central-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("k", "s", "")})
+	c.worker.driver = terraform.prepare
 	c.decide("l2", state.KindApply)
 	if err := c.work(context.Background(), c.launch.ID); err != nil {
 		t.Fatal(err)
@@ -75,14 +77,16 @@ resource "terraform_data" "x" {
 	c.write("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `  module = "./m1"`, `  module = "./m1"
   variables = { note = "{{ env \"OF_T1\" }}" }`, 1))
 	c.write("m1/note.tf", `variable "note" {}`)
-	settings := deployment.Runner{Work: t.TempDir(), GitCredentials: "https://user:hunter2%21git@example.com"}
+	settings := settings.Runner{Work: t.TempDir(), GitCredentials: "https://user:hunter2%21git@example.com"}
 	t.Setenv("HOME", settings.Work)
 	if err := prepareModules(settings); err != nil {
 		t.Fatal(err)
 	}
 	c.cfg, c.store = loadTasks(t, c.dir), &statetest.Faulty{Store: openStore(t, t.TempDir())}
 	c.worker = newTestWorker(c.store, c.cfg, c.out)
-	c.worker.hidden = inFiles(settings)
+	terraform := testDriver(c.store, c.worker.log)
+	terraform.hidden = inFiles(settings)
+	c.worker.driver = terraform.prepare
 	c.decide("l2", state.KindApply)
 	if err := c.work(context.Background(), c.launch.ID); err != nil {
 		t.Fatal(err)

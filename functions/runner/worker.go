@@ -2,25 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
-	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
-	"github.com/terrapulse/terrapulse/internal/dynamic"
-	"github.com/terrapulse/terrapulse/internal/linger"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/overlay"
-	"github.com/terrapulse/terrapulse/internal/runner"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/engine/runner"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/linger"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 const (
@@ -43,28 +38,23 @@ type worker struct {
 	runner    *runner.Runner // with what claims and outcomes need; work adds the rest
 	bundle    func(ctx context.Context, digest string) (*config.Config, error)
 	connect   func(cfg config.Consul) (runner.Consul, error)
-	aws       dynamic.AWS // secrets that templates of providers name
-	terraform func(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error)
-	assume    func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
+	driver    func(ctx context.Context, cfg *config.Config) (driver.Driver, error)
 	providers providers
-	hidden    []string                                                                             // secrets in files that Terraform and git can read
-	keep      func(ctx context.Context, task, name string, state []byte) (place string, err error) // stores states that could not be saved
-	parallel  int                                                                                  // runs at a time
+	parallel  int // runs at a time
 	metrics   *metrics.Writer
 	log       *slog.Logger
 
 	lingering *linger.Runner                  // waits for more launches; nil if it is not known which container this is
 	proceed   func(ctx context.Context) error // invokes functions/reconcile for one tick; may be nil
 
-	launch   string // that it executes, or has executed last
-	bundles  *bundles
+	launch   string       // that it executes, or has executed last
 	prepared string       // digest of the bundle that the runner is prepared for
 	well     atomic.Int32 // runs of the launch that ended well
 }
 
 // work executes the launch that the container was started for, and those that it takes while it
 // lingers. It returns an error if it could not execute a launch at all, or if the outcome of a run
-// is not in the table; failed tasks are not an error. When ctx ends, it interrupts Terraform and
+// is not in the table; failed tasks are not an error. When ctx ends, it interrupts the driver and
 // waits for it. Runs that have not begun are then found lost, and decided again.
 func (w *worker) work(ctx context.Context, id string) error {
 	began := w.runner.Now()
@@ -76,7 +66,6 @@ func (w *worker) work(ctx context.Context, id string) error {
 		return fmt.Errorf("the table has no launch %s: containers are started by the reconcile function, which writes the launch first; "+
 			"start runs by hand with `terrapulse invoke`", id)
 	}
-	w.bundles = &bundles{load: w.bundle, log: w.log}
 	launch.Data.Begun = began
 	err = w.execute(ctx, launch.Data)
 	for next, more := launch.Data, true; err == nil; {
@@ -96,7 +85,6 @@ func (w *worker) execute(ctx context.Context, launch state.Launch) error {
 	w.well.Store(0)
 	r := w.runner
 	r.Source, r.Claim, r.Yields, r.Patience, r.Live, r.Ended = new(overlay.Source), claimFor, true, patience, liveOutput, w.measure
-	r.Environ = terraform.Environ
 	carryOut := r.Run
 	unable := w.prepare(ctx, launch)
 	if unable != nil {
@@ -150,7 +138,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if w.prepared == launch.Bundle {
 		return nil
 	}
-	cfg, err := w.bundles.get(ctx, launch.Bundle)
+	cfg, err := w.bundle(ctx, launch.Bundle)
 	if err != nil {
 		return fmt.Errorf("get the task files of the launch: %w", err)
 	}
@@ -158,71 +146,12 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if err != nil {
 		return fmt.Errorf("set up the connection to Consul: %w", err)
 	}
-	binary, err := w.terraform(ctx, cfg.Terraform, w.log)
-	if err != nil {
+	if r.Driver, err = w.driver(ctx, cfg); err != nil {
 		return err
 	}
-	r.Driver = tfdriver.New(tfdriver.Options{
-		Terraform: binary, Orphaned: tfdriver.Locks{Store: r.Store, Log: w.log}.Orphaned,
-		Values: &dynamic.Evaluator{Context: ctx, Log: w.log, Hidden: w.hidden, AWS: func(context.Context) (dynamic.AWS, error) { return w.aws, nil }},
-		Keep:   w.keep, Assume: w.assume, Log: w.log, Parallel: w.parallel, Shared: w.providers.shared,
-	})
-	r.Bundle = w.bundles.old
-	r.Config, r.Consul, r.Verbose = func() *config.Config { return cfg }, client, cfg.Terraform.Log
+	r.Config, r.Consul, r.Bundle = func() *config.Config { return cfg }, client, w.bundle
 	w.prepared = launch.Bundle
 	return nil
-}
-
-// bundles unpacks each bundle once.
-type bundles struct {
-	load func(ctx context.Context, digest string) (*config.Config, error)
-	log  *slog.Logger
-
-	mu     sync.Mutex
-	loaded map[string]*config.Config
-}
-
-func (b *bundles) get(ctx context.Context, digest string) (*config.Config, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if cfg := b.loaded[digest]; cfg != nil {
-		return cfg, nil
-	}
-	cfg, err := b.load(ctx, digest)
-	if err != nil {
-		return nil, err
-	}
-	if b.loaded == nil {
-		b.loaded = map[string]*config.Config{}
-	}
-	b.loaded[digest] = cfg
-	return cfg, nil
-}
-
-// old returns an earlier bundle, with the module of a removed task; nil if that is not
-// in the bucket any more, or damaged.
-func (b *bundles) old(ctx context.Context, digest string) (*config.Config, error) {
-	cfg, err := b.get(ctx, digest)
-	if errors.As(err, new(*bundle.InvalidError)) {
-		b.log.Warn("the bundle with the module of a removed task cannot be used", "bundle", digest, "error", err)
-		return nil, nil
-	}
-	return cfg, err
-}
-
-// findTerraform finds the Terraform of the image. It downloads another one only if the
-// configuration names a version: a container that downloads at every launch is slow, and depends on
-// HashiCorp.
-func findTerraform(ctx context.Context, cfg config.Terraform, log *slog.Logger) (*terraform.Binary, error) {
-	if cfg.Version != "" {
-		return terraform.Find(ctx, cfg, log)
-	}
-	binary, err := terraform.FindLocal(ctx, cfg, log)
-	if err != nil {
-		return nil, fmt.Errorf("the runner's image cannot be used: %w: build it with infra/runner/Containerfile, "+
-			"or name a version in the driver \"terraform\" block to have that one downloaded at every launch", err)
-	}
-	return binary, nil
 }
 
 // measure counts an ended run, and writes its metrics.

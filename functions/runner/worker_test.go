@@ -16,15 +16,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/runner"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
-	"github.com/terrapulse/terrapulse/internal/state/statetest"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/engine/runner"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -105,16 +106,21 @@ func openStore(t testing.TB, dir string) state.Store {
 }
 
 func newTestWorker(store state.Store, cfg *config.Config, out io.Writer) *worker {
+	log := slog.New(slog.NewJSONHandler(out, nil))
 	return &worker{
-		runner: &runner.Runner{Store: store, Owner: "host-1-task", ID: "task", Who: "terrapulse-l1@host", Now: time.Now,
-			Log: slog.New(slog.NewJSONHandler(out, nil))},
-		bundle:    func(context.Context, string) (*config.Config, error) { return cfg, nil },
-		connect:   func(config.Consul) (runner.Consul, error) { return catalog{}, nil },
-		terraform: findTerraform,
-		parallel:  2,
-		metrics:   metrics.New(out, "stack"),
-		log:       slog.New(slog.NewJSONHandler(out, nil)),
+		runner:   &runner.Runner{Store: store, Owner: "host-1-task", ID: "task", Who: "terrapulse-l1@host", Environ: terraformcli.Environ, Now: time.Now, Log: log},
+		bundle:   func(context.Context, string) (*config.Config, error) { return cfg, nil },
+		connect:  func(config.Consul) (runner.Consul, error) { return catalog{}, nil },
+		driver:   testDriver(store, log).prepare,
+		parallel: 2,
+		metrics:  metrics.New(out, "stack"),
+		log:      log,
 	}
+}
+
+// testDriver makes the driver of a container in tests.
+func testDriver(store state.Store, log *slog.Logger) *terraformDriver {
+	return &terraformDriver{Options: tfdriver.Options{Orphaned: tfdriver.Locks{Store: store, Log: log}.Orphaned, Log: log, Parallel: 2}}
 }
 
 func (c *container) write(name, text string) {
@@ -145,7 +151,7 @@ func (c *container) decide(id string, kind state.Kind) {
 		c.launch.Runs = append(c.launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: c.cfg.Tasks[i].Digest(c.cfg)})
 		changes = append(changes, state.Create(state.RunKey(name, run.ID), state.Encode(run)))
 		if kind.Occupies() {
-			task := state.Task{Observed: "B", ObservedAt: now, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}
+			task := state.Task{Observation: state.Observation{Observed: "B", ObservedAt: now}, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}
 			changes = append(changes, state.Create(state.TaskKey(name), state.Encode(task)))
 		}
 	}
@@ -405,7 +411,7 @@ func TestFindTerraform_DownloadsAConfiguredVersion(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "could not be installed") {
 		t.Errorf("got %v", err)
 	}
-	var none *terraform.Binary
+	var none *terraformcli.Binary
 	if none, err = findTerraform(t.Context(), config.Terraform{Path: t.TempDir()}, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "installed") {
 		t.Errorf("got %v, %v", none, err)
 	}
@@ -414,7 +420,7 @@ func TestFindTerraform_DownloadsAConfiguredVersion(t *testing.T) {
 func TestMeasure_DestroyedResourcesAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	w := newTestWorker(nil, nil, &out)
-	w.measure(state.Run{Kind: state.KindApply, State: state.RunSucceeded, Changes: &state.Changes{Add: 1, Destroy: 2}})
+	w.measure(state.Run{Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Changes: &state.Changes{Add: 1, Destroy: 2}}})
 	if !strings.Contains(out.String(), `"ResourcesDestroyed":2`) {
 		t.Error(out.String())
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/settle"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/orphan"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // handler settles the runs of stopped tasks.
@@ -48,7 +48,7 @@ func (h *handler) handle(ctx context.Context, payload json.RawMessage) error {
 	}
 
 	why := task.Why()
-	lost, err := settle.Runs(ctx, h.store, settle.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
+	lost, err := orphan.Runs(ctx, h.store, orphan.Stopped{Launch: task.Launch(), Runner: task.ID(), Why: why}, h.now())
 	for _, run := range lost {
 		container.Warn("a run was lost", "task", run.Task, "run", run.ID, "fence", run.Fence, "cause", why)
 	}

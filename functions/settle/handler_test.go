@@ -15,14 +15,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/uuid"
 
-	"github.com/terrapulse/terrapulse/internal/awsjson"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/logging"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 )
 
 // patience limits how long a test waits.
@@ -184,7 +184,7 @@ func TestHandle_DuplicateAndLateEvents(t *testing.T) {
 	}
 
 	// The task runs again in another launch when the event comes once more.
-	again := state.Run{ID: "again", Task: "web", Kind: state.KindApply, Launch: "second", State: state.RunRunning, Owner: "host-1-other", Runner: "other"}
+	again := state.Run{ID: "again", Task: "web", Kind: state.KindApply, Launch: "second", State: state.RunRunning, Claimed: state.Claimed{Owner: "host-1-other", Runner: "other"}}
 	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 
-	"github.com/terrapulse/terrapulse/internal/awsenv"
-	"github.com/terrapulse/terrapulse/internal/deployment"
-	"github.com/terrapulse/terrapulse/internal/invoke/function"
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
-	"github.com/terrapulse/terrapulse/internal/logging"
-	"github.com/terrapulse/terrapulse/internal/metrics"
-	"github.com/terrapulse/terrapulse/internal/state/dynamo"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/awsenv"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 )
 
 func main() {
@@ -32,7 +32,7 @@ func main() {
 
 // newHandler builds the handler, once per process.
 func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler, error) {
-	settings, err := deployment.Read[deployment.Settle](environ)
+	settings, err := settings.Read[settings.Settle](environ)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@
 package rehearsal
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -16,11 +15,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 
-	"github.com/terrapulse/terrapulse/internal/launch/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -173,22 +173,61 @@ func Refusals(t testing.TB, each []Parameters) (refusals []string) {
 	return refusals
 }
 
-// run runs the program with an input, and decodes its output.
+// deployer is the program that deploys, one for all tests of this process. It ends with the process.
+var deployer struct {
+	sync.Mutex
+	requests *json.Encoder // nil before the first test
+	answers  *json.Decoder
+	said     *testtools.Output
+}
+
+// run requests something of the program, and decodes its result.
 func run(t testing.TB, asked map[string]any, into any) {
 	t.Helper()
-	in, err := json.Marshal(asked)
+	deployer.Lock()
+	defer deployer.Unlock()
+	if deployer.requests == nil {
+		startDeployer(t)
+	}
+	var answer struct {
+		Result  json.RawMessage
+		Problem string
+	}
+	err := deployer.requests.Encode(asked)
+	if err == nil {
+		err = deployer.answers.Decode(&answer)
+	}
+	if err != nil {
+		deployer.requests = nil // the next test starts it again
+		t.Fatalf("deploy %v: %v\n%s", asked, err, deployer.said)
+	}
+	if answer.Problem != "" {
+		t.Fatalf("deploy %v: %s", asked, answer.Problem)
+	}
+	if err := json.Unmarshal(answer.Result, into); err != nil {
+		t.Fatalf("%v in:\n%s", err, answer.Result)
+	}
+}
+
+// startDeployer starts the program. It reads requests until its input ends, at the latest with this
+// process.
+func startDeployer(t testing.TB) {
+	t.Helper()
+	cmd := exec.Command(testtools.Python(t), "-c", stackProgram)
+	said := &testtools.Output{}
+	cmd.Stderr = said
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), testtools.Python(t), "-c", stackProgram)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.TempDir(), bytes.NewReader(in), &out, &said
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("deploy %s: %v\n%s", in, err, said.Bytes())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(out.Bytes(), into); err != nil {
-		t.Fatalf("%v in:\n%s", err, out.Bytes())
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start the program that deploys: %v", err)
 	}
+	deployer.requests, deployer.answers, deployer.said = json.NewEncoder(in), json.NewDecoder(out), said
 }
 
 // Env returns the environment of a function, such as ReconcileFunction, in the format of

@@ -18,8 +18,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // By default, Consul accepts 200 connections from one address. A process takes 16,
@@ -110,9 +110,7 @@ func transport(cfg config.Consul) (*http.Transport, error) {
 		return nil, err
 	}
 	t.MaxConnsPerHost = maxConns
-	if t.MaxIdleConnsPerHost == 0 {
-		t.MaxIdleConnsPerHost = maxConns // the next poll finds its connections open
-	}
+	t.MaxIdleConnsPerHost = cmp.Or(t.MaxIdleConnsPerHost, maxConns) // the next poll finds its connections open
 	if socket, ok := strings.CutPrefix(cfg.Address, "unix://"); ok {
 		dial := t.DialContext
 		t.Proxy = nil

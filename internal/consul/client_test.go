@@ -20,10 +20,10 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestClient_Leader(t *testing.T) {
@@ -272,6 +272,9 @@ func TestClient_NamesWhyAConnectionEndedBeforeTheRequest(t *testing.T) {
 	}
 	if text := early(nil); !strings.Contains(text, "http_max_conns_per_client") {
 		t.Errorf("an answer before the question: %s", text)
+	}
+	if text := early(&net.OpError{Op: "write", Net: "tcp", Err: net.ErrClosed}); !strings.Contains(text, "http_max_conns_per_client") {
+		t.Errorf("an answer during the question: %s", text)
 	}
 }
 

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/guard"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Names are the names of elements that came, went and changed, sorted.
@@ -98,11 +97,10 @@ func (d Difference) Count() state.Count {
 	return state.Count{Of: d.what, Applied: d.applied, Now: d.now}
 }
 
-// Source is what a guard judges.
-func (d Difference) Source() guard.Source {
-	s := guard.Source{Name: d.what, Applied: d.applied, Now: d.now}
-	d.CountIn(&s.Changes)
-	return s
+// Changes are the changes alone.
+func (d Difference) Changes() (c state.EntryChanges) {
+	d.CountIn(&c)
+	return c
 }
 
 func (d Difference) entry(detail string) state.EntryChange {

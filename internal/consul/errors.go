@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
 )
 
 // ErrNoLeader says that Consul's servers have elected no leader: its answers may be
@@ -150,6 +150,10 @@ func (c *Client) transportError(ctx context.Context, r request, err error) error
 			e.cause, e.advice = errors.New("it refuses the connection"), tooMany
 		}
 		break
+	}
+	if errors.Is(err, net.ErrClosed) {
+		// net/http closed it while it wrote the request: it read such an answer, or that the server is gone.
+		e.cause, e.advice = errors.New("the connection ended before the request was sent"), "if this repeats, "+tooMany
 	}
 	return e
 }

@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Marks are what gates showed: opaque strings by gate, only for comparison. They are
@@ -28,11 +29,7 @@ func (g GateSet) Len() int { return len(g.gates) }
 
 // Keys returns what Marks calls the gates.
 func (g GateSet) Keys() []string {
-	keys := make([]string, len(g.gates))
-	for i, gate := range g.gates {
-		keys[i] = gate.Key
-	}
-	return keys
+	return list.Map(g.gates, func(one gate) string { return one.Key })
 }
 
 // About describes a gate for people.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // hostileNames are names with which Consul registers a service, and under which nobody can read it.
@@ -67,8 +67,8 @@ func TestRegexp_HostileNameNeitherComesNorGoes(t *testing.T) {
 	}
 	now := observe(t, c, query(t, matching("web-")))
 	d := Diff(condition.ServicesKind.Entries, before.Elements, before.Details, now)
-	if d.Source().Changes.Removed != 1 || len(now.LeftOut) > 0 {
-		t.Errorf("%d entries vanished, left out are %q", d.Source().Changes.Removed, now.LeftOut)
+	if d.Changes().Removed != 1 || len(now.LeftOut) > 0 {
+		t.Errorf("%d entries vanished, left out are %q", d.Changes().Removed, now.LeftOut)
 	}
 }
 

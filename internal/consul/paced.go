@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // pacedMarks are the marks of views that may not be polled each time: what the latest

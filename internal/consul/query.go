@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Query is what one condition, or all module inputs of a scheduled task, read from
@@ -36,10 +37,7 @@ func ConditionQuery(t *config.Task) (Query, bool) {
 // ID is a digest of the kind and every parameter: short, printable and the same in
 // every process.
 func (q Query) ID() string {
-	encoded := make([]string, len(q.parts))
-	for i, p := range q.parts {
-		encoded[i] = p.ID()
-	}
+	encoded := list.Map(q.parts, condition.Selection.ID)
 	slices.Sort(encoded)
 	sum := sha256.Sum256([]byte(condition.Encode(encoded...)))
 	return fmt.Sprintf("%s-%s", q.kind, hex.EncodeToString(sum[:16]))

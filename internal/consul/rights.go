@@ -14,8 +14,9 @@ import (
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/fault"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Some requests are denied instead of filtered: those prove a right. They go to
@@ -193,10 +194,7 @@ func (c *Client) Access(ctx context.Context) string {
 // MayRead returns an error for which IsForbidden holds if the reader lacks a
 // right, so that an empty answer proves nothing.
 func (c *Client) MayRead(ctx context.Context, what string, rights ...condition.Right) error {
-	questions := make([]question, len(rights))
-	for i, right := range rights {
-		questions[i] = question{right, what}
-	}
+	questions := list.Map(rights, func(right condition.Right) question { return question{right, what} })
 	return c.answerAll(ctx, questions, new(sync.Map))
 }
 

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Snapshot is everything a task renders, read at one moment: complete, and

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Txn performs all operations on Consul's KV store or none. Reads show every write

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/terrapulse/terrapulse/internal/condition"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Consul hides what a reader has no right to read, and does not say so to a reader
@@ -219,10 +220,7 @@ func (v *Visibility) Lacks(ctx context.Context) (named, other error) {
 // stillEmpty reads views again and returns an error if one is not empty any more.
 func (c *Client) stillEmpty(ctx context.Context, views []emptyView) error {
 	r := newReading(c)
-	parts := make([]condition.Selection, len(views))
-	for i, e := range views {
-		parts[i] = e.part
-	}
+	parts := list.Map(views, func(e emptyView) condition.Selection { return e.part })
 	r.load(ctx, parts)
 	if _, err := r.observe(parts); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/pause"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 )
 
 // How a Watch paces itself.
@@ -94,21 +94,21 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 		w.note(ctx, n, g, mark, err)
 		if err != nil {
 			failures++
-			pause.For(ctx, w.backoff(failures))
+			delay.For(ctx, w.backoff(failures))
 			continue
 		}
 		if !held || index == 0 {
 			failures = 0
-			pause.For(ctx, max(w.pace.poll, every(g.view)))
+			delay.For(ctx, max(w.pace.poll, every(g.view)))
 			continue
 		}
 		// A proxy may cut long requests short: that is no outage, but must not lead to
 		// a storm of requests.
 		if w.follow(ctx, n, g, index) {
 			failures = 0
-			pause.For(ctx, w.pace.spacing)
+			delay.For(ctx, w.pace.spacing)
 		} else {
-			pause.For(ctx, w.backoff(failures))
+			delay.For(ctx, w.backoff(failures))
 			failures++
 		}
 	}
@@ -118,7 +118,7 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 // reports whether any was answered.
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answered bool) {
 	for {
-		pause.For(ctx, w.pace.spacing)
+		delay.For(ctx, w.pace.spacing)
 		a, err := w.client.block(ctx, request{Request: g.Request}, index, w.pace.wait)
 		if err != nil {
 			return answered
@@ -171,6 +171,6 @@ func (w *Watch) backoff(failures int) time.Duration {
 	if failures == 0 {
 		return w.pace.spacing
 	}
-	d := pause.Doubled(w.pace.minBackoff, w.pace.maxBackoff, failures)
+	d := delay.Doubled(w.pace.minBackoff, w.pace.maxBackoff, failures)
 	return d/2 + rand.N(d/2+1)
 }

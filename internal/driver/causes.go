@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 const (

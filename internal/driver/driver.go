@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Driver checks, plans, applies and destroys one task. It is safe for
@@ -68,7 +68,7 @@ type Job struct {
 	Remote func(ctx context.Context) (state.Remote, error)
 	// Record records what another system has of the task, and renews the claim of the
 	// run. A driver calls it before each step that it cannot undo, so that the next run
-	// finds what this one has begun. If there is an error, the step must not be taken.
+	// finds what this one has begun. Run.Driver is filled in. If there is an error, the step must not be taken.
 	// Nil in a run that does not occupy its task.
 	//
 	// If By is this run, and By, Run.Version or Content are new, then the remote run

@@ -1,6 +1,6 @@
 package driver
 
-import "github.com/terrapulse/terrapulse/internal/state"
+import "github.com/terrapulse/terrapulse/internal/record/state"
 
 // WaitError is returned by Apply and Destroy if the run cannot go on now: it waits
 // for a person, for its window, or for another system. The run is recorded as

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/consulkv"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/consulkv"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 var consulFolder = kind{

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/state/sqlite"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
 )
 
 // DefaultFile is the name of the store in working_dir.

@@ -1,8 +1,8 @@
 // Package stores lists the kinds of stores and opens a store by its URL.
 //
-// A kind of store is a package below internal/state that passes statetest, a
+// A kind of store is a package below this one that passes statetest, a
 // file in this package that describes its URL, and a line in kinds. The
-// functions in AWS open their table with internal/state/dynamo itself, so that
+// functions in AWS open their table with internal/stores/dynamo itself, so that
 // they do not link the other kinds.
 package stores
 
@@ -12,8 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // kinds are all kinds of stores, in the order in which help lists them.
@@ -109,11 +110,7 @@ func (s *Store) Elsewhere() func(ctx context.Context, url string) ([]byte, error
 
 // Help describes the URLs of all kinds of stores.
 func Help() string {
-	var all []string
-	for _, k := range kinds {
-		all = append(all, k.form+" is "+k.about)
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(list.Map(kinds, func(k kind) string { return k.form + " is " + k.about }), "; ")
 }
 
 // refused returns the function that refuses to open a store for an instance.

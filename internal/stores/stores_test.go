@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestAt_RefusesWrongURLs(t *testing.T) {

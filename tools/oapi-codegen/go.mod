@@ -1,4 +1,4 @@
-// Pins oapi-codegen, which `go generate ./internal/apispec` runs.
+// Pins oapi-codegen, which `go generate ./internal/people/apispec` runs.
 module github.com/terrapulse/terrapulse/tools/oapi-codegen
 
 go 1.26.7

@@ -9,11 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // TestServer_DiesWithItsTest runs itself again as a test process that is killed while its server
 // runs.
 func TestServer_DiesWithItsTest(t *testing.T) {
+	testtools.NeedsPrograms(t)
 	if os.Getenv("CONSULTEST_KILLED") != "" {
 		os.Stdout.WriteString("address " + Start(t).Addr() + "\n")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // API has the calls to HCP Terraform or Terraform Enterprise that the driver makes. The methods

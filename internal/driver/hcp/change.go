@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // maxSteps limits how often a step starts over because the status of the run has changed.

@@ -19,8 +19,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/time/rate"
 
-	"github.com/terrapulse/terrapulse/internal/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/clienttls"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/clienttls"
 )
 
 const (

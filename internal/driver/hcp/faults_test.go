@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // settle runs the task as the engine does, until a run of it succeeds. A run that fails is

@@ -13,13 +13,13 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/reconcile"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -52,7 +52,7 @@ func newTask(t *testing.T, options ...hcptest.Option) *task {
 	dir := t.TempDir()
 	s := &task{t: t, hcp: hcptest.New(t, options...)}
 	s.driver = s.newDriver()
-	cfg := &config.Config{WorkingDir: filepath.Join(dir, "work"), Cloud: &config.Cloud{
+	cfg := &config.Config{WorkingDir: filepath.Join(dir, "work"), OtherDriver: &config.Cloud{
 		Hostname: s.hcp.URL, Organization: s.hcp.Organization, Token: s.hcp.Token, WorkspacePrefix: "net-", Tags: []string{config.CloudTag}}}
 	s.job = driver.Job{Config: cfg, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}, Output: &s.out, Continued: true,
 		Run:    state.Run{ID: "run1", Task: "web", Fence: 7},

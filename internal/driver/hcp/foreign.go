@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // keptVersions is how many configuration versions are kept of a task.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // two is a module with two resources, of which a change replaces both.
@@ -124,7 +124,7 @@ func TestDriver_RunSaysThatItsNotificationIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.RefusedNotifications}} {
 		s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(gaps...))
-		s.job.Config.Cloud.NotificationURL, s.job.Config.Cloud.NotificationToken = s.hcp.URL, "signing-secret" // which does not accept it
+		s.job.Config.Cloud().NotificationURL, s.job.Config.Cloud().NotificationToken = s.hcp.URL, "signing-secret" // which does not accept it
 		s.succeeds()
 		if s.rec.Notification != "" {
 			t.Errorf("%v: a notification is recorded", gaps)

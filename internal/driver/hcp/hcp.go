@@ -20,14 +20,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/clienttls"
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/clienttls"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/dynamic/values"
-	"github.com/terrapulse/terrapulse/internal/pause"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
 
 // Values evaluates the templates of a task's providers and variables.
@@ -91,7 +91,7 @@ func New(o Options) *Driver {
 
 // wait waits for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) error {
-	if !pause.For(ctx, d) {
+	if !delay.For(ctx, d) {
 		return context.Cause(ctx)
 	}
 	return nil
@@ -101,7 +101,7 @@ var errNoCloud = errors.New(`the configuration has no driver "terraform-cloud" a
 
 // api returns the client for the HCP Terraform of a configuration.
 func (d *Driver) api(ctx context.Context, cfg *config.Config) (API, error) {
-	cloud := cfg.Cloud
+	cloud := cfg.Cloud()
 	if cloud == nil {
 		return nil, errNoCloud
 	}

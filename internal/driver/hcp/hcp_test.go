@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 func TestDriver_PlansAppliesAndDestroys(t *testing.T) {
@@ -62,7 +62,7 @@ func TestDriver_PlansAppliesAndDestroys(t *testing.T) {
 func TestDriver_LineBreakAfterTheTokenDoesNotCount(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
-	s.job.Config.Cloud.Token += "\n" // as secrets have that were stored from a file
+	s.job.Config.Cloud().Token += "\n" // as secrets have that were stored from a file
 	s.waits(state.WaitRemotePlan)
 	if _, err := s.driver.Poll(t.Context(), s.job.Config, []state.RemoteRun{s.rec.Run}); err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // HCP Terraform only queues an action on a run. Until it has its effect, the run is shown as before.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/redact"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 const (
@@ -84,8 +84,8 @@ func (d *Driver) output(ctx context.Context, cfg *config.Config, run state.Run, 
 		if !ok {
 			return "", fmt.Errorf("task %s is not in the configuration any more", run.Task)
 		}
-		s := &step{Driver: d, cloud: cfg.Cloud, job: driver.Job{Config: cfg, Task: task, Run: run}}
-		if cfg.Cloud == nil {
+		s := &step{Driver: d, cloud: cfg.Cloud(), job: driver.Job{Config: cfg, Task: task, Run: run}}
+		if cfg.Cloud() == nil {
 			return "", errNoCloud
 		}
 		if err := s.evaluate(ctx); err != nil {

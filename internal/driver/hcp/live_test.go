@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
-	"github.com/terrapulse/terrapulse/internal/redact"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // live returns what people see of the run that waits now: what its steps have printed, and

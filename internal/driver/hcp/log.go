@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // copyLog copies the output of a plan or an apply into the output of the run, and returns

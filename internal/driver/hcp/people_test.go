@@ -13,7 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // approval is a judge by which plans wait for an approval.
@@ -243,13 +243,14 @@ func TestDriver_RunThatAppliesIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestDriver_StopsAbandonedRuns(t *testing.T) {
+func TestDriver_StopsRunsThatAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
 	s.planned()
-	a := state.Abandoned{Run: s.rec.Run, Comment: "Terrapulse has given up run run1: it is rejected"}
+	why := state.GivenUp{Comment: "Terrapulse has given up run run1: it is rejected"}
+	left := s.rec.Run.GiveUp(why)
 	for range 2 {
-		if applied, err := s.driver.Stop(t.Context(), s.job.Config, a); err != nil || applied {
+		if applied, err := s.driver.Stop(t.Context(), s.job.Config, left); err != nil || applied {
 			t.Fatalf("applied %v: %v", applied, err)
 		}
 	}
@@ -262,20 +263,19 @@ func TestDriver_StopsAbandonedRuns(t *testing.T) {
 	s.planned()
 	s.hcp.Confirm(s.rec.Run.ID, "jane")
 	s.hcp.Await(s.rec.Run.ID, "applying")
-	a.Run = s.rec.Run
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, a); err != nil || !applied {
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, s.rec.Run.GiveUp(why)); err != nil || !applied {
 		t.Errorf("a run that applies: applied %v: %v", applied, err)
 	}
 	hold.Release()
 	s.hcp.Await(s.rec.Run.ID, "applied")
-	a.Run = state.RemoteRun{Workspace: "net-web", Version: "cv-none"}
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, a); err != nil || applied {
+	left = state.RemoteRun{Workspace: "net-web", Version: "cv-none"}.GiveUp(why)
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, left); err != nil || applied {
 		t.Errorf("a run that was never created: applied %v: %v", applied, err)
 	}
 }
 
 // A run that was given up, then confirmed and cancelled by people, has perhaps applied a part.
-func TestDriver_AbandonedRunThatWasCancelledWhileItAppliedHasBegun(t *testing.T) {
+func TestDriver_RunThatWasGivenUpAndCancelledWhileItAppliedHasBegun(t *testing.T) {
 	t.Parallel()
 	s := newTask(t)
 	started := filepath.Join(t.TempDir(), "started")
@@ -296,7 +296,7 @@ func TestDriver_AbandonedRunThatWasCancelledWhileItAppliedHasBegun(t *testing.T)
 	}
 	s.hcp.Cancel(s.rec.Run.ID, "jane")
 	s.hcp.Await(s.rec.Run.ID, "canceled")
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, state.Abandoned{Run: s.rec.Run}); err != nil || !applied {
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, s.rec.Run.GiveUp(state.GivenUp{})); err != nil || !applied {
 		t.Errorf("applied %v: %v", applied, err)
 	}
 }
@@ -306,15 +306,15 @@ func TestDriver_RunThatTheTokenMayNotReadIsNotTakenForStopped(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
 	s.planned()
-	a := state.Abandoned{Run: s.rec.Run, Since: time.Now()}
+	left := s.rec.Run.GiveUp(state.GivenUp{Since: time.Now()})
 	for _, request := range []string{"GET runs/*", "GET organizations/*/workspaces/*"} {
 		defer s.hcp.Fail(hcptest.Fault{Request: request, Status: http.StatusNotFound, Times: -1})()
 	}
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, a); err == nil || applied || !strings.Contains(err.Error(), "the token may not read it") {
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, left); err == nil || applied || !strings.Contains(err.Error(), "the token may not read it") {
 		t.Errorf("applied %v: %v", applied, err)
 	}
-	a.Since = time.Now().Add(-2 * time.Hour)
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, a); err != nil || !applied {
+	left = s.rec.Run.GiveUp(state.GivenUp{Since: time.Now().Add(-2 * time.Hour)})
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, left); err != nil || !applied {
 		t.Errorf("what it has done is not known: applied %v, %v", applied, err)
 	}
 }

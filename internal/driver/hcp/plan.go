@@ -13,7 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/tfplan"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // plan returns the plan of a run for a judge: first its numbers, and its details on

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 const (
@@ -65,7 +65,16 @@ func (d *Driver) Poll(ctx context.Context, cfg *config.Config, runs []state.Remo
 	if err != nil {
 		return nil, err
 	}
-	return d.poll(ctx, api, cfg.Cloud.Organization, runs)
+	return d.poll(ctx, api, cfg.Cloud().Organization, runs)
+}
+
+// Reach implements remotes.Driver.
+func (d *Driver) Reach(ctx context.Context, cfg *config.Config) (string, error) {
+	cloud := cfg.Cloud()
+	if _, err := d.Poll(ctx, cfg, []state.RemoteRun{{ID: "none", Workspace: cloud.Workspace("none")}}); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s answers for the organization %s", cloud.Hostname, cloud.Organization), nil
 }
 
 func (d *Driver) poll(ctx context.Context, api API, organization string, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // limited permits 30 lists of runs a minute, as HCP Terraform does. All runs have ended.
@@ -42,7 +42,7 @@ func waitingRuns(n int) (runs []state.RemoteRun) {
 
 func driverOf(api hcp.API) (*hcp.Driver, *config.Config) {
 	return hcp.New(hcp.Options{Connect: func(hcp.Connection) (hcp.API, error) { return api, nil }}),
-		&config.Config{Cloud: &config.Cloud{Hostname: "https://app.terraform.io", Organization: "o"}}
+		&config.Config{OtherDriver: &config.Cloud{Hostname: "https://app.terraform.io", Organization: "o"}}
 }
 
 // TestDriver_PollContinuesWhereTheRateLimitHasEndedTheLastOne has more runs that wait than one

@@ -8,24 +8,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Stop implements reconcile.Remote.
-func (d *Driver) Stop(ctx context.Context, cfg *config.Config, a state.Abandoned) (applied bool, err error) {
+func (d *Driver) Stop(ctx context.Context, cfg *config.Config, r *state.RemoteRun) (applied bool, err error) {
 	api, err := d.api(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
-	run, err := abandoned(ctx, api, cfg.Cloud.Organization, a.Run)
+	run, err := givenUp(ctx, api, cfg.Cloud().Organization, r)
 	if errors.Is(err, ErrNotFound) {
-		return d.gone(ctx, api, cfg.Cloud.Organization, a)
+		return d.gone(ctx, api, cfg.Cloud().Organization, r)
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the run %s: %w", cmp.Or(a.Run.ID, "of "+a.Run.Version), err)
+		return false, fmt.Errorf("read the run %s: %w", cmp.Or(r.ID, "of "+r.Version), err)
 	}
-	run, done, err := d.stop(ctx, api, run, a.Comment)
+	run, done, err := d.stop(ctx, api, run, r.GivenUp.Comment)
 	if err == nil && !done {
 		err = fmt.Errorf("it is %s, and can be neither discarded nor cancelled now", run.Status)
 	}
@@ -34,10 +34,10 @@ func (d *Driver) Stop(ctx context.Context, cfg *config.Config, a state.Abandoned
 	}
 	switch phaseOf(run) {
 	case state.RemoteApplying:
-		if !a.Cancel {
+		if !r.GivenUp.Cancel {
 			return true, nil
 		}
-		if err := api.Act(ctx, run.ID, Cancel, a.Comment); err != nil && !errors.Is(err, ErrConflict) {
+		if err := api.Act(ctx, run.ID, Cancel, r.GivenUp.Comment); err != nil && !errors.Is(err, ErrConflict) {
 			return false, fmt.Errorf("cancel the run %s: %w", run.ID, err)
 		}
 		return true, nil
@@ -53,22 +53,22 @@ const goneTime = time.Hour
 
 // gone is Stop for a run that is not found. If its workspace is not found, either, it was
 // deleted, or the token has no right to read it: HCP Terraform answers the same.
-func (d *Driver) gone(ctx context.Context, api API, organization string, a state.Abandoned) (applied bool, err error) {
-	_, err = api.Workspace(ctx, organization, a.Run.Workspace)
+func (d *Driver) gone(ctx context.Context, api API, organization string, r *state.RemoteRun) (applied bool, err error) {
+	_, err = api.Workspace(ctx, organization, r.Workspace)
 	switch {
 	case err == nil:
 		return false, nil
 	case !errors.Is(err, ErrNotFound):
-		return false, fmt.Errorf("read the workspace %s: %w", a.Run.Workspace, err)
-	case d.Now().Sub(a.Since) > goneTime:
+		return false, fmt.Errorf("read the workspace %s: %w", r.Workspace, err)
+	case d.Now().Sub(r.GivenUp.Since) > goneTime:
 		return true, nil // perhaps: the next run of the task reads what there is
 	}
-	return false, fmt.Errorf("neither the run %s nor the workspace %s is found: the workspace was deleted, or the token may not read it", cmp.Or(a.Run.ID, "of "+a.Run.Version), a.Run.Workspace)
+	return false, fmt.Errorf("neither the run %s nor the workspace %s is found: the workspace was deleted, or the token may not read it", cmp.Or(r.ID, "of "+r.Version), r.Workspace)
 }
 
-// abandoned returns a run that is to be stopped, also if the answer to its creation was
+// givenUp returns a run that is to be stopped, also if the answer to its creation was
 // lost; ErrNotFound if there is none.
-func abandoned(ctx context.Context, api API, organization string, r state.RemoteRun) (Run, error) {
+func givenUp(ctx context.Context, api API, organization string, r *state.RemoteRun) (Run, error) {
 	if r.ID != "" {
 		return api.Run(ctx, r.ID)
 	}

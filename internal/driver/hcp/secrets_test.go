@@ -17,11 +17,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/dynamic/values"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
 
 // withProvider gives the task a provider with a secret argument and a secret in task_env.
@@ -222,7 +222,7 @@ func TestDriver_RunsWhereVariableSetsCannotBeRead(t *testing.T) {
 func TestDriver_NotificationsAreSetOnce(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
-	c := s.job.Config.Cloud
+	c := s.job.Config.Cloud()
 	c.NotificationURL, c.NotificationToken = s.hcp.URL, "signing-secret" // which does not accept it
 	s.succeeds()
 	count := func() int { return s.hcp.Count("POST workspaces/*/notification-configurations") }
@@ -288,7 +288,7 @@ func TestDriver_PlanLeavesTheWorkspaceAsItIs(t *testing.T) {
 	s.withProvider("first-secret")
 	s.succeeds()
 	before := s.hcp.Workspace("net-web")
-	s.job.Config.Cloud.Tags = append(s.job.Config.Cloud.Tags, "network")
+	s.job.Config.Cloud().Tags = append(s.job.Config.Cloud().Tags, "network")
 	s.job.Task.Cloud.TerraformVersion = "1.9.8"
 	s.withProvider("second-secret")
 	since := len(s.hcp.Requests())
@@ -350,7 +350,7 @@ func TestDriver_FailedApplySaysWhatTerraformSays(t *testing.T) {
 		t.Fatal("the run succeeds")
 	}
 	contains(t, err.Error(), "the apply in HCP Terraform failed: local-exec provisioner error", "exit status 3", s.rec.Run.URL)
-	if applied, err := s.driver.Stop(t.Context(), s.job.Config, state.Abandoned{Run: s.rec.Run}); err != nil || !applied {
+	if applied, err := s.driver.Stop(t.Context(), s.job.Config, s.rec.Run.GiveUp(state.GivenUp{})); err != nil || !applied {
 		t.Errorf("what a failed apply has done counts as done: %v, %v", applied, err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // The statuses of a run that the driver decides on.

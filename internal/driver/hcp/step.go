@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/dynamic/values"
-	"github.com/terrapulse/terrapulse/internal/redact"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
 
 // step is one call of the driver for a task.
@@ -49,7 +49,7 @@ type step struct {
 // begin checks the task, evaluates its templates, packs its root module and reads what was
 // recorded.
 func (d *Driver) begin(ctx context.Context, job driver.Job, destroy bool) (*step, error) {
-	s := &step{Driver: d, cloud: job.Config.Cloud, job: job, destroy: destroy, reads: job.Record == nil}
+	s := &step{Driver: d, cloud: job.Config.Cloud(), job: job, destroy: destroy, reads: job.Record == nil}
 	t := job.Task
 	if t.LocalModule() && destroy {
 		if _, err := os.Stat(t.Module); errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func (s *step) remote(run Run) state.RemoteRun {
 	if run.Name != "" {
 		name = run.Name
 	}
-	return state.RemoteRun{ID: run.ID, URL: s.url(name, run.ID), Workspace: name, Version: run.Version, Phase: phaseOf(run), Text: s.text(run)}
+	return state.RemoteRun{Driver: s.rec.Run.Driver, ID: run.ID, URL: s.url(name, run.ID), Workspace: name, Version: run.Version, Phase: phaseOf(run), Text: s.text(run)}
 }
 
 func (s *step) url(workspace, run string) string {

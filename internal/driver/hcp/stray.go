@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // stray returns a run of the task in its workspace that has not ended and was not recorded; nil

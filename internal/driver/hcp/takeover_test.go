@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // usedBefore is the workspace as Consul-Terraform-Sync leaves it: variables have the data.
@@ -68,8 +68,8 @@ func TestDriver_UntouchedWorkspacesAreComparedWithTheTask(t *testing.T) {
 	s.hcp.SetVariable("net-web", hcptest.Variable{Key: "PRESENT", Value: "x", Category: "env", Sensitive: true})
 	s.hcp.Lock("net-web", "jane")
 	s.hcp.Set("net-web", map[string]any{"auto-apply": false})
-	s.job.Config.Cloud.Tags = append(s.job.Config.Cloud.Tags, "network")
-	s.job.Config.Cloud.NotificationURL = "https://terrapulse.example.com/v1/hints/terraform-cloud"
+	s.job.Config.Cloud().Tags = append(s.job.Config.Cloud().Tags, "network")
+	s.job.Config.Cloud().NotificationURL = "https://terrapulse.example.com/v1/notifications/terraform-cloud"
 	s.job.Task.Cloud = config.CloudWorkspace{ExecutionMode: "agent", AgentPoolID: s.pool("edge"), TerraformVersion: "1.9.8"}
 	s.job.Config.Providers = []config.Provider{{Name: "local", Env: map[string]string{"PRESENT": "secret-1", "MISSING": "secret-2"}}}
 	s.job.Task.Providers = []string{"local"}

@@ -15,12 +15,12 @@ import (
 
 	"github.com/hashicorp/go-version"
 
-	"github.com/terrapulse/terrapulse/internal/config"
-	"github.com/terrapulse/terrapulse/internal/config/bundle"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // madeBy is the description of the variables that the driver writes.

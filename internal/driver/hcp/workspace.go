@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // sourceName is what HCP Terraform shows as the creator of a workspace.
@@ -21,8 +21,9 @@ var errNoWorkspace = errors.New("the task has no workspace")
 // or the one with the task's name. The error is errNoWorkspace if there is none.
 //
 // If the recorded one does not exist and nothing was applied in it, a plan may have created it,
-// and deleted it while a run began there. A destroy fails then: perhaps the token has only lost
-// its rights. A workspace in another organization is not used, because its runs are not polled.
+// and deleted it while a run began there. A destroy fails then if a person may have confirmed a
+// run there: perhaps the token has only lost its rights. A workspace in another organization is
+// not used, because its runs are not polled.
 func (s *step) findWorkspace(ctx context.Context) (Workspace, error) {
 	name := s.cloud.Workspace(s.job.Task.Name)
 	if s.rec.Workspace != "" {
@@ -36,7 +37,7 @@ func (s *step) findWorkspace(ctx context.Context) (Workspace, error) {
 	switch {
 	case !errors.Is(err, ErrNotFound):
 		return ws, s.failed("read the workspace "+name, err)
-	case s.rec.Workspace != "" && (s.destroy || s.rec.Applied || !s.rec.Created):
+	case s.rec.Workspace != "" && (s.destroy && s.rec.Run.ID != "" || s.rec.Applied || !s.rec.Created):
 		return ws, fmt.Errorf("the workspace %s (%s) of task %s is gone, or the token may not read it, or it is not in the organization %s: "+
 			"give its team the right to manage workspaces, or move the state to a workspace %s of the organization; if the workspace was deleted with its state, create an empty one called %s to begin anew",
 			s.rec.Name, s.rec.Workspace, s.job.Task.Name, s.cloud.Organization, name, name)

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestDriver_RefusesWorkspacesOfOthers(t *testing.T) {
@@ -32,18 +32,18 @@ func TestDriver_RefusesWorkspacesOfOthers(t *testing.T) {
 		}, []string{"another program has uploaded", "source:cts"}},
 		"a tag that is denied": {func(s *task) {
 			s.hcp.Create("net-web", nil, "prod", "frozen")
-			s.job.Config.Cloud.TagsAllowlist, s.job.Config.Cloud.TagsDenylist = []string{"prod"}, []string{"frozen"}
+			s.job.Config.Cloud().TagsAllowlist, s.job.Config.Cloud().TagsDenylist = []string{"prod"}, []string{"frozen"}
 		}, []string{"it has the tag frozen, which is in tags_denylist"}},
 		"a tag that is denied, in other letters": {func(s *task) {
 			s.hcp.Create("net-web", nil, "frozen")
-			s.job.Config.Cloud.TagsDenylist = []string{"Frozen"}
+			s.job.Config.Cloud().TagsDenylist = []string{"Frozen"}
 		}, []string{"it has the tag frozen, which is in tags_denylist"}},
 		"no tag that is allowed": {func(s *task) {
 			s.hcp.Create("net-web", nil, "test")
-			s.job.Config.Cloud.TagsAllowlist = []string{"prod", "stage"}
+			s.job.Config.Cloud().TagsAllowlist = []string{"prod", "stage"}
 		}, []string{"none of the tags in tags_allowlist (prod, stage)"}},
 		"tags of a new one": {func(s *task) {
-			s.job.Config.Cloud.TagsAllowlist = []string{"prod"}
+			s.job.Config.Cloud().TagsAllowlist = []string{"prod"}
 		}, []string{"cannot be created", "change workspaces.tags"}},
 		"an agent pool that does not exist": {func(s *task) {
 			s.job.Task.Cloud = config.CloudWorkspace{ExecutionMode: "agent", AgentPoolName: "edge"}
@@ -52,7 +52,7 @@ func TestDriver_RefusesWorkspacesOfOthers(t *testing.T) {
 			s.hcp.Restrict(s.hcp.Token, hcptest.Rights{NoWorkspaces: true})
 		}, []string{"create the workspace net-web", "token"}},
 		"a token that is revoked":             {func(s *task) { s.hcp.Revoke(s.hcp.Token) }, []string{"read the workspace net-web", "the token lacks a right or has expired"}},
-		"an organization that does not exist": {func(s *task) { s.job.Config.Cloud.Organization = "other" }, []string{"check the organization other"}},
+		"an organization that does not exist": {func(s *task) { s.job.Config.Cloud().Organization = "other" }, []string{"check the organization other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func TestDriver_WorkspaceOfConsulTerraformSyncIsTakenOver(t *testing.T) {
 	s.hcp.SetVariable("net-web", hcptest.Variable{Key: "services", Value: "{}", Category: "terraform", HCL: true})
 	s.hcp.SetVariable("net-web", hcptest.Variable{Key: "name", Value: "old", Category: "terraform"})
 	s.hcp.SetVariable("net-web", hcptest.Variable{Key: "other", Value: "kept", Category: "terraform"})
-	s.job.Config.Cloud.NotificationURL, s.job.Config.Cloud.NotificationToken = receiver(t), "signing-secret"
+	s.job.Config.Cloud().NotificationURL, s.job.Config.Cloud().NotificationToken = receiver(t), "signing-secret"
 	s.succeeds()
 	w := s.hcp.Workspace("net-web")
 	if len(w.Variables) != 1 || w.Variables[0].Key != "other" || s.rec.Created {
@@ -146,8 +146,8 @@ func TestDriver_WorkspaceKeepsTheExecutionModeThatNobodyNames(t *testing.T) {
 func TestDriver_TagsInCapitalLettersAreThoseOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
-	s.job.Config.Cloud.Tags = append(s.job.Config.Cloud.Tags, "Prod")
-	s.job.Config.Cloud.TagsAllowlist = []string{"Prod"}
+	s.job.Config.Cloud().Tags = append(s.job.Config.Cloud().Tags, "Prod")
+	s.job.Config.Cloud().TagsAllowlist = []string{"Prod"}
 	for _, id := range []string{"run1", "run2"} {
 		s.next(id)
 		s.name(id)
@@ -161,7 +161,7 @@ func TestDriver_TagsInCapitalLettersAreThoseOfTheWorkspace(t *testing.T) {
 func TestDriver_WorkspaceGetsWhatTheTaskSays(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
-	s.job.Config.Cloud.Tags = append(s.job.Config.Cloud.Tags, "network")
+	s.job.Config.Cloud().Tags = append(s.job.Config.Cloud().Tags, "network")
 	s.job.Task.Description = "the web tier"
 	s.succeeds()
 	w := s.hcp.Workspace("net-web")
@@ -322,6 +322,27 @@ func TestDriver_WorkspaceInWhichNothingWasAppliedIsCreatedAgain(t *testing.T) {
 	}
 }
 
+func TestDriver_DestroyInAWorkspaceThatIsGoneFailsOnlyIfSomethingMayHaveBeenApplied(t *testing.T) {
+	t.Parallel()
+	gone := state.Remote{Workspace: "ws-gone", Name: "net-web", Created: true}
+	for _, begun := range []bool{false, true} {
+		s := newTask(t, hcptest.WithoutTerraform())
+		s.job.Run.Kind, s.rec = state.KindDestroy, gone
+		if begun {
+			s.rec.Run = state.RemoteRun{ID: "run-1", Workspace: "net-web"}
+		}
+		_, err := s.driver.Destroy(t.Context(), s.job)
+		if begun {
+			if err == nil {
+				t.Fatal("a destroy succeeds although a run may have been confirmed there")
+			}
+			contains(t, err.Error(), "is gone, or the token may not read it")
+		} else if err != nil {
+			t.Errorf("nothing was applied, and the destroy fails: %v", err)
+		}
+	}
+}
+
 func TestDriver_WorkspaceThatIsGoneIsNotCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
@@ -342,7 +363,7 @@ func TestDriver_WorkspaceOfAnEarlierOrganizationIsNotUsed(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
 	s.succeeds()
-	s.job.Config.Cloud.Organization = "another"
+	s.job.Config.Cloud().Organization = "another"
 	s.next("run2")
 	_, _, err := s.step()
 	if err == nil {
@@ -377,11 +398,11 @@ func TestDriver_TextSaysWhyARunDoesNotGoOn(t *testing.T) {
 func TestDriver_ConnectsWithAPrivateAuthority(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
-	s.job.Config.Cloud.Hostname = s.hcp.SecureURL
+	s.job.Config.Cloud().Hostname = s.hcp.SecureURL
 	if _, _, err := s.step(); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server with an unknown authority: %v", err)
 	}
-	s.job.Config.Cloud.TLS = config.ClientTLS{Enabled: true, CACert: s.hcp.CA, Verify: true}
+	s.job.Config.Cloud().TLS = config.ClientTLS{Enabled: true, CACert: s.hcp.CA, Verify: true}
 	s.next("run2")
 	s.succeeds()
 }

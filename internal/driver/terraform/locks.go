@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // clocksApart is the maximum difference between the clock of a runner and the clock of
@@ -27,7 +27,7 @@ type Locks struct {
 // before it records an outcome. A lost run must be known to be dead, too: it may still
 // work without a connection to the store, and then only the lock keeps a second
 // Terraform out.
-func (l Locks) Orphaned(ctx context.Context, task string, lock *terraform.LockError) string {
+func (l Locks) Orphaned(ctx context.Context, task string, lock *terraformcli.LockError) string {
 	created := lock.CreatedAt()
 	if lock.Who == "" || created.IsZero() {
 		return ""

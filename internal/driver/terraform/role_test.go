@@ -19,12 +19,12 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/terrapulse/terrapulse/internal/awsrole"
-	"github.com/terrapulse/terrapulse/internal/config/configtest"
+	"github.com/terrapulse/terrapulse/internal/aws/awsrole"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -68,14 +68,14 @@ func TestTerraform_WorksWithTheRoleOfItsTaskAlone(t *testing.T) {
 	t.Cleanup(s3.Close)
 
 	program := testtools.Terraform(t)
-	version, err := terraform.Version(t.Context(), program)
+	version, err := terraformcli.Version(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var mine aws.Config
 	mine.Region, mine.BaseEndpoint, mine.Credentials = "eu-west-1", &sts.URL, credentials.NewStaticCredentialsProvider("OWN", "own", "")
 	ended := 0
-	d := tfdriver.New(tfdriver.Options{Terraform: &terraform.Binary{Path: program, Version: version},
+	d := tfdriver.New(tfdriver.Options{Terraform: &terraformcli.Binary{Path: program, Version: version},
 		Assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
 			env, end, err := awsrole.Assume(ctx, mine, role, task)
 			return env, func() { end(); ended++ }, err

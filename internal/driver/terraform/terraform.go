@@ -14,27 +14,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/config"
+	"github.com/terrapulse/terrapulse/internal/base/redact"
+	"github.com/terrapulse/terrapulse/internal/consul/dynamic"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/driver/module"
+	"github.com/terrapulse/terrapulse/internal/driver/panos"
+	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/driver/tfplan"
-	"github.com/terrapulse/terrapulse/internal/dynamic"
-	"github.com/terrapulse/terrapulse/internal/panos"
-	"github.com/terrapulse/terrapulse/internal/redact"
-	"github.com/terrapulse/terrapulse/internal/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/state"
-	"github.com/terrapulse/terrapulse/internal/terraform"
-	"github.com/terrapulse/terrapulse/internal/terraform/module"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Options say how Terraform is run. A driver that only checks tasks needs none.
 type Options struct {
-	Terraform *terraform.Binary
+	Terraform *terraformcli.Binary
 	// Values evaluates the templates in provider blocks. Nil for a new evaluator
 	// without AWS.
 	Values *dynamic.Evaluator
 	// Orphaned returns why the holder of a lock of the task's state is certainly
 	// dead, so that the lock is released; "" if that is not certain. May be nil.
-	Orphaned func(ctx context.Context, task string, lock *terraform.LockError) (why string)
+	Orphaned func(ctx context.Context, task string, lock *terraformcli.LockError) (why string)
 	// Unlocked makes Plan take no lock of the task's state.
 	Unlocked bool
 	// Keep stores a state that the backend did not accept, and returns where. It
@@ -47,7 +47,7 @@ type Options struct {
 	Log      *slog.Logger // nil for none
 	Parallel int          // the most runs at a time; 1 if zero
 	// Shared has providers that tasks share. Nil to share none.
-	Shared *terraform.Shared
+	Shared *terraformcli.Shared
 }
 
 // Driver runs Terraform in the directories of tasks.
@@ -69,13 +69,13 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 	add(err)
 	all = append(all, module.Findings(t, rootmodule.InputTypes(t, module.VariableTypes(t, t.WorkingDir)))...)
 	add(dynamic.Check(cfg, t))
-	add(terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
+	add(terraformcli.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
 	return all
 }
 
 // Apply implements driver.Driver.
 func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return d.change(ctx, job, (*terraform.Dir).Apply, (*terraform.Dir).ApplyJudged)
+	return d.change(ctx, job, (*terraformcli.Dir).Apply, (*terraformcli.Dir).ApplyJudged)
 }
 
 // Destroy implements driver.Driver. If the folder of the module is gone, everything in
@@ -88,13 +88,13 @@ func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, e
 			job.Task = &t
 		}
 	}
-	return d.change(ctx, job, (*terraform.Dir).Destroy, (*terraform.Dir).DestroyJudged)
+	return d.change(ctx, job, (*terraformcli.Dir).Destroy, (*terraformcli.Dir).DestroyJudged)
 }
 
 // change writes the root module, initialises its directory if needed, runs one of the
 // commands in it, and commits to PAN-OS if a provider has auto_commit.
-func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraform.Dir, context.Context) (*state.Changes, error),
-	judged func(*terraform.Dir, context.Context, terraform.Judge) (*state.Changes, error)) (*state.Changes, error) {
+func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraformcli.Dir, context.Context) (*state.Changes, error),
+	judged func(*terraformcli.Dir, context.Context, terraformcli.Judge) (*state.Changes, error)) (*state.Changes, error) {
 	t := job.Task
 	values, opts, end, err := d.prepare(ctx, job)
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if job.Judge == nil {
 		changes, err = direct(dir, ctx)
 	} else {
-		changes, err = judged(dir, ctx, func(ctx context.Context, found terraform.Plan, state terraform.StateMark) error {
+		changes, err = judged(dir, ctx, func(ctx context.Context, found terraformcli.Plan, state terraformcli.StateMark) error {
 			plan, err := judgeable(t.Name, found, state)
 			if err != nil {
 				return err
@@ -167,7 +167,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 // formerWorkspace returns why the state may be an older one: the task was applied in HCP Terraform
 // before its driver changed; "" if it was not. A task without a state is refused: an apply would
 // create everything again, and a destroy would destroy nothing.
-func formerWorkspace(ctx context.Context, job driver.Job, dir *terraform.Dir) (string, error) {
+func formerWorkspace(ctx context.Context, job driver.Job, dir *terraformcli.Dir) (string, error) {
 	if !job.Run.FromRemote {
 		return "", nil
 	}
@@ -190,7 +190,7 @@ func formerWorkspace(ctx context.Context, job driver.Job, dir *terraform.Dir) (s
 // leftBehind returns why there may be no state: it was left in another backend; "" if it was not.
 // Where the task's directory is still there, it was moved before. A container, or another instance,
 // has no such directory. Without a judge, and to destroy, such a task is refused.
-func leftBehind(ctx context.Context, job driver.Job, dir *terraform.Dir) (string, error) {
+func leftBehind(ctx context.Context, job driver.Job, dir *terraformcli.Dir) (string, error) {
 	if !job.BackendChanged {
 		return "", nil
 	}
@@ -223,8 +223,8 @@ func doubtful(changes *state.Changes, reasons ...string) (causes []state.Cause) 
 }
 
 // formersOf returns where the state of a task was under its former names.
-func formersOf(job driver.Job, m *state.Move) ([]terraform.Former, error) {
-	formers := make([]terraform.Former, len(m.From))
+func formersOf(job driver.Job, m *state.Move) ([]terraformcli.Former, error) {
+	formers := make([]terraformcli.Former, len(m.From))
 	for i, name := range m.From {
 		before := *job.Task
 		before.Name = name
@@ -232,7 +232,7 @@ func formersOf(job driver.Job, m *state.Move) ([]terraform.Former, error) {
 		if err != nil {
 			return nil, err
 		}
-		formers[i] = terraform.Former{Task: name, Backend: backend, Dirs: []string{filepath.Join(job.Config.WorkingDir, name), job.Task.WorkingDir}}
+		formers[i] = terraformcli.Former{Task: name, Backend: backend, Dirs: []string{filepath.Join(job.Config.WorkingDir, name), job.Task.WorkingDir}}
 	}
 	return formers, nil
 }
@@ -256,7 +256,7 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 
 // judgeable returns Terraform's plan of a task, which was made for this state, for a
 // judge.
-func judgeable(task string, found terraform.Plan, state terraform.StateMark) (driver.Plan, error) {
+func judgeable(task string, found terraformcli.Plan, state terraformcli.StateMark) (driver.Plan, error) {
 	plan, err := planned(task, found)
 	if err != nil {
 		return driver.Plan{}, err
@@ -277,7 +277,7 @@ func judgeable(task string, found terraform.Plan, state terraform.StateMark) (dr
 }
 
 // planned returns Terraform's plan of a task without secrets.
-func planned(task string, found terraform.Plan) (driver.Plan, error) {
+func planned(task string, found terraformcli.Plan) (driver.Plan, error) {
 	plan := driver.Plan{Changes: &found.Summary}
 	if found.JSON != nil {
 		var err error
@@ -320,7 +320,7 @@ func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, erro
 
 // prepare checks the task, evaluates the templates of its providers, assumes its role, and
 // returns the options of Terraform. They are valid until end is called.
-func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Values, opts terraform.Options, end func(), err error) {
+func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Values, opts terraformcli.Options, end func(), err error) {
 	end = func() {}
 	cfg, t := job.Config, job.Task
 	backend, err := rootmodule.Backend(cfg, t)
@@ -330,7 +330,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 	if err := module.Check(t, rootmodule.Inputs(t)); err != nil {
 		return values, opts, end, err
 	}
-	if err := terraform.CheckEnv(t.Name, rootmodule.Env(t, cfg)); err != nil {
+	if err := terraformcli.CheckEnv(t.Name, rootmodule.Env(t, cfg)); err != nil {
 		return values, opts, end, err
 	}
 	values, err = cmp.Or(d.Values, &dynamic.Evaluator{Context: ctx}).Evaluate(ctx, cfg, t)
@@ -341,7 +341,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 	if err != nil {
 		return values, opts, end, fmt.Errorf("values of task %s: %w", t.Name, err)
 	}
-	opts = terraform.Options{
+	opts = terraformcli.Options{
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,

@@ -9,11 +9,11 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/terrapulse/terrapulse/internal/config"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
-	"github.com/terrapulse/terrapulse/internal/terraform"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -57,14 +57,14 @@ func newTask(t *testing.T, program, module string) *task {
 	t.Helper()
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
 	t.Setenv("TMPDIR", t.TempDir())
-	version, err := terraform.Version(t.Context(), program)
+	version, err := terraformcli.Version(t.Context(), program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	cfg := &config.Config{Terraform: config.Terraform{Backend: config.Backend{Type: "local"}}}
 	cfg.Vault.Token = "vault-secret"
-	s := &task{t: t, driver: tfdriver.New(tfdriver.Options{Terraform: &terraform.Binary{Path: program, Version: version}})}
+	s := &task{t: t, driver: tfdriver.New(tfdriver.Options{Terraform: &terraformcli.Binary{Path: program, Version: version}})}
 	s.job = driver.Job{Config: cfg, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}, Output: &s.out,
 		Task: &config.Task{Name: "web", Module: filepath.Join(dir, "module"), WorkingDir: filepath.Join(dir, "web"),
 			Variables: map[string]cty.Value{"name": cty.StringVal("one"), "password": cty.StringVal("variable-secret")}}}

@@ -16,8 +16,9 @@ import (
 	"github.com/hashicorp/go-version"
 	tfjson "github.com/hashicorp/terraform-json"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // hidden replaces a value that Terraform marks as sensitive.
@@ -123,10 +124,7 @@ func actionOf(a tfjson.Actions) driver.Action {
 	if a.Replace() {
 		return driver.Replace
 	}
-	names := make([]string, len(a))
-	for i, action := range a {
-		names[i] = string(action)
-	}
+	names := list.Map(a, func(action tfjson.Action) string { return string(action) })
 	return driver.Action(cmp.Or(strings.Join(names, "+"), string(driver.NoOp)))
 }
 

@@ -10,9 +10,9 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/redact"
-	"github.com/terrapulse/terrapulse/internal/state"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // known is a secret that Terrapulse gives to Terraform.

@@ -1,0 +1,199 @@
+// Package ecs starts runners as ECS tasks.
+package ecs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+const (
+	// describedAtOnce is the maximum number of tasks of one DescribeTasks.
+	// https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_DescribeTasks.html
+	describedAtOnce = 100
+
+	// startPatience is how long a task may take to start. Fargate needs about half a minute, and
+	// one or two minutes with a large image.
+	startPatience = 10 * time.Minute
+)
+
+// Launcher starts an ECS task for each launch. It keeps nothing in memory: it reports what ECS
+// reports. It is safe for concurrent use.
+type Launcher struct {
+	Client         *awsjson.Client
+	Stack          string // for the tag terrapulse:stack
+	Cluster        string // name or ARN
+	TaskDefinition string // family:revision, or ARN with revision
+	Capacity       settings.Capacity
+	Subnets        []string
+	SecurityGroups []string // the default group of the VPC if empty
+	PublicIP       bool
+	Function       string // functions/reconcile, which containers that linger invoke
+	// Program returns an address from which a container loads its program. It is nil if the image
+	// contains the program.
+	Program func(ctx context.Context) (string, error)
+	Now     func() time.Time
+}
+
+var _ reconcile.Launcher = (*Launcher)(nil)
+
+// Start requests an ECS task that executes the launch. The launch's id is the client token: a
+// repeated request, after a lost answer or from another process, starts no second task as long as
+// ECS remembers the first, up to a day. Package fault classifies its errors.
+func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
+	in := runTaskInput{Cluster: l.Cluster, TaskDefinition: l.TaskDefinition, ClientToken: launch.ID, StartedBy: launch.ID, Count: 1,
+		Tags: []tag{{"terrapulse:stack", l.Stack}, {"terrapulse:launch", launch.ID}}}
+	in.NetworkConfiguration.VPC = vpc{Subnets: l.Subnets, SecurityGroups: l.SecurityGroups, AssignPublicIP: "DISABLED"}
+	if l.PublicIP {
+		in.NetworkConfiguration.VPC.AssignPublicIP = "ENABLED"
+	}
+	for _, p := range l.Capacity {
+		in.CapacityProviderStrategy = append(in.CapacityProviderStrategy, capacityProvider{p.Name, p.Weight})
+	}
+	act := "run a task of " + l.TaskDefinition
+	variables := []variable{{ecstask.LaunchVariable, launch.ID}}
+	if launch.Linger > 0 {
+		variables = append(variables, variable{ecstask.FunctionVariable, l.Function})
+	}
+	overrides := []containerOverride{{ecstask.Container, variables}}
+	if l.Program != nil {
+		address, err := l.Program(ctx)
+		if err != nil {
+			return fault.As(fault.Transient, fmt.Errorf("%s: sign the address of its program: %w; %s", act, err, adviceLater))
+		}
+		overrides = append(overrides, containerOverride{ecstask.InstallContainer, []variable{{ecstask.ProgramVariable, address}}})
+	}
+	in.Overrides.Containers = overrides
+	var out runTaskOutput
+	err := l.Client.Call(ctx, awsjson.RunTask, "", in, &out)
+	if isConflict(err) { // the launch was requested before: the stack was deployed in between
+		return nil
+	}
+	switch {
+	case err != nil:
+		return classify(act, err)
+	case len(out.Tasks) > 0:
+		return nil
+	case len(out.Failures) > 0:
+		return refused(act, out.Failures[0])
+	}
+	return refused(act, failure{})
+}
+
+// Status reports the state of launches in ECS, and of tasks by their ids: a container
+// that lingered has taken the launches of others. A launch runs if any of its tasks has
+// not stopped; there may be several if ECS has forgotten a client token. A launch
+// that was just requested, or that stopped more than an hour ago, may be unknown:
+// the lists of ECS lag behind.
+//
+// It needs one request to list the tasks that should run, and one for every 100 of
+// them. Only if a launch is not among them does it also list the tasks that stopped
+// in the last hour. (Listing by startedBy would need a request for each launch and
+// could not show stopped tasks, because it allows no other filter.)
+func (l *Launcher) Status(ctx context.Context, ids []string) (map[string]reconcile.LaunchStatus, error) {
+	statuses := map[string]reconcile.LaunchStatus{}
+	if len(ids) == 0 {
+		return statuses, nil
+	}
+	stopped := map[string]time.Time{} // when the last task of a launch stopped
+	for _, desired := range []string{"RUNNING", ecstask.Stopped} {
+		missing := func(id string) bool { return !statuses[id].Running }
+		if !slices.ContainsFunc(ids, missing) {
+			break
+		}
+		arns, err := l.list(ctx, desired)
+		if err != nil {
+			return nil, err
+		}
+		for chunk := range slices.Chunk(arns, describedAtOnce) {
+			// Tasks that ECS does not know (yet, or any more) are not in the answer.
+			var out describeTasksOutput
+			if err := l.Client.Call(ctx, awsjson.DescribeTasks, "", describeTasksInput{l.Cluster, chunk}, &out); err != nil {
+				return nil, classify("describe tasks of cluster "+l.Cluster, err)
+			}
+			for _, task := range out.Tasks {
+				for _, id := range []string{task.Launch(), task.ID()} {
+					l.note(statuses, stopped, id, task)
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(statuses, func(id string, _ reconcile.LaunchStatus) bool { return !slices.Contains(ids, id) })
+	return statuses, nil
+}
+
+// note adds the state of a task to that of its launch, or of the task itself.
+func (l *Launcher) note(statuses map[string]reconcile.LaunchStatus, stopped map[string]time.Time, id string, task task) {
+	why, at, runner := "", task.StoppedAt.time(), task.ID()
+	switch {
+	case task.LastStatus == ecstask.Stopped:
+		why = task.Why()
+	case task.StartedAt == 0 && task.CreatedAt != 0 && l.Now().Sub(task.CreatedAt.time()) >= startPatience:
+		// The task is not stopped first: that would need the right to stop any container, even
+		// during an apply. If it starts after all, its claims are refused, because its runs are
+		// lost by then. If it starts at this very moment, its claims stay valid: no claim names
+		// this task.
+		why = fmt.Sprintf("its container has not started within %s (ECS says %s): check the task %s", startPatience, task.LastStatus, task.ID())
+		at, runner = task.CreatedAt.time(), "not started: "+task.ID()
+	default:
+		statuses[id] = reconcile.LaunchStatus{Running: true}
+		return
+	}
+	if statuses[id].Running || statuses[id].Stopped != "" && at.Before(stopped[id]) {
+		return
+	}
+	statuses[id], stopped[id] = reconcile.LaunchStatus{Stopped: why, Runner: runner}, at
+}
+
+// list returns the ARNs of the tasks of the task definition's family, of all revisions, with a
+// desired status.
+func (l *Launcher) list(ctx context.Context, desired string) ([]string, error) {
+	in := listTasksInput{Cluster: l.Cluster, Family: ecstask.Family(l.TaskDefinition), DesiredStatus: desired}
+	var arns []string
+	for {
+		var page listTasksOutput
+		if err := l.Client.Call(ctx, awsjson.ListTasks, "", in, &page); err != nil {
+			return nil, classify("list the tasks of cluster "+l.Cluster, err)
+		}
+		arns = append(arns, page.TaskARNs...)
+		if page.NextToken == "" {
+			return arns, nil
+		}
+		in.NextToken = page.NextToken
+	}
+}
+
+// Check reports the task definition and the cluster, or what is wrong with them.
+func (l *Launcher) Check(ctx context.Context) (found string, err error) {
+	var definition describeTaskDefinitionOutput
+	if err := l.Client.Call(ctx, awsjson.DescribeTaskDefinition, "", describeTaskDefinitionInput{l.TaskDefinition}, &definition); err != nil {
+		return "", classify("describe task definition "+l.TaskDefinition, err)
+	}
+	var clusters describeClustersOutput
+	if err := l.Client.Call(ctx, awsjson.DescribeClusters, "", describeClustersInput{[]string{l.Cluster}}, &clusters); err != nil {
+		return "", classify("describe cluster "+l.Cluster, err)
+	}
+	if len(clusters.Clusters) == 0 || clusters.Clusters[0].Status != "ACTIVE" {
+		return "", fmt.Errorf("cluster %s does not exist or is not active", l.Cluster)
+	}
+	for _, p := range l.Capacity {
+		if !slices.Contains(clusters.Clusters[0].CapacityProviders, p.Name) {
+			return "", fmt.Errorf("cluster %s has no capacity provider %s", l.Cluster, p.Name)
+		}
+	}
+	for _, c := range definition.TaskDefinition.ContainerDefinitions {
+		if c.Name == ecstask.Container {
+			return "image " + c.Image, nil
+		}
+	}
+	return "", fmt.Errorf("task definition %s has no container %s", l.TaskDefinition, ecstask.Container)
+}

@@ -1,0 +1,232 @@
+// Package reconcilefunction is functions/reconcile: it answers the requests of package invoke with
+// ticks, runs and checks. It does in a deployment in AWS what package instance does on one machine.
+package reconcilefunction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
+	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
+	"github.com/terrapulse/terrapulse/internal/engine/inforce"
+	"github.com/terrapulse/terrapulse/internal/engine/launch"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// reserve is the part of the invocation's time that a tick keeps to release the lease and to
+// answer. launchReserve is the maximum time, with retries, to write and start the launches of
+// one step.
+const (
+	reserve       = 3 * time.Second
+	launchReserve = 10 * time.Second
+)
+
+// Handler answers invocations, one at a time. It lives as long as the function's process, so that
+// the next invocations reuse the bundle and the secrets.
+type Handler struct {
+	store    state.Store
+	bundles  *inforce.Follower
+	keep     func(digest string) // removes the files of all other bundles
+	engine   engine
+	executor executor
+	launcher *launcher
+	checks   []doctor.Check // of the mode doctor, besides those of bundle and Consul
+	window   time.Duration  // how long an invocation of the schedule watches the gates; 0 ticks once
+	now      func() time.Time
+	log      *slog.Logger
+	metrics  *metrics.Writer
+}
+
+// invocation is an invocation in progress.
+type invocation struct {
+	*Handler
+	log      *slog.Logger
+	deadline time.Time // time limit of a tick
+	end      time.Time // of the invocation
+}
+
+// Handle answers one invocation. It returns an error if the invocation could not be executed at
+// all; a tick that was skipped for a transient reason is not an error.
+func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (invoke.Answer, error) {
+	req, err := parse(payload)
+	if err != nil {
+		h.log.Error("invocation refused", "error", err)
+		return invoke.Answer{}, err
+	}
+	end, ok := ctx.Deadline()
+	if !ok {
+		end = h.now().Add(time.Minute)
+	}
+	inv := &invocation{Handler: h, log: h.log, end: end}
+	inv.deadline = inv.limit()
+	if call, ok := lambdacontext.FromContext(ctx); ok {
+		inv.log = h.log.With("tick", call.AwsRequestID)
+	}
+	if h.engine.current != nil {
+		h.keep(h.engine.current.Digest)
+	}
+	work, interrupt := context.WithDeadline(ctx, end.Add(-stopReserve))
+	defer interrupt()
+	h.launcher.here = launch.NewLocal(work, atOnce, inv.log, inv.execute)
+	defer h.launcher.here.Wait()
+	answer, err := inv.do(ctx, req)
+	if err == nil {
+		answer, err = inv.finish(ctx, req, answer)
+	}
+	if err == nil && req.Wait {
+		answer, err = inv.await(ctx, req, answer)
+	}
+	return answer, err
+}
+
+// do does what the request says, in the time of a tick.
+func (i *invocation) do(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	ctx, stop := context.WithDeadline(ctx, i.deadline.Add(-reserve))
+	defer stop()
+	switch req.Mode {
+	case invoke.Doctor:
+		return i.examine(ctx), nil
+	case invoke.Inspect:
+		return i.inspect(ctx, req)
+	case invoke.Once:
+		return i.once(ctx, req)
+	case invoke.Output:
+		return i.output(ctx, req), nil
+	}
+	return i.reconcile(ctx, req)
+}
+
+// parse parses a request. An event of the bucket about the bundle's pointer becomes a request to
+// check for a new bundle.
+func parse(payload json.RawMessage) (invoke.Request, error) {
+	var event struct {
+		Source     string `json:"source"`
+		DetailType string `json:"detail-type"`
+	}
+	if json.Unmarshal(payload, &event) == nil && event.Source == "aws.s3" && event.DetailType == "Object Created" {
+		return invoke.Request{Mode: invoke.Reconcile, Refresh: true}, nil
+	}
+	return invoke.Parse(payload)
+}
+
+// once starts runs of the tasks now. It waits for a tick in progress.
+func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	names, err := i.chosen(ctx, req)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	force := map[string]string{}
+	for _, name := range names {
+		force[name] = "an invocation of the function"
+	}
+	report, err := i.tickInTurn(ctx, reconcile.TickOptions{Force: force, All: len(req.Tasks) == 0}, false)
+	replaced := report.Replaced("an invocation of the function")
+	maps.DeleteFunc(replaced, func(task, _ string) bool { return force[task] == "" })
+	if err == nil && len(replaced) > 0 {
+		var next reconcile.Report
+		next, err = i.tick(ctx, reconcile.TickOptions{Force: replaced})
+		report.Include(next)
+	}
+	return i.answer(req, report, err)
+}
+
+// inspect launches plan runs.
+func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	if req.Launch != "" {
+		return i.begin(ctx, req)
+	}
+	planner, names, err := i.planned(ctx, req)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	launches, err := planner.Start(ctx, names, req.Draft, "an invocation of the function")
+	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}
+	answer.Launches, answer.Runs = started(launches)
+	return answer, err
+}
+
+// planned returns what plans the tasks of the request, and their names. A bundle that the request
+// names needs no other one in force.
+func (i *invocation) planned(ctx context.Context, req invoke.Request) (reconcile.Planner, []string, error) {
+	if req.Bundle == "" {
+		names, err := i.chosen(ctx, req)
+		if err != nil {
+			return reconcile.Planner{}, nil, err
+		}
+		r, err := i.prepare(ctx)
+		if err != nil {
+			return reconcile.Planner{}, nil, err
+		}
+		return r.Planner(), names, nil
+	}
+	cfg, err := i.bundles.Source.Load(ctx, req.Bundle)
+	if err != nil {
+		return reconcile.Planner{}, nil, err
+	}
+	planner := reconcile.Planner{Store: i.store, Launcher: i.launcher, Config: cfg, Source: new(overlay.Source), Bundle: req.Bundle, Now: i.now}
+	effective, err := planner.Source.Read(ctx, i.store, cfg)
+	if err != nil {
+		return planner, nil, err
+	}
+	names, err := named(effective.Config, req, req.Bundle)
+	return planner, names, err
+}
+
+// chosen returns the tasks of the request, all of which exist.
+func (i *invocation) chosen(ctx context.Context, req invoke.Request) ([]string, error) {
+	i.bundles.Forget() // the caller means the bundle that was pushed last
+	if _, err := i.prepare(ctx); err != nil {
+		return nil, err
+	}
+	effective, err := i.effective(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return named(effective.Config, req, i.engine.current.Digest)
+}
+
+// named returns the tasks of the request in a configuration, which is that of a bundle.
+func named(cfg *config.Config, req invoke.Request, digest string) ([]string, error) {
+	if len(req.Tasks) == 0 {
+		return enabled(cfg), nil
+	}
+	for _, name := range req.Tasks {
+		t, ok := cfg.Task(name)
+		if !ok {
+			return nil, fmt.Errorf("task %q is not in the bundle %.12s, nor was it created through the API", name, digest)
+		}
+		if !t.Enabled && req.Mode == invoke.Once {
+			return nil, fmt.Errorf("task %q is disabled: enable it in its task file, or through the API", name)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(req.Tasks))), nil
+}
+
+// effective returns the configuration in force with what was changed through the API.
+func (i *invocation) effective(ctx context.Context) (*overlay.Effective, error) {
+	if i.engine.current == nil {
+		return nil, inforce.ErrNone
+	}
+	return i.engine.common.Source.Read(ctx, i.store, i.engine.current.Config)
+}
+
+// enabled returns the names of the enabled tasks.
+func enabled(cfg *config.Config) (names []string) {
+	for _, t := range cfg.Tasks {
+		if t.Enabled {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}

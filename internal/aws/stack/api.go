@@ -1,0 +1,52 @@
+package stack
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/aws/tableapi"
+	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+)
+
+// User is who uses the API of a stack that has no function URL, and with what.
+type User struct {
+	Name string // as this machine says; AWS proves only who uses a function URL
+	Log  *slog.Logger
+}
+
+// API returns a client of the stack's HTTP API: behind its function URL or, if it was
+// deployed without one, in this process. The user then needs the rights of functions/api.
+func (s *Stack) API(ctx context.Context, user User) (*apiclient.Client, error) {
+	if url := s.outputs["ApiUrl"]; url != "" {
+		return apiclient.New(apiclient.Options{Address: url})
+	}
+	place, err := s.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	location, err := s.Output("BundleUrl")
+	if err != nil {
+		return nil, err
+	}
+	bundles, err := s3url.Parse(location)
+	if err != nil {
+		return nil, err
+	}
+	function, err := s.Output("ReconcileFunction")
+	if err != nil {
+		return nil, err
+	}
+	store, err := place.Change(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return apiclient.Local(tableapi.New(tableapi.Options{
+		AWS: s.aws, Store: store, Table: place.Where, Bundle: bundles, ReconcileFunction: function,
+		Console: s.console(),
+		Who:     func(*http.Request) access.Sender { return access.Sender{Name: access.Claimed(user.Name)} },
+		Log:     user.Log,
+	})), nil
+}

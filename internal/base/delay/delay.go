@@ -1,0 +1,29 @@
+// Package delay waits until a time has passed or a context ends, and says how long to
+// wait after failures.
+package delay
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d. It returns false if the context has ended first.
+func For(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Doubled is the wait after the n-th failure in a row: at first as given, then twice
+// as long after each failure, at most longest.
+func Doubled(first, longest time.Duration, n int) time.Duration {
+	for ; n > 1 && first < longest; n-- {
+		first *= 2
+	}
+	return min(first, longest)
+}

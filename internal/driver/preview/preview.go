@@ -1,0 +1,72 @@
+// Package preview plans tasks with the current data of Consul. It changes nothing.
+package preview
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// Planner plans tasks.
+type Planner struct {
+	Config   *config.Config
+	Consul   *consul.Client
+	Driver   driver.Driver
+	Parallel int // plans at a time
+	Log      *slog.Logger
+
+	// Begin returns where the output of a task's plan goes, and End is called
+	// after it. Both may be nil.
+	Begin func(task string) io.Writer
+	End   func(task string)
+}
+
+// Result is the plan of a task, or why it failed. A disabled task has neither.
+type Result struct {
+	Task *config.Task
+	Plan driver.Plan
+	Err  error
+}
+
+// Plan returns a result for each task, in the same order.
+func (p *Planner) Plan(ctx context.Context, tasks []*config.Task) []Result {
+	results := make([]Result, len(tasks))
+	var group errgroup.Group
+	group.SetLimit(p.Parallel)
+	for i, task := range tasks {
+		results[i].Task = task
+		if !task.Enabled {
+			continue
+		}
+		group.Go(func() error {
+			results[i].Plan, results[i].Err = p.plan(ctx, task)
+			return nil
+		})
+	}
+	_ = group.Wait() // the results hold the errors
+	return results
+}
+
+func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, error) {
+	snap, err := p.Consul.Preview(ctx, task)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	for _, warning := range []string{snap.Visibility.Hidden(), snap.Warning()} {
+		if warning != "" {
+			p.Log.Warn(warning, "task", task.Name)
+		}
+	}
+	output := io.Discard
+	if p.Begin != nil {
+		output = p.Begin(task.Name)
+		defer p.End(task.Name)
+	}
+	return p.Driver.Plan(ctx, driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output})
+}

@@ -1,0 +1,227 @@
+package terraformcli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/hashicorp/terraform-exec/tfexec"
+)
+
+const (
+	// unsavedFile is the file in the directory in which Terraform leaves the state
+	// of an apply that the backend did not accept. If it stayed there, the next
+	// run would create everything a second time.
+	unsavedFile = "errored.tfstate"
+
+	// beganFile is the file in the directory that holds the mark of the state from
+	// which the latest apply began. A later process may read it.
+	beganFile = ".terrapulse-began.json"
+
+	// savingFor is how long a run retries to save its state: a container's
+	// directory is lost with the run.
+	savingFor = 5 * time.Minute
+
+	// stopSaving is the default of Options.StopSaving. ECS kills a container 120
+	// seconds after SIGTERM, of which the run's outcome may need 45; systemd kills
+	// after 90 seconds.
+	stopSaving = 70 * time.Second
+
+	// keepingFor is how long Options.Keep may take.
+	keepingFor = 10 * time.Second
+)
+
+// saveUnsaved saves the state that an apply has left in the directory, if there is
+// one. It does so only if the backend still has the state from which that apply
+// began. Otherwise the backend's state is right, and the other one is kept aside
+// for a person; aside is its place.
+func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
+	path := d.unsaved()
+	raw, err := readIfThere(path)
+	if raw == nil {
+		return "", err
+	}
+	_ = os.Chmod(path, 0o600) // it holds what a state holds
+	now, err := d.current(ctx)
+	if err != nil {
+		return "", d.stillUnsaved(err)
+	}
+	if why := d.notFollowed(now, raw); why != "" {
+		return d.setAside(ctx, raw, why)
+	}
+	err = d.pushFile(ctx, path)
+	failed := (*Error)(nil)
+	switch {
+	case err == nil:
+		return "", d.isSaved()
+	case errors.As(err, &failed) && failed.has(newerState|unrelatedState|sameSerialState):
+		return d.setAside(ctx, raw, "the backend's state has changed meanwhile")
+	default:
+		return "", d.stillUnsaved(err)
+	}
+}
+
+// stillUnsaved adds the place of the state to the error of a command.
+func (d *Dir) stillUnsaved(err error) error {
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		failed.Hint = d.unsavedHint()
+	}
+	return err
+}
+
+// notFollowed returns why the state of an earlier apply must not replace the one
+// in the backend; "" if it may.
+func (d *Dir) notFollowed(now, left []byte) string {
+	began, known := d.begin()
+	if !known {
+		return "it is not known which state that run began from"
+	}
+	shown, err := markOf(now)
+	if err != nil {
+		return "the backend's state cannot be read"
+	}
+	mark, err := markOf(left)
+	if err != nil {
+		return "it cannot be read"
+	}
+	if !Replaceable(began, shown, mark) {
+		return fmt.Sprintf("the backend's state has changed since that run began (serial %d then, %d now)", began.Serial, shown.Serial)
+	}
+	return ""
+}
+
+// setAside keeps a state under a name of its own and reports it.
+func (d *Dir) setAside(ctx context.Context, state []byte, why string) (aside string, err error) {
+	aside, err = d.keepState(ctx, "errored", state)
+	if err != nil {
+		return "", fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
+	}
+	if err := errors.Join(os.Remove(d.unsaved()), d.forgetBegin()); err != nil {
+		return "", fmt.Errorf("keep the state aside that task %s could not save: %w", d.opts.Task, err)
+	}
+	fmt.Fprintf(d.opts.Log, "Warning: the state that an earlier apply could not save is not written to the backend: %s. It is kept in %s: "+
+		"see whether it has resources that the backend's state lacks.\n", why, aside)
+	d.opts.Logger.Warn("a state that an apply could not save is kept aside: see whether it has resources that the backend's state lacks",
+		"task", d.opts.Task, "file", aside, "cause", why)
+	return aside, nil
+}
+
+// keepState writes a state to a new file in the directory that only this user can
+// read; if the directory is lost with the run, it is also stored elsewhere. It
+// returns the place.
+func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place string, err error) {
+	name := kind + ".tfstate." + time.Now().UTC().Format("20060102T150405Z")
+	path := filepath.Join(d.path, name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	for n := 2; errors.Is(err, os.ErrExist); n++ {
+		path = filepath.Join(d.path, fmt.Sprintf("%s-%d", name, n))
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(state)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		os.Remove(path)
+		return "", err
+	}
+	if d.opts.Keep == nil {
+		return path, nil
+	}
+	return d.opts.Keep(ctx, d.opts.Task, filepath.Base(path), state)
+}
+
+// noteBegin writes to the directory the mark of the state from which the next
+// apply begins; nil to read it.
+func (d *Dir) noteBegin(ctx context.Context, mark *StateMark) error {
+	if mark == nil {
+		state, err := d.current(ctx)
+		if err != nil {
+			return err
+		}
+		now, err := markOf(state)
+		if err != nil {
+			return d.forgetBegin() // a state that Terraform may be able to read
+		}
+		mark = &now
+	}
+	raw, err := json.Marshal(mark)
+	if err == nil {
+		err = os.WriteFile(d.begun(), raw, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("note the state that the apply of task %s begins from: %w", d.opts.Task, err)
+	}
+	return nil
+}
+
+// begin returns the mark of the state that the latest apply began from.
+func (d *Dir) begin() (mark StateMark, known bool) {
+	raw, err := os.ReadFile(d.begun())
+	return mark, err == nil && json.Unmarshal(raw, &mark) == nil
+}
+
+func (d *Dir) forgetBegin() error { return os.RemoveAll(d.begun()) }
+
+// begun is the path of beganFile.
+func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
+
+// saveAfter retries to save the state of an apply that failed or was interrupted.
+// It returns what happened to that state, for people.
+func (d *Dir) saveAfter(ctx context.Context) string {
+	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
+	aside, err := backoff.Retry(ctx, func() (string, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
+	switch {
+	case err != nil && d.opts.Keep != nil:
+		return d.keepUnsaved()
+	case err != nil:
+		return d.unsavedHint()
+	case aside != "":
+		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
+			"see whether it has resources that the backend's lacks", aside)
+	default:
+		return "the state could not be saved at first, and is saved now: the next run goes on from it"
+	}
+}
+
+// keepUnsaved stores a state that the backend does not accept, if the directory is
+// lost with the run.
+func (d *Dir) keepUnsaved() string {
+	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
+	defer cancel()
+	raw, err := os.ReadFile(d.unsaved())
+	if err == nil {
+		var place string
+		if place, err = d.keepState(ctx, "errored", raw); err == nil {
+			d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
+				"task", d.opts.Task, "file", place)
+			return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
+				"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program())
+		}
+	}
+	return fmt.Sprintf("what was applied is not in the state, which could not be saved (%v), and is lost with this container: "+
+		"import what was made, or remove it", err)
+}
+
+// unsaved is the path of unsavedFile.
+func (d *Dir) unsaved() string { return filepath.Join(d.path, unsavedFile) }
+
+func (d *Dir) unsavedHint() string {
+	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s, and the next run in that directory saves it first",
+		d.unsaved())
+}
+
+// pushFile writes a file to the backend as the state of the selected workspace.
+func (d *Dir) pushFile(ctx context.Context, path string, opts ...tfexec.StatePushCmdOption) error {
+	return d.attempt(ctx, "state push", func(lock, _ string) error {
+		defer d.privateState()()
+		return d.run(ctx, "state push", nil, func(ctx context.Context) error {
+			return d.tf.StatePush(ctx, path, append(opts, tfexec.Lock(true), tfexec.LockTimeout(lock))...)
+		})
+	})
+}

@@ -1,0 +1,216 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// What Approve, Reject, Hold and Release refuse.
+var (
+	ErrOtherPlan  = errors.New("another plan waits for an approval now")
+	ErrSamePerson = errors.New("who changed, deleted or destroys the task through the API must not approve its plan")
+	ErrNotOnHold  = errors.New("the task is not on hold")
+	// ErrNotReplaced is what ApproveAll returns if no task waits because Consul was
+	// replaced.
+	ErrNotReplaced = errors.New("no task waits because Consul was replaced")
+)
+
+// Approve permits to apply the plan that a task waits with: only what the plan
+// shows, and only until the approval expires. plan is the id of the plan, or how it
+// begins; "" for the one that waits now. Of a, By, Authenticated and Comment are used.
+// To repeat an approval is harmless. The error is state.ErrNoPlan, ErrOtherPlan,
+// ErrSamePerson, ErrNoTask or ErrDisabled.
+func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approval) error {
+	return c.change(ctx, task, func(e *Edit) error {
+		wait, err := e.waitingPlan(plan)
+		if err != nil {
+			return err
+		}
+		if r := e.Next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Valid(e.Now) {
+			return errNoChange
+		}
+		t, err := c.taskOf(ctx, e, task)
+		if err != nil {
+			return err
+		}
+		a.By, a.At, a.Comment, a.Content = someone(a.By), e.Now, oneLine(a.Comment), *wait.Content
+		if !t.Approval.MayApprove(e.changedBy(task), a.By, a.Authenticated) {
+			return ErrSamePerson
+		}
+		if t.Approval.Expires > 0 {
+			a.Expires = e.Now.Add(t.Approval.Expires)
+		}
+		if wait.Content.Plan == "" { // it also permits later runs to apply this input
+			e.Next.Accept(&state.Accepted{Approval: a, Observed: e.Next.Run.Input})
+		}
+		live := *e.Next.Run
+		live.Resume = &state.Resume{By: a.By, At: e.Now, Approval: &a}
+		e.Next.Run = &live
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanApproved, At: e.Now, Task: task, Run: live.ID, By: a.By, Detail: a.Comment, Until: a.Expires})
+		return nil
+	})
+}
+
+// changedBy names everybody because of whom there may be something to approve.
+func (e *Edit) changedBy(task string) []string {
+	by := e.Overrides[task].ChangedBy()
+	if e.Next.DeletedBy != "" {
+		by = append(by, e.Next.DeletedBy)
+	}
+	if e.Next.Destroy != nil {
+		by = append(by, e.Next.Destroy.By)
+	}
+	return by
+}
+
+// Reject ends the run of a task that waits with a plan. The task is not planned again
+// until its input or definition changes, or somebody requests a run. The error is
+// state.ErrNoPlan or ErrOtherPlan.
+func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) error {
+	return c.edit(ctx, task, func(e *Edit) error {
+		if _, err := e.waitingPlan(plan); err != nil {
+			return err
+		}
+		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, e.Next.Run.ID))
+		if err != nil {
+			return fmt.Errorf("read run %s: %w", e.Next.Run.ID, err)
+		}
+		if !run.Exists() || run.Data.State != state.RunWaiting {
+			return state.ErrNoPlan // the next tick updates its task
+		}
+		ended := run.Data
+		ended.State, ended.Ended, ended.Cancel, ended.Rejected = state.RunCancelled, e.Now, someone(by), true
+		ended.Error = "rejected by " + ended.Cancel
+		if comment = oneLine(comment); comment != "" {
+			ended.Error = state.Cut(ended.Error + ": " + comment)
+		}
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.Now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment})
+		return c.conclude(ctx, e, run, ended)
+	})
+}
+
+// Destroy requests that everything that a task has made is destroyed: a task of the
+// configuration, or one that is removed and was to be destroyed. To repeat the request
+// is harmless. The error is ErrNoTask.
+func (c *Control) Destroy(ctx context.Context, task, by string) error {
+	return c.change(ctx, task, func(e *Edit) error {
+		if _, err := c.taskOf(ctx, e, task); err != nil {
+			return err
+		}
+		if e.Next.Destroy != nil || e.Next.Run != nil && e.Next.Run.Destroys() {
+			return errNoChange
+		}
+		e.Next.RequestDestroy(someone(by), e.Now)
+		return nil
+	})
+}
+
+// taskOf returns a task of the configuration, or one that is removed and to be
+// destroyed. The error is ErrNoTask if there is none.
+func (c *Control) taskOf(ctx context.Context, e *Edit, name string) (*config.Task, error) {
+	if t, ok := e.Config.Task(name); ok {
+		return t, nil
+	}
+	if e.Next.OnRemoval == "" || e.Problems[name] != nil {
+		return nil, ErrNoTask
+	}
+	d, err := state.LoadDefinition(ctx, c.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	_, t, err := overlay.Restore(e.Config, name, d)
+	return t, err
+}
+
+// waitingPlan returns the wait of the task's run for an approval of this plan.
+func (e *Edit) waitingPlan(plan string) (*state.Wait, error) {
+	wait := e.Next.Waits()
+	if wait == nil || wait.For != state.WaitApproval || wait.Content == nil {
+		return nil, state.ErrNoPlan
+	}
+	if !strings.HasPrefix(wait.ID, plan) {
+		return nil, ErrOtherPlan
+	}
+	return wait, nil
+}
+
+// Hold keeps a task from running until somebody releases it, whatever requests a
+// run. A run that has begun goes on; one that has not is superseded. The error is
+// ErrNoTask.
+func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
+	return c.change(ctx, task, func(e *Edit) error {
+		if _, err := c.taskOf(ctx, e, task); err != nil {
+			return err
+		}
+		if e.Next.OnHold != nil {
+			return errNoChange
+		}
+		hold := state.OnHold{By: someone(by), At: e.Now, Comment: oneLine(comment)}
+		if err := c.supersedeIntended(ctx, e, "the task was put on hold by "+hold.By+" before the run began"); err != nil {
+			return err
+		}
+		e.Next.PutOnHold(hold)
+		e.events = append(e.events, outbox.Event{Kind: outbox.HoldBegun, At: e.Now, Task: task, By: hold.By, Detail: hold.Comment})
+		return nil
+	})
+}
+
+// supersedeIntended ends the run of the task that no runner has claimed: it waits for
+// its slot or its container.
+func (c *Control) supersedeIntended(ctx context.Context, e *Edit, why string) error {
+	live := e.Next.Run
+	if live == nil || live.Wait != nil {
+		return nil
+	}
+	task := state.TaskName(e.Record.Key)
+	run, _, err := state.ReadAnyway[state.Run](ctx, c.Store, state.RunKey(task, live.ID))
+	if err != nil {
+		return fmt.Errorf("read run %s: %w", live.ID, err)
+	}
+	if run.Data.State != state.RunIntended || run.Data.AppliedElsewhere() {
+		return nil
+	}
+	ended := run.Data
+	ended.State, ended.Ended, ended.Error = state.RunSuperseded, e.Now, state.Cut(why)
+	return c.conclude(ctx, e, run, ended)
+}
+
+// Release ends a Hold. The error is ErrNotOnHold.
+func (c *Control) Release(ctx context.Context, task, by string) error {
+	return c.edit(ctx, task, func(e *Edit) error {
+		if e.Next.OnHold == nil {
+			return ErrNotOnHold
+		}
+		e.events = append(e.events, outbox.Event{Kind: outbox.HoldEnded, At: e.Now, Task: task, By: someone(by), Since: e.Next.OnHold.At})
+		e.Next.Release()
+		return nil
+	})
+}
+
+// ApproveAll permits all tasks to lose the entries that a replaced Consul does not
+// have. It applies to what the latest tick was shown: if the next tick is shown
+// something else, it is void. A task that requires another approver stays held. Of a,
+// By, Authenticated and Comment are used. To repeat it is harmless. The error is
+// ErrNotReplaced.
+func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) error {
+	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		if rec.Replaced == nil || rec.Replaced.Tasks == 0 {
+			return nil, ErrNotReplaced
+		}
+		if was := rec.Replaced.Approved; was != nil && was.Shown == rec.Replaced.Shown {
+			return nil, errNoChange
+		}
+		a.By, a.At, a.Comment, a.Shown = someone(a.By), c.Now(), oneLine(a.Comment), rec.Replaced.Shown
+		replaced := *rec.Replaced
+		replaced.Approved = &a
+		rec.Replaced = &replaced
+		return nil, nil
+	})
+}

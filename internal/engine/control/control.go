@@ -1,0 +1,147 @@
+// Package control is what people request: runs, changes of tasks, approvals, holds and pauses.
+// Control writes that to the store, in any process, and the leader acts on it.
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// What Control refuses.
+var (
+	ErrNoTask   = errors.New("there is no such task")
+	ErrExists   = errors.New("there is a task of this name already")
+	ErrActive   = errors.New("the task is active and cannot be changed at this time")
+	ErrDisabled = errors.New("the task is disabled")
+	ErrNoRun    = errors.New("the task has no run under way")
+	ErrNoRetry  = errors.New("the task's latest run did not fail")
+	// ErrConfigured is what Forget returns of a task that there is.
+	ErrConfigured = errors.New("the task is in the configuration")
+	// ErrWaits is what AwaitRun returns of a run that does not begin before a person or
+	// a window lets it.
+	ErrWaits = errors.New("the run is requested and waits")
+	// ErrNotWaiting is what Resume returns of a run that does not wait, or not any
+	// more for what was meant.
+	ErrNotWaiting = errors.New("the run does not wait for this")
+	ErrGivenUp    = errors.New("the run is given up") // that somebody waits for
+)
+
+// changeTries is how often a change is written whose records others write, too.
+const changeTries = 20
+
+// turnWait is how long a change waits for its turn while no other turn ends. While the
+// store answers, each takes milliseconds.
+const turnWait = 3 * time.Second
+
+// Control is what people ask of the engine, through whichever process serves
+// them: it writes to the store, and the leader acts on it.
+type Control struct {
+	Store state.Store
+	// Base returns what the files, or the bundle in force, say.
+	Base func(context.Context) (*config.Config, error)
+	// Source is the cache of the effective configuration; may be nil.
+	Source *overlay.Source
+	// Plan starts a plan run of a task or, if a definition is given, of a
+	// task that is not there.
+	Plan func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error)
+	// Wake has the leader look at once, where that is possible; nil where it
+	// looks by itself before long.
+	Wake func(context.Context)
+	// Output loads what is kept elsewhere than in the store, by its URL; nil
+	// where nothing is.
+	Output func(ctx context.Context, url string) ([]byte, error)
+	// RemoteOutput returns what the remote run of a waiting run has printed since the run
+	// began to wait; nil if no run goes on in another system.
+	RemoteOutput func(ctx context.Context, cfg *config.Config, run state.Run) (string, error)
+	// Poll is how often a run is looked at that is waited for.
+	Poll time.Duration
+	Now  func() time.Time
+
+	once  sync.Once
+	turns chan struct{} // one place: who writes through this process waits here, not in the store
+	ended atomic.Int64  // how many turns have ended
+}
+
+// Config returns the effective configuration.
+func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
+	base, err := c.Base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Source.Read(ctx, c.Store, base)
+}
+
+// someone is who asks, also where nobody has said who.
+func someone(by string) string { return cmp.Or(oneLine(by), "somebody") }
+
+// oneLine is a text that somebody sends without line breaks and control characters:
+// terminals and chats show it.
+func oneLine(text string) string {
+	return state.Cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
+}
+
+// write writes changes, of which there may be none, and requests a tick. If
+// another process was faster, decide is called again.
+func (c *Control) write(ctx context.Context, decide func(*state.Reconcile) ([]state.Change, error)) error {
+	defer c.acquireTurn(ctx)()
+	for try := 1; ; try++ {
+		rec, err := state.ReadReconcile(ctx, c.Store)
+		if err != nil {
+			return err
+		}
+		next := rec.Data
+		changes, err := decide(&next)
+		if errors.Is(err, errNoChange) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next.Due = clock.Earlier(next.Due, c.Now())
+		_, err = c.Store.Apply(ctx, append(changes, rec.Write(next))...)
+		if errors.As(err, new(*state.ConflictError)) && try < changeTries && delay.For(ctx, time.Duration(try)*5*time.Millisecond) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("write the change: %w", err)
+		}
+		if c.Wake != nil {
+			c.Wake(ctx)
+		}
+		return nil
+	}
+}
+
+// acquireTurn waits until no other goroutine of this process writes, and returns
+// what ends the turn. Turns only save attempts: if none ends within turnWait, the caller
+// goes on without one, because the store may not answer the others.
+func (c *Control) acquireTurn(ctx context.Context) (end func()) {
+	c.once.Do(func() { c.turns = make(chan struct{}, 1) })
+	for {
+		before := c.ended.Load()
+		select {
+		case c.turns <- struct{}{}:
+			return func() { <-c.turns; c.ended.Add(1) }
+		case <-ctx.Done():
+			return func() {}
+		case <-time.After(turnWait):
+			if c.ended.Load() == before {
+				return func() {}
+			}
+		}
+	}
+}

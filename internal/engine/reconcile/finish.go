@@ -1,0 +1,136 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+)
+
+// liveCheck is how often the runs under way are checked.
+const liveCheck = 10 * time.Second
+
+// finish writes what the next tick needs.
+func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
+	next := rec.Data
+	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
+	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
+		next.Refused = rec.Data.Refused // with its time
+	}
+	// A task that was to be marked may be one of those that were dropped.
+	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Dropped) > 0; !unmarked {
+		next.Consuls, next.Replaced = t.consuls, t.replaced
+	}
+	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
+	next.Remote, next.Unpolled = 0, t.unpolled
+	next.LeftOut = t.leftOut.record(rec.Data.LeftOut)
+	if t.report.Stalled != nil {
+		next.Stalled = state.Cut(t.report.Stalled.Error())
+	}
+	next.Due, t.report.Due = t.expiry, t.expiry
+	for _, d := range t.report.Decisions {
+		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
+			next.Failing = max(next.Failing, d.State.Failures)
+		}
+		if d.Action != decide.Run || d.State.Failures > 0 {
+			lifecycle.Count(&next.Tasks, d.State)
+		}
+		due := d.State.Due
+		if d.Action == decide.Run || d.Action == decide.Resume || d.State.Run != nil && d.State.Waits() == nil {
+			due = now.Add(liveCheck)
+		}
+		due = clock.Earlier(clock.Earlier(due, t.checksAgain(&d, now)), d.Reread)
+		if due = clock.Earlier(due, d.Poll); !d.Poll.IsZero() {
+			next.Remote++
+		}
+		next.Due = clock.Earlier(next.Due, due)
+		// A task that is due and waits must not hide a later due time.
+		if clock.Reached(due, now) {
+			t.report.Again = true
+		} else {
+			t.report.Due = clock.Earlier(t.report.Due, due)
+		}
+	}
+	next.Tasks.Soon += len(t.report.Postponed)
+	polled, gates := false, t.seen(rec.Data, now)
+	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
+		t.report.Again = true
+		next.Due = now // the gates are not recorded: their views are read again
+	} else if polled = t.sighted() || t.gates.Len() == 0; polled {
+		next.Gates = gates
+		// A tick that takes long may have begun before everything was to be read again.
+		if t.everything && (next.Config != rec.Data.Config || clock.Passed(next.Refreshed, refreshEvery, now, t.Skew)) {
+			next.Refreshed = now
+		}
+	} else {
+		next.Gates = withMarks(gates, rec.Data.Gates) // with the errors
+	}
+	next.ConsulError, next.Concerned = t.problem(), t.concerned()
+	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
+	switch {
+	case next.ConsulError == "":
+		next.Since = time.Time{}
+		if t.report.Stalled == nil {
+			next.LastSuccess = now
+		}
+	case rec.Data.ConsulError == "", next.ConsulUnreachable && !rec.Data.ConsulUnreachable:
+		next.Since = now
+	}
+	t.report.Record = next
+	if t.inLoop && polled {
+		quiet := next
+		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again
+		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {
+			t.quiet = quietGates{rec.Version, next.Gates}
+			return nil
+		}
+	}
+	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
+		return nil
+	}
+	return t.saveRecord(ctx, rec, next, slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now)))
+}
+
+// saveRecord writes the record and its events. If somebody has changed an override,
+// paused, or requested a tick meanwhile, it keeps that and makes the next tick due at once.
+func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile], next state.Reconcile, unnumbered []outbox.Event) error {
+	var read *state.ReplacedApproval
+	if was := rec.Data.Replaced; was != nil {
+		read = was.Approved
+	}
+	for {
+		numbered := slices.Clone(unnumbered)
+		for i := range numbered {
+			numbered[i] = outbox.NumberShared(&next, numbered[i])
+		}
+		events := outbox.NewEvents(numbered...)
+		written, err := t.opts.Lease.Apply(ctx, append([]state.Change{rec.Write(next)}, events.Changes()...)...)
+		if err == nil {
+			t.eventLog().Now(ctx, events)
+			t.noteVersion(written[0].Version)
+			return nil
+		}
+		conflict := new(state.ConflictError)
+		if !errors.As(err, &conflict) || conflict.Change.Key != state.ReconcileKey {
+			return fmt.Errorf("write the reconcile record: %w", err)
+		}
+		if rec, err = state.ReadReconcile(ctx, t.Store); err != nil {
+			return err
+		}
+		now := t.Now()
+		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
+		next.Events = rec.Data.Events
+		next.Paused, next.Resumed = rec.Data.Paused, rec.Data.Resumed
+		if was := rec.Data.Replaced; was != nil && was.Approved != nil && next.Replaced != nil && (read == nil || *was.Approved != *read) {
+			next.Replaced.Approved = was.Approved // the next tick compares it with what Consul shows
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// refreshEvery is how often every view is read, even if no gate has moved: a gate
+// is a hint, and a hint that was missed must not lose a change.
+const refreshEvery = 5 * time.Minute
+
+// idle reports whether nothing has moved since rec was written and nothing is due.
+func (t *tick) idle(rec state.Reconcile) bool {
+	now := t.Now()
+	if t.opts.Leads || t.opts.Ended || t.opts.Notified && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || clock.Reached(rec.Due, now) || clock.Reached(t.deliverAt, now) {
+		return false
+	}
+	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {
+		return false
+	}
+	moved := t.moved(rec)
+	for _, q := range t.queries {
+		if moved(q) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameRefusal(a, b *state.Refused) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Bundle == b.Bundle && (a.Bundle != "" || a.Error == b.Error)
+}
+
+// problem is why gates cannot be read, as it is recorded.
+func (t *tick) problem() string {
+	if t.opts.GatesErr == nil {
+		return ""
+	}
+	return state.Cut(t.opts.GatesErr.Error())
+}
+
+// sighted reports whether any gate shows something now. A watch keeps the mark of a gate that
+// it cannot read any more.
+func (t *tick) sighted() bool {
+	for key, mark := range t.opts.Marks {
+		if mark != "" && consul.GateError(t.opts.GatesErr, key) == nil {
+			return !t.unanswered
+		}
+	}
+	return false
+}
+
+// moved returns which conditions may have changed since rec was written.
+func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
+	before := consul.Marks{}
+	for key, gate := range t.known(rec) {
+		before[key] = gate.Mark
+	}
+	return t.gates.Moved(before, t.opts.Marks)
+}
+
+// known is what the gates showed in the latest tick.
+func (t *tick) known(rec state.Reconcile) map[string]state.Gate {
+	if t.quiet.gates != nil && t.quiet.version == t.version {
+		return t.quiet.gates
+	}
+	return rec.Gates
+}
+
+// maxGateError is how many bytes of the error of one gate are recorded: the record is
+// read by each tick.
+const maxGateError = 300
+
+// seen is what the gates show now.
+func (t *tick) seen(rec state.Reconcile, now time.Time) map[string]state.Gate {
+	before, all := t.known(rec), map[string]state.Gate{}
+	for _, a := range t.gates.About() {
+		was := before[a.Key]
+		gate := state.Gate{Mark: t.opts.Marks[a.Key], Name: a.Name, Datacenter: a.Datacenter, Namespace: a.Namespace, Index: t.opts.Marks.Index(a.Key), Moved: was.Moved}
+		if was.Mark != "" && gate.Mark != "" && gate.Mark != was.Mark {
+			gate.Moved = now
+		}
+		if err := consul.GateError(t.opts.GatesErr, a.Key); err != nil {
+			gate.Error = state.CutTo(err.Error(), maxGateError)
+		}
+		all[a.Key] = gate
+	}
+	if t.Gates != nil {
+		t.Gates(all)
+	}
+	return all
+}
+
+// withMarks are the gates with the marks that they had before.
+func withMarks(gates, before map[string]state.Gate) map[string]state.Gate {
+	all := map[string]state.Gate{}
+	for key, gate := range gates {
+		gate.Mark, gate.Index = before[key].Mark, before[key].Index
+		all[key] = gate
+	}
+	return all
+}

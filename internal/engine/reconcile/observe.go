@@ -1,0 +1,246 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// readStates returns the records of all tasks by name, also of tasks that are no
+// longer in the configuration, and the errors of tasks with records that cannot be
+// decoded.
+func (r *Reconciler) readStates(ctx context.Context) (states map[string]state.Stored[state.Task], corrupt map[string]error, err error) {
+	all, undecoded, err := state.ReadEach[state.Task](ctx, r.Store, state.TaskPrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	states, corrupt = make(map[string]state.Stored[state.Task], len(all)), map[string]error{}
+	maps.Copy(corrupt, r.effective.Corrupt)
+	for _, s := range all {
+		states[state.TaskName(s.Key)] = s
+	}
+	for _, err := range undecoded {
+		name := state.TaskName(err.Record.Key)
+		states[name], corrupt[name] = state.Stored[state.Task]{Record: err.Record}, err
+	}
+	for _, task := range r.tasks {
+		if _, ok := states[task.Name]; !ok {
+			states[task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(task.Name)}}
+		}
+	}
+	return states, corrupt, nil
+}
+
+// observe collects the input of the decision: it reads the conditions that may
+// have changed or that a decision needs, and finds the runs that were lost.
+func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]decide.Input, error) {
+	now := t.Now()
+	// After an outage Consul may be another one, whose index happens to be the
+	// same: everything is read then.
+	recovered := rec.ConsulError != "" && t.problem() == ""
+	t.everything = t.everything || t.opts.Leads || recovered || rec.Config != t.digest || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew)
+	moved := t.moved(rec)
+	// If no gate can be read, no view can either: tasks that need one wait.
+	unreachable := t.opts.GatesErr != nil && !t.sighted()
+	t.leftOut.partial = !t.everything || unreachable
+	if unreachable {
+		moved = func(consul.Query) bool { return false }
+	}
+
+	inputs, err := t.stored(ctx, states, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.findLostRuns(ctx, inputs, states); err != nil {
+		return nil, err
+	}
+	if err := t.findLostChecks(ctx, inputs); err != nil {
+		return nil, err
+	}
+	if !unreachable {
+		t.chooseChecks(inputs, now)
+	}
+	t.live = map[string]bool{}
+	for _, in := range inputs {
+		if in.State.Run != nil && in.Lost == nil && in.State.Waits() == nil {
+			t.live[in.State.Run.Launch] = true
+		}
+	}
+
+	r := t.toRead(inputs, moved, now)
+	if unreachable {
+		for _, i := range r.asked {
+			inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
+		}
+		return inputs, nil
+	}
+	return inputs, t.readConsul(ctx, inputs, r)
+}
+
+// stored returns the input of the decision as far as it is known without Consul and without
+// the launcher: of the tasks of the configuration in their order, and then of the removed ones.
+func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) ([]decide.Input, error) {
+	var blocked map[string]error
+	if t.Blocked != nil {
+		blocked = t.Blocked()
+	}
+	names := t.renames(states, now)
+	inputs := make([]decide.Input, len(t.tasks))
+	for i, task := range t.tasks {
+		if err := t.corrupt[task.Name]; err != nil {
+			inputs[i] = decide.Input{Task: task.Task, Corrupt: err}
+			continue
+		}
+		s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
+		in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked[task.Name], Skew: t.Skew,
+			Request:     decide.Request{Force: t.opts.Force[task.Name], All: t.opts.All},
+			Reading:     decide.Reading{Datacenters: task.datacenters},
+			Renaming:    decide.Renaming{Shape: task.shape, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)},
+			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed, ChangedBy: o.ChangedBy()}}
+		if len(in.Renamed) == 0 {
+			in.Unmoved = cmp.Or(in.Unmoved, t.occupied(task.Task, states))
+		}
+		if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
+			in.Force, in.All = o.By, false // what was asked for is forgotten where the task was not there for a while
+		}
+		inputs[i] = in
+	}
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if t.configured(name) {
+			continue
+		}
+		s := states[name].Data
+		in := decide.Input{Task: &config.Task{Name: name}, State: s, Corrupt: t.corrupt[name], Blocked: t.effective.Problems[name], Skew: t.Skew,
+			Removal:     decide.Removal{Removed: true, Keep: t.Config.KeepRemoved},
+			Renaming:    decide.Renaming{MovedTo: names.moved[name], NotMovedTo: t.late[name], RenamedTo: names.after[name]},
+			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed}}
+		if in.MovedTo == "" {
+			if err := t.restore(ctx, &in); err != nil {
+				return nil, err
+			}
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, nil
+}
+
+// reading is what a tick reads of Consul.
+type reading struct {
+	queries []consul.Query // the conditions, and then the module inputs
+	asked   []int          // which input each condition is for
+	whole   []int          // the inputs whose module inputs are read as well
+}
+
+// toRead returns what has to be read: what may have changed, and what a decision needs.
+func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now time.Time) (r reading) {
+	for i, task := range t.tasks {
+		in := &inputs[i]
+		s := in.State
+		if !task.Enabled || in.Corrupt != nil {
+			continue
+		}
+		modules := t.readsModules(task, s)
+		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) ||
+			in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
+			task.query != nil && moved(*task.query) ||
+			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
+		switch {
+		case task.query == nil:
+			in.Observed = &decide.Observed{}
+		case reads:
+			r.queries, r.asked = append(r.queries, *task.query), append(r.asked, i)
+		}
+		if modules && reads {
+			r.whole = append(r.whole, i)
+		}
+	}
+	for _, i := range r.whole {
+		for _, q := range t.tasks[i].inputs {
+			r.queries = append(r.queries, q.Query)
+		}
+	}
+	return r
+}
+
+// readConsul reads from Consul, and adds to the inputs what it shows, or why it cannot be read.
+func (t *tick) readConsul(ctx context.Context, inputs []decide.Input, r reading) error {
+	answers := t.Consul.Observe(ctx, r.queries)
+	if t.unanswered = outage(answers); t.unanswered && t.opts.GatesErr == nil {
+		t.opts.GatesErr = answers[0].Err // the gates show it later
+	}
+	for n, i := range r.asked {
+		in, answer := &inputs[i], answers[n]
+		t.leftOut.note(in.Task.Name, answer)
+		if answer.Err != nil {
+			in.Unreadable = answer.Err
+			in.ConsulUnreachable = t.unanswered
+			continue
+		}
+		in.Observed, in.Unreadable = t.observed(ctx, in, answer)
+		t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
+	}
+	answers = answers[len(r.asked):]
+	for _, i := range r.whole {
+		n := len(t.tasks[i].inputs)
+		for _, answer := range answers[:n] {
+			t.leftOut.note(inputs[i].Task.Name, answer)
+		}
+		t.observedInputs(ctx, &inputs[i], t.tasks[i].inputs, answers[:n])
+		answers = answers[n:]
+	}
+	return ctx.Err()
+}
+
+// warnHidden logs, once in this process, that a task works with a part of what
+// it selects.
+func (r *Reconciler) warnHidden(task, hidden string) {
+	if hidden != "" && !r.hidden[task] {
+		r.Log.Warn(hidden, "task", task)
+	}
+	if r.hidden == nil { // made here, so that copies of a prepared Reconciler do not share it
+		r.hidden = map[string]bool{}
+	}
+	r.hidden[task] = hidden != ""
+}
+
+// unknownLoss says that a task may have lost entries.
+const unknownLoss = "it is not known which entries are gone, because the record of what was applied last is incomplete"
+
+// observed returns what the condition showed, and how that differs from what was
+// last applied; or why what is missing may only be hidden.
+func (t *tick) observed(ctx context.Context, in *decide.Input, answer consul.Answer) (*decide.Observed, error) {
+	o := &decide.Observed{Digest: answer.Digest}
+	if answer.Digest == in.State.Applied {
+		return o, nil
+	}
+	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)
+	if err != nil && !errors.Is(err, state.ErrTorn) {
+		return nil, fmt.Errorf("read what the task was applied with: %w", err)
+	}
+	if err := answer.Visibility.Confirm(ctx, before.Sources); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		o.Lost = &decide.Loss{Text: unknownLoss}
+		t.Log.Debug("what changed cannot be said in detail", "task", in.Task.Name, "error", err)
+		return o, nil
+	}
+	diff := consul.Diff(in.Task.Condition.Kind().Entries, before.Elements, before.Details, answer.Observation)
+	source := guard.Source{Count: diff.Count(), Changes: diff.Changes()}
+	o.Entries = &source.Changes
+	if n := o.Entries.Removed; n > 0 {
+		o.Lost = &decide.Loss{Entries: n, Text: guard.Removed(source)}
+	}
+	return o, nil
+}

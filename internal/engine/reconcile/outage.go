@@ -1,0 +1,86 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// outage reports whether Consul has answered nothing: that concerns Consul, and no single task.
+func outage(answers []consul.Answer) bool {
+	return len(answers) > 0 && !slices.ContainsFunc(answers, func(a consul.Answer) bool { return !consul.IsUnavailable(a.Err) })
+}
+
+// concerned is how many tasks wait because Consul cannot be watched.
+func (t *tick) concerned() (n int) {
+	if t.problem() == "" {
+		return 0
+	}
+	behind := t.gates.Failing(t.opts.GatesErr)
+	for _, task := range t.tasks {
+		if task.Enabled && task.query != nil && (!t.sighted() || behind(*task.query)) {
+			n++
+		}
+	}
+	return n
+}
+
+// unreadable sums up which tasks cannot be read, nil if all can.
+func (t *tick) unreadable() *state.Unreadable {
+	u := state.Unreadable{All: true}
+	for _, d := range t.report.Decisions {
+		switch since := d.State.UnreadableSince; {
+		case !since.IsZero():
+			u.Count++
+			if len(u.Tasks) < state.MaxNames {
+				u.Tasks = append(u.Tasks, d.Task.Name)
+			}
+			if u.Error == "" && d.Unreadable != nil {
+				u.Error = state.Cut(d.Unreadable.Error())
+			}
+			if since.After(u.Since) {
+				u.Since = since
+			}
+		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Spec != nil:
+			u.All = false
+		}
+	}
+	if u.Count == 0 {
+		return nil
+	}
+	return &u
+}
+
+// readability returns the events about tasks that cannot be read, or can be read again, since
+// the latest tick: one of each kind, however many tasks there are.
+func (t *tick) readability(was, next state.Reconcile, now time.Time) []outbox.Event {
+	var events []outbox.Event
+	if u := next.Unreadable; u != nil && (was.Unreadable == nil || u.Since.After(was.Unreadable.Since)) {
+		e := outbox.Event{Kind: outbox.TasksUnreadable, At: now}
+		var names []string
+		for _, d := range t.report.Decisions {
+			since := d.State.UnreadableSince
+			if since.IsZero() || was.Unreadable != nil && !since.After(was.Unreadable.Since) {
+				continue
+			}
+			if names = append(names, d.Task.Name); e.Error == "" && d.Unreadable != nil {
+				e.Error = state.Cut(d.Unreadable.Error())
+			}
+		}
+		events = append(events, e.About(names))
+	}
+	if len(t.readable) > 0 {
+		e := outbox.Event{Kind: outbox.TasksReadable, At: now}
+		var names []string
+		for _, r := range t.readable {
+			if names = append(names, r.Task); e.Since.IsZero() || r.Since.Before(e.Since) {
+				e.Since = r.Since
+			}
+		}
+		events = append(events, e.About(names))
+	}
+	return events
+}

@@ -1,0 +1,154 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// watching is a bench with 15 tasks, each of which has a service of a real Consul, whose gates
+// are watched.
+type watching struct {
+	*bench
+	server *consultest.Server
+	watch  *consul.Watch
+	events *recorder
+}
+
+func newWatching(t *testing.T) *watching {
+	t.Helper()
+	all := tasks(15)
+	server := consultest.Start(t)
+	for i := range all {
+		name := fmt.Sprintf("web-%d", i)
+		all[i].Condition.Spec = condition.Services{{Names: []string{name}}}
+		if err := server.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: name, Port: 80}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBench(t, all...)
+	client, err := consul.New(config.Consul{Address: server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Consul, b.Windowed = client, true
+	if err := b.Prepare(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	return &watching{b, server, client.Watch(t.Context(), b.watched, nil), b.recording()}
+}
+
+// tickWatched ticks with what the watch shows, as a leader does.
+func (w *watching) tickWatched() Report {
+	w.t.Helper()
+	marks, failed := w.watch.Marks()
+	report, err := w.Tick(w.t.Context(), TickOptions{Marks: marks, GatesErr: failed})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return report
+}
+
+// until waits until some, or all, gates show something or cannot be read.
+func (w *watching) until(what string, is func(failed int) bool) {
+	w.t.Helper()
+	for range 600 {
+		marks, err := w.watch.Marks()
+		failed, unread := 0, 0
+		for key, mark := range marks {
+			if consul.GateError(err, key) != nil {
+				failed++
+			}
+			if mark == "" {
+				unread++
+			}
+		}
+		if unread == 0 && is(failed) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.t.Fatal("waited too long: " + what)
+}
+
+// heardAbout returns the kinds of the events about Consul and about what can be read, with how
+// many tasks they concern.
+func (w *watching) heardAbout() (kinds []string) {
+	for _, e := range w.events.got {
+		if e.Kind.About().Subject == outbox.Consul || strings.HasSuffix(string(e.Kind), "readable") {
+			kinds = append(kinds, fmt.Sprintf("%s %d", e.Kind, e.Count))
+		}
+	}
+	w.events.got = nil
+	return kinds
+}
+
+// TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable checks an outage of half an hour: the watch
+// keeps the marks of the gates, and the tasks become due.
+func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
+	w := newWatching(t)
+	w.until("the gates can be read", func(failed int) bool { return failed == 0 })
+	w.tickWatched()
+	w.end("succeeded", "A")
+	w.tickWatched()
+	w.heardAbout()
+
+	w.server.Stop()
+	w.until("the outage is seen", func(failed int) bool { return failed == w.watched.Len() })
+	for range 10 {
+		w.tickWatched()
+		w.now = w.now.Add(3 * time.Minute)
+	}
+	rec := w.reconcileRecord()
+	if sick := overview.Unhealthy(w.store, rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since "+noon.Format(time.RFC3339)) {
+		t.Errorf("two minutes after the outage began, health says %q", sick)
+	}
+	if rec.Concerned != 15 {
+		t.Errorf("the outage concerns %d tasks", rec.Concerned)
+	}
+	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost 15"}) {
+		t.Errorf("the events are %v, want one", got)
+	}
+
+	w.server.Restart() // without its data: the tasks see that their services are gone
+	w.until("the outage is over", func(failed int) bool { return failed == 0 })
+	w.tickWatched()
+	if rec := w.reconcileRecord(); rec.ConsulError != "" || overview.Unhealthy(w.store, rec, noon, w.now) != "" {
+		t.Errorf("after the outage: %+v", rec)
+	}
+	if got := w.heardAbout(); len(got) == 0 || got[0] != "consul_found 15" || strings.Contains(fmt.Sprint(got), "readable") {
+		t.Errorf("the events are %v", got)
+	}
+}
+
+// TestTick_ConsulThatDiesBetweenGatesAndReadsIsAnOutage checks a tick whose gates could still be
+// read.
+func TestTick_ConsulThatDiesBetweenGatesAndReadsIsAnOutage(t *testing.T) {
+	w := newWatching(t)
+	w.until("the gates can be read", func(failed int) bool { return failed == 0 })
+	marks, err := w.watch.Marks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server.Stop()
+	if _, err := w.Tick(t.Context(), TickOptions{Marks: marks}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.heardAbout(); !slices.Equal(got, []string{"consul_lost 15"}) {
+		t.Errorf("the events are %v, want one", got)
+	}
+	if rec := w.reconcileRecord(); !rec.ConsulUnreachable || rec.Unreadable != nil {
+		t.Errorf("the record is %+v", rec)
+	}
+}

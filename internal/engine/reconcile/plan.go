@@ -1,0 +1,82 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// Planner starts plan runs. They change nothing and do not occupy their tasks,
+// so that they need no lease.
+type Planner struct {
+	Store    state.Store
+	Launcher Launcher
+	Config   *config.Config // what the files say; overrides come from the store
+	// Source is the cache of the effective configuration; may be nil.
+	Source *overlay.Source
+	Bundle string // as in Reconciler
+	Now    func() time.Time
+}
+
+// Planner starts plan runs of the Reconciler's tasks.
+func (r *Reconciler) Planner() Planner {
+	return Planner{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Source: r.Source, Bundle: r.Bundle, Now: r.Now}
+}
+
+// Plan launches a run for one task or, if a definition is given, for the task
+// that it defines.
+func (p Planner) Plan(ctx context.Context, task string, definition json.RawMessage, who string) (state.PlannedRun, error) {
+	launches, err := p.Start(ctx, []string{task}, definition, who)
+	if err != nil {
+		return state.PlannedRun{}, err
+	}
+	return launches[0].Runs[0], nil
+}
+
+// Start launches a run for each task or, if a definition is given, for the task
+// that it defines, which is not in the configuration: the definition travels in
+// the launch. It returns the launches that were written, also with an error.
+func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawMessage, who string) (launches []state.Launch, err error) {
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	if err != nil {
+		return nil, err
+	}
+	cfg := effective.Config
+	if definition != nil {
+		var draft *config.Task
+		if cfg, draft, err = effective.Draft(definition); err != nil {
+			return nil, err
+		}
+		tasks = []string{draft.Name}
+	}
+	now := p.Now()
+	for names := range slices.Chunk(tasks, runsPerLaunch) {
+		launch := state.Launch{ID: newID(), Kind: state.KindPlan, Config: cfg.Digest(), Bundle: p.Bundle, Draft: definition, Created: now}
+		changes := make([]state.Change, len(names), len(names)+1)
+		for i, name := range names {
+			t, ok := cfg.Task(name)
+			if !ok {
+				return launches, fmt.Errorf("plan task %s: there is no such task", name)
+			}
+			run := state.Run{ID: newID(), Task: name, Kind: launch.Kind, Launch: launch.ID, Created: now, State: state.RunIntended,
+				Reason: state.Reason{Code: state.ReasonForced, Text: "plan requested by " + who}}
+			launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: t.Digest(cfg)})
+			changes[i] = state.Create(state.RunKey(name, run.ID), state.Encode(run)).Until(run.KeptUntil())
+		}
+		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
+		if _, err := p.Store.Apply(ctx, changes...); err != nil {
+			return launches, fmt.Errorf("write the plan runs: %w", err)
+		}
+		launches = append(launches, launch)
+		if err := p.Launcher.Start(ctx, launch); err != nil {
+			return launches, fmt.Errorf("start launch %s: %w", launch.ID, err)
+		}
+	}
+	return launches, nil
+}

@@ -1,0 +1,100 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+)
+
+// followRemote ticks until no task waits for another system any more, and adds what the
+// ticks do to the report. wait returns when all runs of this process have ended. Only
+// tasks whose runs wait are decided about, so that nothing is retried.
+func (r *Reconciler) followRemote(ctx context.Context, held *lease.Lease, wait func(), report *Report) error {
+	if r.Remote == nil {
+		return nil
+	}
+	logged := false
+	var force map[string]string // the tasks whose runs new input has replaced
+	for {
+		only, due, err := r.waitRemotely(ctx)
+		if err != nil {
+			return err
+		}
+		for task := range force {
+			only[task] = true
+		}
+		if len(only) == 0 {
+			return nil
+		}
+		if !logged {
+			logged = true
+			r.Log.Info("waiting for runs of another system", "runs", len(only))
+		}
+		if len(force) == 0 && !delay.For(ctx, max(0, due.Sub(r.Now()))) {
+			return ctx.Err()
+		}
+		next, err := r.Tick(ctx, TickOptions{Lease: held, Ended: true, Force: force, Only: only})
+		wait()
+		if err != nil {
+			return err
+		}
+		force = next.Replaced("-once")
+		report.Launches = append(report.Launches, next.Launches...)
+		for _, launch := range next.Launches {
+			for _, run := range launch.Runs {
+				report.ran(run.Task)
+			}
+		}
+		if next.Stalled != nil {
+			return next.Stalled
+		}
+	}
+}
+
+// ran clears the run in the task's decision: a launch of the report names the run now.
+func (r *Report) ran(task string) {
+	for i := range r.Decisions {
+		if d := &r.Decisions[i]; d.Task.Name == task {
+			d.State.Run = nil
+		}
+	}
+}
+
+// waitRemotely returns the enabled tasks whose runs wait for another system and go on
+// by themselves, and when the first of their remote runs is polled.
+func (r *Reconciler) waitRemotely(ctx context.Context) (only map[string]bool, due time.Time, err error) {
+	states, _, err := r.readStates(ctx)
+	if err != nil {
+		return nil, due, err
+	}
+	only = map[string]bool{}
+	for _, task := range r.tasks {
+		t := states[task.Name].Data
+		w := t.Waits()
+		if w == nil || t.LiveRemote() == nil || w.For.ForPeople() || !w.For.Elsewhere() && (t.OnHold != nil || lifecycle.RowOf(t.Reason.Code).Waits) {
+			continue
+		}
+		only[task.Name], due = true, clock.Earlier(due, decide.NextPoll(w.Since, r.Now()))
+	}
+	return only, due, nil
+}
+
+// leaveAlone replaces the decisions about tasks that are not in TickOptions.Only: nothing is
+// done about them.
+func (t *tick) leaveAlone(states map[string]state.Stored[state.Task]) {
+	if t.opts.Only == nil {
+		return
+	}
+	for i, d := range t.report.Decisions {
+		if was := states[d.Task.Name].Data; !t.opts.Only[d.Task.Name] {
+			was.Unconfirmed = d.State.Unconfirmed
+			t.report.Decisions[i] = decide.Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Reason: was.Reason, State: was, Kind: state.KindApply}
+		}
+	}
+}

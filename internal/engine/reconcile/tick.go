@@ -1,0 +1,239 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/linger"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// TickOptions say what is special about one tick.
+type TickOptions struct {
+	// Lease is one that is held already. Without it the tick takes the lease
+	// if it finds something to do, and releases it.
+	Lease *lease.Lease
+	// Marks are what the watched gates showed last, and GatesErr why some of
+	// them cannot be read. Without marks, the tick polls the gates.
+	Marks    consul.Marks
+	GatesErr error
+	// Ended says that a run has ended: the tick is not idle then.
+	Ended bool
+	// Notified says that another system has sent a notification: the tick is not idle then if
+	// a remote run is waited for.
+	Notified bool
+	// Ends, if set, makes Window tick when it receives: a run of this process has ended.
+	Ends <-chan struct{}
+	// Force requests a run of these tasks and names who requests it.
+	Force map[string]string
+	// Only, if set, are the tasks that are decided about.
+	Only map[string]bool
+	// All says that Force names all tasks, and nobody has asked for one of them: what a
+	// person has stopped stays so, and a task that was perhaps renamed stays held.
+	All bool
+	// Leads says that this process begins to lead: the tick reads every condition.
+	Leads bool
+	// Until, if set, is when the tick stops beginning launches: other runs wait for
+	// the next tick.
+	Until time.Time
+	// Replaces is the version of the reconcile record whose bundle the
+	// Reconciler's bundle may replace. The caller that sets it has read after that
+	// record that the Reconciler's bundle is the one to be in force. A digest
+	// would not do: the same bundle may be in force a second time.
+	Replaces string
+}
+
+// OtherBundleError is returned by a tick whose bundle is not the one in force.
+type OtherBundleError struct {
+	Bundle  string // digest of the one that is
+	Version string // of the reconcile record that says so
+}
+
+func (e *OtherBundleError) Error() string {
+	return fmt.Sprintf("bundle %.12s is in force, not the one that this process has read", e.Bundle)
+}
+
+// Report is what a tick did.
+type Report struct {
+	Idle      bool // nothing had moved and nothing was due
+	Decisions []decide.Decision
+	Launches  []state.Launch
+	Checks    []state.Launch  // of checks for drift
+	Taken     int             // launches that runners which lingered have taken
+	Withdrawn int             // launches that were offered to such runners and not taken
+	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
+	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
+	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
+	Stalled   error           // why a launch could not be started: it is retried
+	Due       time.Time       // when to tick again even if no gate moves
+	Again     bool            // something is due at once that may not be possible yet: tick again before long
+}
+
+// Tick reads once, decides and launches. A tick that finds nothing to do reads one
+// record and the gates, and writes nothing. The error is a *lease.HeldError if
+// there is something to do and another process leads, and an *OtherBundleError if
+// another bundle is in force.
+func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
+	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}}
+	before := r.watched
+	rec, err := t.read(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if !slices.Equal(before.Keys(), r.watched.Keys()) {
+		t.opts.Marks = nil // they are those of other gates
+	}
+	if t.gates = r.watched; t.opts.Marks == nil {
+		if !r.Windowed {
+			t.gates = r.polled
+		}
+		t.polledHere = true
+		t.opts.Marks, t.opts.GatesErr = r.Consul.Poll(ctx, t.gates)
+		if err := ctx.Err(); err != nil {
+			return Report{}, fmt.Errorf("watch Consul: %w", err)
+		}
+	}
+	if t.idle(rec.Data) {
+		return Report{Idle: true, Due: clock.Earlier(rec.Data.Due, t.deliverAt), Record: rec.Data}, nil
+	}
+
+	if t.opts.Lease == nil {
+		held, err := r.acquire(ctx)
+		if err != nil {
+			return Report{}, err
+		}
+		defer r.holding(ctx, held)()
+		t.opts.Lease = held
+		// Another tick may have written before this one had the lease.
+		overrides := r.overrides
+		if rec, err = t.read(ctx); err != nil {
+			return Report{}, err
+		}
+		if overrides != r.overrides {
+			return t.again(ctx)
+		}
+	}
+	return t.act(ctx, rec)
+}
+
+// read reads the record that the last tick has left.
+func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) {
+	rec, err := state.ReadReconcile(ctx, t.Store)
+	if err != nil {
+		return rec, err
+	}
+	if inForce := rec.Data.Bundle; inForce != "" && inForce != t.Bundle && rec.Version != t.opts.Replaces {
+		return rec, &OtherBundleError{Bundle: inForce, Version: rec.Version}
+	}
+	t.noteVersion(rec.Version)
+	t.version = rec.Version
+	return rec, t.Prepare(ctx, rec.Data.Overrides)
+}
+
+// tick is one tick on its way.
+type tick struct {
+	*Reconciler
+	opts       TickOptions
+	version    string // of the reconcile record when the tick began
+	rec        state.Stored[state.Reconcile]
+	gates      consul.GateSet
+	polledHere bool                               // Marks were polled by this tick
+	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
+	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
+	live       map[string]bool                    // launches under way, without checks for drift
+	checking   bool                               // checks for drift are under way
+	corrupt    map[string]error                   // why records cannot be decoded, by task
+	owners     map[string]string                  // the tasks that take along the Terraform state of former names, by those
+	late       map[string]string                  // the tasks whose moved_from names a removed one, and that have something of their own
+	begun      map[string]bool                    // tasks of the configuration that have a Terraform state of their own
+	report     Report
+
+	offers  *linger.Offers // to runners that linger
+	offered []state.Launch // by this tick, and not yet known to be taken
+
+	everything bool                      // every condition is read
+	unanswered bool                      // Consul answered no read of this tick
+	readable   []outbox.Event            // of tasks that can be read again
+	leftOut    leftOut                   // names of services
+	modules    bool                      // so is every module input
+	consuls    map[string]state.Identity // Consuls and Replaced of the reconcile record from now on
+	replaced   *state.Replaced
+	unpolled   *state.Unpolled // nil if all remote runs could be polled
+}
+
+// act decides and carries the decisions out, under the lease.
+func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Report, error) {
+	if t.BeginsPaused {
+		var err error
+		if rec, err = t.beginPaused(ctx, rec); err != nil {
+			return Report{}, err
+		}
+	}
+	t.rec = rec
+	states, corrupt, err := t.readStates(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if settled, err := t.settleProvisional(ctx, states); err != nil {
+		return Report{}, err
+	} else if settled {
+		return t.again(ctx)
+	}
+	t.corrupt = corrupt
+	if moved, err := t.takeOver(ctx, states); err != nil {
+		return Report{}, err
+	} else if moved {
+		return t.again(ctx)
+	}
+	inputs, err := t.observeConsul(ctx, rec.Data, states)
+	if err != nil {
+		return Report{}, err
+	}
+	// Each change of an override also writes its task's record: what was read of the
+	// tasks fits the overrides only if those are unchanged.
+	last, err := state.ReadReconcile(ctx, t.Store)
+	if err != nil {
+		return Report{}, err
+	}
+	if last.Data.Overrides != t.overrides {
+		return t.again(ctx)
+	}
+	now := t.Now()
+	for i := range inputs {
+		inputs[i].Paused = last.Data.Paused
+	}
+	if err := t.pollRemote(ctx, inputs); err != nil {
+		return Report{}, err
+	}
+	t.report.Decisions = decide.Decide(inputs, now)
+	if stopped, err := t.stopGivenUp(ctx, inputs); err != nil {
+		return Report{}, err
+	} else if stopped {
+		t.report.Decisions = decide.Decide(inputs, now)
+	}
+	t.leaveAlone(states)
+	t.warnCorrupt()
+	if err = t.carryOut(ctx, states, now); err == nil {
+		err = t.finish(ctx, t.rec, now)
+	}
+	t.deliverNow(ctx)
+	t.report.Due = clock.Earlier(t.report.Due, t.deliverAt)
+	return t.report, err
+}
+
+// again ticks once more under the lease, because the overrides have changed, and
+// perhaps the gates with them.
+func (t *tick) again(ctx context.Context) (Report, error) {
+	opts := t.opts
+	if t.polledHere {
+		opts.Marks, opts.GatesErr = nil, nil
+	}
+	return t.Reconciler.Tick(ctx, opts)
+}

@@ -1,0 +1,75 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/environ"
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
+)
+
+// check runs the task's checks on the plan, and returns why it must not be applied
+// without an approval. The error says that it must not be applied at all.
+func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
+	checks := policycheck.Active(j.task.Checks)
+	if len(checks) == 0 {
+		return nil, nil
+	}
+	if err := j.details(ctx); err != nil {
+		return nil, err
+	}
+	plan := j.done.plan
+	if plan.JSON == nil {
+		return nil, errors.New("the driver shows no plan that checks can judge: remove the task's checks")
+	}
+	document, err := plan.JSON(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("show the plan to checks: %w", err)
+	}
+	env := environ.Shared
+	if j.Environ != nil {
+		env = j.Environ
+	}
+	results, err := policycheck.Judge(ctx, checks, j.dir, env(), policycheck.Input{
+		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
+		Entries: policycheck.Entries(consul.AllNames(j.done.differences)), Plan: document,
+	}, plan.Clean)
+	if err != nil {
+		return nil, fmt.Errorf("run the checks: %w", err)
+	}
+	var causes []state.Cause
+	var failed []string
+	for _, r := range results {
+		show(j.out, r)
+		switch {
+		case r.Refused == "":
+		case r.OnFail == policycheck.Fail:
+			failed = append(failed, r.Refused)
+		default:
+			causes = append(causes, state.Cause{Rule: state.RuleCheck, Text: r.Refused})
+		}
+	}
+	if len(failed) > 0 {
+		return nil, errors.New(strings.Join(failed, "; "))
+	}
+	return causes, nil
+}
+
+// show writes what a check found.
+func show(out io.Writer, r policycheck.Result) {
+	verdict := "passed"
+	if r.Refused != "" {
+		verdict = "refused the plan"
+	}
+	text := fmt.Sprintf("\nCheck %s %s after %s.\n", r.Name, verdict, r.Took.Round(time.Millisecond))
+	for line := range strings.Lines(r.Output) {
+		text += strings.TrimRight("  "+line, " \n") + "\n"
+	}
+	fmt.Fprint(out, text)
+}

@@ -1,0 +1,265 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
+	"github.com/terrapulse/terrapulse/internal/rules/window"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// judgement says whether a run may apply what it has read and planned. The run is
+// judged by exactly that, whatever requested it.
+type judgement struct {
+	*claim
+	task    *config.Task
+	out     io.Writer
+	done    *result
+	sources []guard.Source // what it has read, and what was applied last
+	input   []state.Cause  // why this may not be applied without an approval
+	judged  bool           // a plan was made
+	dir     string         // in which checks are run
+}
+
+// judge returns the judgement of a run. unknown says that it is not known what the task
+// was applied with last.
+func (c *claim) judge(task *config.Task, done *result, unknown bool, out io.Writer) *judgement {
+	j := &judgement{claim: c, task: task, done: done, out: out}
+	for _, d := range done.differences {
+		j.sources = append(j.sources, guard.Source{Count: d.Count(), Changes: d.Changes()})
+	}
+	why := task.Guard.Input(j.sources)
+	if unknown && task.Guard.Enabled {
+		why = "the record of what was applied last is incomplete, so that it is not known what is gone"
+	}
+	if why != "" && c.claimed.Kind == state.KindApply {
+		j.input = []state.Cause{{Rule: state.RuleInputGuard, Text: why}}
+	}
+	return j
+}
+
+// run applies or destroys by the driver what the judgement permits. Its error is a
+// *driver.WaitError if the run has to wait.
+func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
+	if j.claimed.AppliedElsewhere() {
+		changes, err := change(ctx, job) // it was judged before it began
+		if err == nil || j.claimed.Wait.For != state.WaitRemotePlan || !j.unplanned(ctx, err) {
+			return changes, err
+		}
+		return nil, j.waitUnplanned(err)
+	}
+	if !j.plansFirst() && len(j.input) == 0 {
+		if times := j.times(); !times.Open {
+			return nil, j.waitFor(times)
+		}
+		moved := (j.claimed.FromRemote || job.BackendChanged) && job.Config.Driver().AppliesPlans()
+		if !job.Config.Driver().Kind().PlansAlways && !moved { // else the driver may require an approval
+			return change(ctx, job)
+		}
+	}
+	job.Judge, j.dir = j.plan, job.Config.Dir()
+	changes, err := change(ctx, job)
+	if j.unplanned(ctx, err) {
+		err = j.waitUnplanned(err)
+	}
+	if errors.As(err, new(*driver.WaitError)) {
+		changes = j.done.plan.Changes // what would be done
+	}
+	return changes, err
+}
+
+// unplanned reports whether no plan could be made of data that a guard holds: data that
+// is incomplete often makes no valid plan.
+func (j *judgement) unplanned(ctx context.Context, err error) bool {
+	return err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil && !errors.As(err, new(*driver.WaitError)) && !endedByPerson(new(state.Run), err)
+}
+
+// waitUnplanned returns the error of a run that waits for an approval of its input alone.
+func (j *judgement) waitUnplanned(err error) error {
+	content := j.content(driver.Plan{})
+	causes := append(slices.Clone(j.input), state.Cause{Rule: state.RuleInputGuard, Text: "there is no plan to show: " + state.Cut(err.Error())})
+	return j.wait(append(causes, j.unapproved(content)...), content)
+}
+
+// plan judges a plan.
+func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
+	j.judged, j.done.plan = true, plan
+	at, known := j.Now(), false
+	defer func() {
+		if !known { // else the time of the plan that was approved stays
+			j.planned.Store(&at)
+		}
+	}()
+	switch {
+	case plan.Changes.Any():
+	case plan.Commits:
+		return j.inWindow(ctx) // what is committed was judged when it was applied
+	default:
+		return nil
+	}
+	causes, err := j.causes(ctx, plan)
+	if err != nil {
+		return err
+	}
+	if len(causes) > 0 {
+		if err := j.details(ctx); err != nil {
+			return err
+		}
+		content := j.content(j.done.plan)
+		a := j.claimed.Approval
+		if known = a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""; !known {
+			if err := j.show(ctx); err != nil {
+				return err
+			}
+			return j.wait(append(causes, j.unapproved(content)...), content)
+		}
+	}
+	return j.inWindow(ctx)
+}
+
+// inWindow returns an error if the plan waits for the windows of the task.
+func (j *judgement) inWindow(ctx context.Context) error {
+	times := j.times()
+	if times.Open {
+		return nil
+	}
+	if err := j.show(ctx); err != nil {
+		return err
+	}
+	return j.waitFor(times)
+}
+
+// plansFirst reports whether a plan is judged.
+func (j *judgement) plansFirst() bool {
+	if j.claimed.Kind == state.KindDestroy {
+		return j.task.PlansDestroyFirst()
+	}
+	return j.task.PlansFirst()
+}
+
+// causes returns why a plan needs an approval. Who approves a destroy approves
+// that nothing is left: no limit applies to that.
+func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause, error) {
+	refused, err := j.check(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refused = append(refused, plan.Causes...)
+	if j.claimed.Kind == state.KindDestroy {
+		if why := j.task.Removal.Destroy(); why != "" {
+			refused = append([]state.Cause{{Rule: state.RuleDestroy, Text: why}}, refused...)
+		}
+		return refused, nil
+	}
+	causes := slices.Clone(j.input)
+	if why := j.task.Guard.Plan(*plan.Changes, plan.InState); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
+	}
+	causes = append(causes, refused...)
+	if why := j.task.Approval.Plan(*plan.Changes); why != "" {
+		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
+	}
+	return causes, nil
+}
+
+// details reads what a driver leaves out of a plan that may not need it.
+func (j *judgement) details(ctx context.Context) error {
+	detail := j.done.plan.Detail
+	if detail == nil {
+		return nil
+	}
+	plan, err := detail(ctx)
+	if err != nil {
+		return fmt.Errorf("read the details of the plan, by which it is judged: %w", err)
+	}
+	j.done.plan = plan
+	return nil
+}
+
+// show reads all of a plan that waits, for people.
+func (j *judgement) show(ctx context.Context) error {
+	if err := j.details(ctx); err != nil {
+		return err
+	}
+	text := j.done.plan.Print
+	if text == nil {
+		return nil
+	}
+	var err error
+	if j.done.plan.Text, err = text(ctx); err != nil {
+		return fmt.Errorf("read the plan that waits: %w", err)
+	}
+	return nil
+}
+
+// unapproved says what is different from what the approval of the run was for, if that
+// had a plan and there is one now, or else from its input.
+func (j *judgement) unapproved(now state.Content) []state.Cause {
+	a := j.claimed.Approval
+	if a == nil {
+		return nil
+	}
+	was, what := a.Content, "another plan"
+	if was.Plan == "" || now.Plan == "" {
+		was, now, what = was.OfInput(), now.OfInput(), "other data"
+	}
+	text, differences := fmt.Sprintf("the approval by %s has expired", a.By), was.Differences(now)
+	switch {
+	case !a.Valid(j.Now()):
+	case len(differences) == 0:
+		return nil
+	default:
+		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.By, what, strings.Join(differences, " and "))
+	}
+	return []state.Cause{{Rule: state.RuleChanged, Text: text}}
+}
+
+// content is what would be applied.
+func (j *judgement) content(plan driver.Plan) state.Content {
+	content := state.Content{Definition: j.done.definition, Plan: plan.Digest, State: plan.State}
+	if j.claimed.Kind != state.KindDestroy { // which does not depend on the input
+		content.Input = j.done.snap.Digest()
+	}
+	return content
+}
+
+// wait returns the error of a run that waits for an approval.
+func (j *judgement) wait(causes []state.Cause, content state.Content) error {
+	texts := make([]string, len(causes))
+	for i, c := range causes {
+		texts[i] = c.Text
+	}
+	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest()}
+	fmt.Fprintf(j.out, "\nNothing was applied: the plan waits for an approval: %s.\n", wait.Text)
+	return &driver.WaitError{Wait: wait}
+}
+
+// times says whether the windows of the task are open.
+func (j *judgement) times() window.Verdict {
+	change := window.Change{Action: window.Apply, Removals: j.removals()}
+	if j.claimed.Kind == state.KindDestroy {
+		change = window.Change{Action: window.Destroy}
+	}
+	return window.Judge(j.task.Windows, change, j.Now())
+}
+
+// waitFor returns the error of a run that waits for its window.
+func (j *judgement) waitFor(times window.Verdict) error {
+	fmt.Fprintf(j.out, "\nNothing was applied: the task is %s.\n", times.Text)
+	return &driver.WaitError{Wait: state.Wait{For: state.WaitWindow, Text: times.Text, Rules: j.task.RulesDigest()}}
+}
+
+// removals reports whether the run is for a change that only removes entries.
+func (j *judgement) removals() bool {
+	if code := j.claimed.Reason.Code; code != state.ReasonChanged && code != state.ReasonSchedule {
+		return false
+	}
+	return j.done.entries.OnlyRemovals()
+}

@@ -1,0 +1,144 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// remote returns Job.Remote: it reads what another system has of the task. A driver with a system
+// of its own does not get what another driver has recorded.
+func (c *claim) remote(kind *config.DriverKind) func(ctx context.Context) (state.Remote, error) {
+	return func(ctx context.Context) (state.Remote, error) {
+		rec, err := retry(ctx, func() (state.Stored[state.Remote], error) {
+			return state.Read[state.Remote](ctx, c.Store, state.RemoteKey(c.claimed.Task))
+		}, backoff.WithMaxTries(claimTries))
+		switch {
+		case err != nil:
+			return state.Remote{}, fmt.Errorf("read what another system has of task %s: %w", c.claimed.Task, err)
+		case kind.Remote && rec.Data.Run.OfOther(kind.Name):
+			return state.Remote{}, nil
+		}
+		return rec.Data, nil
+	}
+}
+
+// recordRemote returns Job.Record: it writes what another system has of the task
+// together with a renewal of the claim. A store that fails is retried as in confirm.
+func (c *claim) recordRemote(kind *config.DriverKind, done *result) func(ctx context.Context, r state.Remote) error {
+	return func(ctx context.Context, r state.Remote) error {
+		r.Run.Driver = kind.Name
+		_, err := retry(ctx, func() (struct{}, error) {
+			err := c.writeRemote(ctx, r, done)
+			if errors.Is(err, errTaken) {
+				err = backoff.Permanent(err)
+			}
+			return struct{}{}, err
+		}, backoff.WithMaxElapsedTime(max(c.Claim, firstRetry*8)))
+		if err != nil && !errors.Is(err, errTaken) {
+			return fmt.Errorf("record what another system has of task %s, before that is changed: %w", c.claimed.Task, err)
+		}
+		return err
+	}
+}
+
+func (c *claim) writeRemote(ctx context.Context, r state.Remote, done *result) error {
+	task := c.claimed.Task
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for {
+		rec, err := state.Read[state.Remote](ctx, c.Store, state.RemoteKey(task))
+		if err != nil {
+			return fmt.Errorf("read what another system has of task %s: %w", task, err)
+		}
+		before, next := rec.Data, c.current()
+		switch {
+		case r.By != next.ID:
+			next.Staged = false
+		case before.By != r.By || before.Run.Version != r.Run.Version || before.Content != r.Content || !next.Staged:
+			if next.Kind == state.KindApply {
+				if err := state.StageInputs(ctx, claimedStore{c.Store, c}, task, done.inputs()); err != nil {
+					return fmt.Errorf("keep what the remote run of task %s applies: %w", task, err)
+				}
+				next.Cancel = c.run.Data.Cancel
+				next.Digest = done.snap.Condition.Digest
+			}
+			next.Staged, next.Entries, done.staged = true, done.entries, true
+		}
+		next.Remote = nil
+		if r.Run.Version != "" {
+			next.Remote = &r.Run
+		}
+		next.Expires, next.ClaimFor = c.Now().Add(c.Claim), c.Claim
+		err = c.write(ctx, next, rec.Write(r))
+		conflict := new(state.ConflictError)
+		switch {
+		case errors.As(err, &conflict) && conflict.Change.Key == rec.Key:
+			// An answer was lost, or a new record was written meanwhile.
+		case err != nil:
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// inputs are what the run has read, as they are kept.
+func (r *result) inputs() state.Inputs {
+	read := state.Inputs{Elements: r.snap.Condition.Elements, Sources: r.snap.Visibility.Sources(), Backend: r.backend, Others: map[string]map[string]string{}}
+	entries := 0
+	for _, in := range r.snap.Inputs {
+		entries += len(in.Elements)
+		if in.Triggers {
+			read.Kind = in.Kind.Name
+		} else {
+			read.Others[in.Kind.Name] = in.Elements
+		}
+	}
+	if entries <= state.MaxDetails {
+		read.Details = make(map[string]string, entries)
+		for _, in := range r.snap.Inputs {
+			maps.Copy(read.Details, in.Details)
+		}
+	}
+	return read
+}
+
+// endedByPerson reports whether the run ends because a person has discarded or cancelled
+// it in another system, and notes that in the run.
+func endedByPerson(run *state.Run, err error) bool {
+	rejected, cancelled := (*driver.RejectedError)(nil), (*driver.CancelledError)(nil)
+	switch {
+	case errors.As(err, &rejected):
+		run.State, run.Cancel, run.Rejected, run.Error = state.RunCancelled, rejected.By, true, state.Cut(rejected.Error())
+	case errors.As(err, &cancelled):
+		run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.By, state.Cut(cancelled.Error())
+	default:
+		return false
+	}
+	return true
+}
+
+// ofPeople returns the events of what a person has decided in another system.
+func (c *claim) ofPeople(run state.Run) []outbox.Event {
+	switch before := c.claimed.Approval; {
+	case run.Remote == nil:
+	case run.Rejected && run.State == state.RunCancelled:
+		return []outbox.Event{{Kind: outbox.PlanRejected, At: run.Ended, Task: run.Task, Run: run.ID, By: run.Cancel}}
+	case run.Approval != nil && (before == nil || *before != *run.Approval):
+		return []outbox.Event{{Kind: outbox.PlanApproved, At: run.Approval.At, Task: run.Task, Run: run.ID, By: run.Approval.By, Detail: run.Approval.Comment}}
+	}
+	return nil
+}

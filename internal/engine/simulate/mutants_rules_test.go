@@ -1,0 +1,209 @@
+package simulate
+
+// eventMutants break the delivery of events.
+var eventMutants = []mutant{
+	{
+		rule: "events: the event of an outcome is in the write of the outcome",
+		file: "engine/runner/outcome.go",
+		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
+		new:  "if err = c.write(ctx, run, task.Write(next)); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
+		says: "a transition is written with its event",
+	}, {
+		rule: "events: one that was not delivered is not removed",
+		file: "record/outbox/deliver.go",
+		old:  "if errs[i] != nil {\n				continue\n			}\n			r.taken",
+		new:  "_ = errs[i]\n			r.taken",
+		says: "delivered", // before it is removed, or before later ones
+	}, {
+		rule: "events: those of a task wait for the earlier ones",
+		file: "record/outbox/deliver.go",
+		old:  "blocked[it.stream()] = true",
+		new:  "blocked[it.stream()] = false",
+		says: "events of a task are delivered in order",
+	}, {
+		rule: "events: their numbers are their order, not the clocks",
+		file: "record/outbox/deliver.go",
+		old:  "cmp.Compare(a.Seq, b.Seq)",
+		new:  "a.At.Compare(b.At)",
+		says: "events of a task are delivered in order",
+	}, {
+		rule: "events: those of a task that is made again follow the earlier ones",
+		seed: 30700,
+		file: "record/outbox/outbox.go",
+		old:  "task.Events = max(task.Events, rec.Events)",
+		new:  "task.Events = max(task.Events, 0)",
+		says: "events of a task are delivered in order",
+	}, {
+		rule: "events: one is not written before its transition",
+		file: "engine/runner/outcome.go",
+		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
+		new:  "if _, err = c.Store.Apply(ctx, c.events.Changes()...); err == nil { err = c.write(ctx, run, task.Write(next)) }",
+		says: "an event is written with its transition",
+	}, {
+		rule: "events: one is not sent before its transition is written",
+		file: "engine/reconcile/batch.go",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		says: "an event follows its transition",
+	},
+}
+
+// ruleMutants break the rules of trust.
+var ruleMutants = []mutant{
+	{
+		rule: "rules: an approval is bound to the input",
+		seed: 5145,
+		file: "engine/runner/judge.go",
+		old:  "a.Content == content &&",
+		new:  "a.Content.Plan == content.Plan && a.Content.State == content.State &&",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: an approval is bound to the plan",
+		seed: 5460,
+		file: "engine/runner/judge.go",
+		old:  "a.Content == content &&",
+		new:  "a.Content.OfInput() == content.OfInput() &&",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: the guard compares with what was applied last, not with what was seen",
+		seed: 19686,
+		file: "engine/runner/output.go",
+		old:  "case run.State != state.RunSucceeded || !run.Kind.Applies():",
+		new:  "case done.snap == nil || !run.Kind.Applies():",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: what was applied is kept before its run has succeeded",
+		seed: 18486,
+		file: "engine/runner/outcome.go",
+		old:  "if err = keepInputs(ctx, claimed, run, done); err == nil &&",
+		new:  "if _ = keepInputs(ctx, claimed, run, done); err == nil &&",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: no request runs a task that is on hold",
+		file: "engine/decide/admit.go",
+		old:  "if h == nil || d.elsewhere() {",
+		new:  "if h == nil || d.elsewhere() || d.state.Forced != \"\" {",
+		says: "a task on hold is not run",
+	}, {
+		rule: "rules: a window ends also for a run that was decided before",
+		file: "engine/runner/judge.go",
+		old:  "if times := j.times(); !times.Open {",
+		new:  "if times := j.times(); false {",
+		says: "nothing is applied outside of a window",
+	}, {
+		rule: "rules: a denying window wins over an allowing one",
+		seed: 93,
+		file: "rules/window/window.go",
+		old:  "case !denied.IsZero():",
+		new:  "case !denied.IsZero() && !open:",
+		says: "nothing is applied outside of a window",
+	}, {
+		rule: "rules: only a change that takes entries away, and nothing else, passes a window always",
+		seed: 594,
+		file: "engine/runner/judge.go",
+		old:  "return j.done.entries.OnlyRemovals()",
+		new:  "return true",
+		says: "nothing is applied outside of a window",
+	}, {
+		rule: "rules: an approval that has expired is not used",
+		seed: 4575,
+		file: "record/state/wait.go",
+		old:  "return a.Expires.IsZero() || now.Before(a.Expires)",
+		new:  "return true",
+		says: "with one of that very content",
+	}, {
+		rule: "rules: a run that is resumed is judged",
+		seed: 225,
+		file: "engine/runner/judge.go",
+		old:  "if j.claimed.AppliedElsewhere() {",
+		new:  "if j.claimed.Resumed != nil {",
+		says: "is applied ", // without an approval, or outside of a window
+	}, {
+		rule: "rules: who changed the task does not approve its plan",
+		seed: 231,
+		file: "rules/approval/approval.go",
+		old:  "return !s.DistinctApprover ||",
+		new:  "return true ||",
+		says: "another person approves",
+	}, {
+		rule: "rules: a run finds out by itself that Consul was replaced",
+		seed: 19548,
+		file: "engine/runner/replaced.go",
+		old:  "if err == nil && why != \"\" {",
+		new:  "if false {",
+		says: "is gone with a Consul that was replaced",
+	}, {
+		rule: "rules: an approval of what a replaced Consul has lost is for what was shown",
+		seed: 693,
+		file: "engine/reconcile/replaced.go",
+		old:  "approved := a != nil && a.Shown == replaced.Shown",
+		new:  "approved := a != nil",
+		says: "a person approves what a replaced Consul has lost",
+	}, {
+		rule: "rules: a Consul that is replaced while it is read is read again",
+		file: "engine/reconcile/replaced.go",
+		old:  "(!t.modules || unseen(rec, shown))",
+		new:  "(!t.modules || false && unseen(rec, shown))",
+		test: "engine/reconcile TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain",
+	}, {
+		rule: "rules: runs that have read the Consul of before are awaited",
+		seed: 321600, stride: 3,
+		file: "engine/reconcile/replaced.go",
+		old:  "return run != nil && in.Lost == nil &&",
+		new:  "return false && in.Lost == nil &&",
+		says: "is gone with a Consul that was replaced",
+	}, {
+		rule: "drift: a check plans with what was applied, not with what Consul shows since",
+		seed: 21558,
+		file: "engine/runner/drift.go",
+		old:  "if !maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
+		new:  "if len(in.Elements) < 0 && maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
+		says: "a check for drift plans with what was applied",
+	}, {
+		rule: "drift: the outcome of a check counts if no run began since",
+		seed: 42216,
+		file: "engine/runner/drift.go",
+		old:  "if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {",
+		new:  "if d := task.Data.Drift; d == nil {",
+		says: "the outcome of a check counts",
+	},
+}
+
+// removalMutants break the rules of what is destroyed.
+var removalMutants = []mutant{
+	{
+		rule: "removal: nothing is destroyed without an approval",
+		seed: removalFirst, stride: removalEvery,
+		file: "engine/runner/judge.go",
+		old:  "if why := j.task.Removal.Destroy(); why != \"\" {",
+		new:  "if why := j.task.Removal.Destroy(); why == \"never\" {",
+		says: "nothing is destroyed without an approval of exactly that",
+	}, {
+		rule: "removal: a task that came back is not destroyed",
+		file: "engine/decide/destroy.go",
+		old:  "return d.Corrupt == nil && (d.Destroy ||",
+		new:  "return d.Corrupt == nil && (d.Destroy || d.state.Waits() != nil && d.state.Run.Destroys() ||",
+		test: "engine/decide TestDecide_RemovedTaskIsDestroyedThroughAdmission",
+	}, {
+		rule: "removal: what was destroyed while a tick read the tasks is not destroyed again",
+		seed: removalFirst, stride: removalEvery,
+		file: "engine/reconcile/live.go",
+		old:  "if in.Destroy && in.State.OnRemoval == \"\" {",
+		new:  "if false {",
+		says: "what is destroyed is not destroyed again",
+	}, {
+		rule: "removal: what a person wants to keep stays",
+		seed: removalFirst, stride: removalEvery,
+		file: "engine/decide/destroy.go",
+		old:  "case ended && s.Last.State == state.RunCancelled:",
+		new:  "case ended && s.Last.State == state.RunCancelled && !s.Last.Rejected:",
+		says: "what a person wants to keep is not destroyed",
+	}, {
+		rule: "removal: what a removed task has made is destroyed in the end",
+		seed: removalFirst, stride: removalEvery,
+		file: "engine/reconcile/definition.go",
+		old:  "if in.State.OnRemoval == \"\" || in.Blocked != nil",
+		new:  "if true || in.Blocked != nil",
+		says: "", // not destroyed, or forgotten before
+	},
+}

@@ -1,0 +1,228 @@
+// Package api serves the HTTP API: the requests of Consul-Terraform-Sync's API in
+// its shapes, and those that only Terrapulse has. It reads the store and writes
+// requests to it through control.Control, so that any process can serve it: the
+// leader, an instance that stands by, or a function.
+//
+// Package apispec describes all of it. Requests are validated against that
+// description.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// Cluster returns which instances there are.
+type Cluster interface {
+	Status(context.Context) (apispec.ClusterStatus, error)
+}
+
+// Options are what the API works on.
+type Options struct {
+	Control *control.Control
+	// Cluster, where several instances share the work; else nil.
+	Cluster Cluster
+	// Began is when this process began to tick, or to stand by for that: it is
+	// healthy before its first tick. It is zero if other processes tick.
+	Began time.Time
+	// Version is that of the program.
+	Version string
+	// Instance is the one that answers, for people; nil where a function does.
+	Instance *apispec.Instance
+	// Store is where the records are, for people.
+	Store apispec.Store
+	// Links returns pages that show the runner of a run; nil if there are none. May be
+	// nil itself.
+	Links func(state.Run) *apispec.RunLinks
+	// Console are the pages of the AWS console about a deployment in AWS; else nil.
+	Console *apispec.ConsoleLinks
+	// Gates are what this process has seen of Consul's gates; may be nil.
+	Gates func() map[string]state.Gate
+	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
+	Metrics http.Handler
+	// Who names the sender of a request; by default, by the client's certificate, its token or
+	// its address.
+	Who func(*http.Request) access.Sender
+	// Sensitive says which variables the task's module declares sensitive. If it is
+	// nil, all of them are treated as sensitive.
+	Sensitive func(*config.Task) func(name string) bool
+	// HintKey returns the key with which HCP Terraform signs its notifications, "" if there is
+	// none. It is nil if no run goes on there.
+	HintKey func(context.Context) (string, error)
+	// Failed, if set, is called for each request that cannot be answered, except where the
+	// sender is at fault.
+	Failed func()
+	Log    *slog.Logger
+}
+
+// api is the handler of all requests.
+type api struct {
+	Options
+	*http.ServeMux
+
+	reads      singleflight.Group // of the records of all tasks
+	generation atomic.Uint64      // of the read that is to begin next
+	reading    sync.Mutex         // held by the read that is under way
+	statuses   map[string]*status // by task, as they were read last; guarded by reading
+}
+
+// New returns the handler. It takes whole paths, which begin with /v1.
+func New(o Options) http.Handler {
+	if o.Who == nil {
+		o.Who = Sender
+	}
+	a := &api{Options: o, ServeMux: http.NewServeMux()}
+	for pattern, handle := range a.routes() {
+		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, handle) })
+	}
+	return a
+}
+
+// A handler returns the body of the answer, or why there is none. A body is sent
+// as JSON with the status 200, unless it is an answer, a text ([]byte), or a
+// http.HandlerFunc that sends it.
+type handler func(*http.Request) (body any, err error)
+
+// answer is a body with a status and a header.
+type answer struct {
+	status        int
+	header, value string // header is "" if there is none
+	body          any
+}
+
+// answer sends what a handler returns.
+func (a *api) answer(w http.ResponseWriter, r *http.Request, handle handler) {
+	body, err := handle(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	switch body := body.(type) {
+	case http.HandlerFunc:
+		body(w, r)
+	case []byte:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body) // an error means that the client has gone
+	case answer:
+		if body.header != "" {
+			w.Header().Set(body.header, body.value)
+		}
+		write(w, body.status, body.body)
+	default:
+		write(w, http.StatusOK, body)
+	}
+}
+
+// routes are the operations of openapi.yaml, and further ones that refuse other
+// methods in the words of Consul-Terraform-Sync.
+func (a *api) routes() map[string]handler {
+	return map[string]handler{
+		"GET /v1/health": a.getHealth,
+
+		"GET /v1/status":                 a.getStatus,
+		"/v1/status":                     unsupported("overallStatus", "GET"),
+		"GET /v1/status/tasks":           a.getTaskStatuses,
+		"GET /v1/status/tasks/{name...}": a.getTaskStatuses,
+		"/v1/status/tasks":               unsupported("taskStatus", "GET"),
+		"/v1/status/tasks/{name...}":     unsupported("taskStatus", "GET"),
+		"GET /v1/status/cluster":         a.getClusterStatus,
+		"/v1/status/cluster":             unsupported("clusterStatus", "GET"),
+
+		"GET /v1/tasks":           a.getTasks,
+		"POST /v1/tasks":          valid("/tasks", "POST", a.createTask),
+		"GET /v1/tasks/{name}":    a.getTask,
+		"PATCH /v1/tasks":         a.updateTask,
+		"PATCH /v1/tasks/{$}":     a.updateTask,
+		"PATCH /v1/tasks/{name}":  a.updateTask,
+		"DELETE /v1/tasks/{name}": a.deleteTask,
+		"PUT /v1/tasks/{name}":    unsupported("task", "PATCH"),
+		"POST /v1/tasks/{name}":   unsupported("task", "PATCH"),
+
+		"GET /v1/overview":                         a.getOverview,
+		"GET /v1/tasks/{name}/overview":            a.getTaskOverview,
+		"POST /v1/tasks/{name}/run":                valid("/tasks/{name}/run", "POST", a.runTask),
+		"POST /v1/tasks/{name}/retry":              valid("/tasks/{name}/retry", "POST", a.retryTask),
+		"POST /v1/tasks/{name}/forget":             a.forgetTask,
+		"POST /v1/tasks/{name}/cancel":             valid("/tasks/{name}/cancel", "POST", a.cancelTask),
+		"GET /v1/runs":                             valid("/runs", "GET", a.getRuns),
+		"GET /v1/tasks/{name}/runs":                valid("/tasks/{name}/runs", "GET", a.getTaskRuns),
+		"GET /v1/tasks/{name}/runs/{id}":           a.getRun,
+		"GET /v1/tasks/{name}/runs/{id}/log":       a.getRunLog,
+		"GET /v1/tasks/{name}/runs/{id}/output":    valid("/tasks/{name}/runs/{id}/output", "GET", a.getRunOutput),
+		"GET /v1/tasks/{name}/runs/{id}/plan":      a.getRunPlan,
+		"GET /v1/tasks/{name}/runs/{id}/plan-data": a.getRunPlanData,
+		"GET /v1/tasks/{name}/plan":                a.getTaskPlan,
+		"POST /v1/tasks/{name}/approval":           valid("/tasks/{name}/approval", "POST", withBody(a.decidePlan)),
+		"POST /v1/consul/approval":                 valid("/consul/approval", "POST", withBody(a.approveConsul)),
+		"POST /v1/pause":                           valid("/pause", "POST", withBody(a.pause)),
+		"POST /v1/resume":                          valid("/resume", "POST", withBody(a.resume)),
+		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
+		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", withBody(a.holdTask)),
+		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
+		"GET /v1/events":                           a.getEvents,
+		"POST /v1/reconcile":                       a.reconcile,
+		"POST " + NotificationPath:                 a.notified,
+		"GET /v1/version":                          a.getVersion,
+		"GET /v1/metrics":                          a.getMetrics,
+		"GET /v1/openapi.json":                     a.getOpenAPI,
+	}
+}
+
+// ServeHTTP answers one request.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodOptions {
+		return // 200, whatever is asked about
+	}
+	r = middleware.WithID(r)
+	a.ServeMux.ServeHTTP(w, r)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != NotificationPath {
+		a.Log.Info("asked through the API", "request_id", middleware.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r).Name)
+	}
+}
+
+// Sender names the sender of a request by the certificate, or else by the token or the
+// address.
+func Sender(r *http.Request) access.Sender {
+	if sender, ok := access.By(r.Context()); ok {
+		return sender // through a page of this process
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
+			return access.Sender{Name: "API client " + name, Authenticated: len(r.TLS.VerifiedChains) > 0}
+		}
+	}
+	if token := access.Token(r.Context()); token != "" {
+		return access.Sender{Name: "API client with " + token, Authenticated: true}
+	}
+	return access.Sender{Name: strings.TrimSpace("API client " + middleware.Host(r.RemoteAddr))}
+}
+
+// unfinished reports whether an error only means that the time is over or that the
+// client has gone.
+func unfinished(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// write answers in JSON.
+func write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has gone
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// getTaskPlan answers with the plan of a task that waits for an approval.
+func (a *api) getTaskPlan(r *http.Request) (any, error) {
+	plan, err := a.reader().WaitingPlan(r.Context(), r.PathValue("name"), a.Control.Output)
+	return apispec.WaitingPlanResponse{RequestID: middleware.ID(r), Waiting: plan}, a.orNoTask(r, err)
+}
+
+// decidePlan approves or rejects the plan that a task waits with.
+func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, error) {
+	by, task := a.Who(r).Or(apispec.Deref(asked.By)), r.PathValue("name")
+	plan, comment := asked.Plan, state.Cut(apispec.Deref(asked.Comment))
+	var err error
+	if asked.Decision == apispec.ApprovalDecisionReject {
+		err = a.Control.Reject(r.Context(), task, plan, by.Name, comment)
+	} else {
+		err = a.Control.Approve(r.Context(), task, plan, state.Approval{By: by.Name, Authenticated: by.Authenticated, Comment: comment})
+	}
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, a.orNoTask(r, err)
+}
+
+// approveConsul approves what all tasks lose by a replaced Consul.
+func (a *api) approveConsul(r *http.Request, asked apispec.HoldRequest) (any, error) {
+	by := a.Who(r).Or(apispec.Deref(asked.By))
+	err := a.Control.ApproveAll(r.Context(), state.ReplacedApproval{By: by.Name, Authenticated: by.Authenticated, Comment: apispec.Deref(asked.Comment)})
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, err
+}
+
+// holdTask keeps a task from running.
+func (a *api) holdTask(r *http.Request, asked apispec.HoldRequest) (any, error) {
+	by := a.Who(r).Or(apispec.Deref(asked.By))
+	err := a.Control.Hold(r.Context(), r.PathValue("name"), by.Name, apispec.Deref(asked.Comment))
+	return apispec.RequestID{RequestID: middleware.ID(r)}, err
+}
+
+// destroyTask requests that everything that a task has made is destroyed.
+func (a *api) destroyTask(r *http.Request) (any, error) {
+	by := a.Who(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Destroy(r.Context(), r.PathValue("name"), by.Name)
+	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, err
+}
+
+// releaseTask releases a task that is on hold.
+func (a *api) releaseTask(r *http.Request) (any, error) {
+	by := a.Who(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Release(r.Context(), r.PathValue("name"), by.Name)
+	return apispec.RequestID{RequestID: middleware.ID(r)}, a.orNoTask(r, err)
+}
+
+// orNoTask is the error of a request, or that there is no such task.
+func (a *api) orNoTask(r *http.Request, err error) error {
+	if errors.Is(err, state.ErrNoPlan) || errors.Is(err, control.ErrNotOnHold) {
+		if _, _, missing := a.task(r.Context(), r.PathValue("name")); missing != nil {
+			return missing
+		}
+	}
+	return err
+}

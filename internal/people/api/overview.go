@@ -1,0 +1,57 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+)
+
+// getOverview answers with the phase of every task, and with who leads. It sends nothing
+// to a client that has the same already: pages ask again and again, and AWS charges for
+// what is sent.
+func (a *api) getOverview(r *http.Request) (any, error) {
+	effective, err := a.Control.Config(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	o, err := a.reader().Read(r.Context(), effective)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode the overview: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, "{\"request_id\":%q,%s\n", middleware.ID(r), text[1:]) // an error means that the client has gone
+	}), nil
+}
+
+func (a *api) reader() overview.Reader {
+	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version, Instance: a.Instance, Gates: a.Gates,
+		Links: a.Links, Console: a.Console}
+}
+
+// getTaskOverview answers with the phase of one task, and why it is in it.
+func (a *api) getTaskOverview(r *http.Request) (any, error) {
+	effective, definition, err := a.task(r.Context(), r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	task, err := a.reader().ReadTask(r.Context(), effective, definition)
+	return apispec.TaskOverviewResponse{RequestID: middleware.ID(r), Task: task}, err
+}

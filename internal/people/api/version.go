@@ -1,0 +1,29 @@
+package api
+
+import (
+	"net/http"
+	"runtime"
+
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+)
+
+// apiVersion is the first part of every path.
+const apiVersion = "v1"
+
+// getVersion answers with the version of the program, and with who the sender is.
+func (a *api) getVersion(r *http.Request) (any, error) {
+	return apispec.VersionResponse{RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
+		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(a.Who(r).Name), MayAct: access.Of(r.Context()) >= access.Act}, nil
+}
+
+// getMetrics answers a scrape of Prometheus.
+func (a *api) getMetrics(*http.Request) (any, error) {
+	if a.Metrics == nil {
+		return nil, refuse(http.StatusNotFound, "no metrics are served here: a deployment in AWS writes them to CloudWatch, in the namespace Terrapulse")
+	}
+	return http.HandlerFunc(a.Metrics.ServeHTTP), nil
+}

@@ -1,0 +1,130 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+)
+
+// TaskStatus is the status of a task.
+type TaskStatus struct {
+	Enabled bool   `json:"enabled"`
+	Status  string `json:"status"` // successful, errored, critical or unknown
+}
+
+// TaskOverview is what is known of a task, also of a removed one.
+func (c *Client) TaskOverview(ctx context.Context, name string) (apispec.TaskOverview, error) {
+	answer, err := get[apispec.TaskOverviewResponse](ctx, c, taskPath(name)+"/overview", nil)
+	return answer.Task, err
+}
+
+// TaskStatuses returns the statuses of all tasks, by name. Every version of
+// Consul-Terraform-Sync answers this.
+func (c *Client) TaskStatuses(ctx context.Context) (map[string]TaskStatus, error) {
+	return get[map[string]TaskStatus](ctx, c, "v1/status/tasks", nil)
+}
+
+// Health returns why the instance does not do its work, nil if it does. It needs
+// no token; without one the answer has no reason.
+func (c *Client) Health(ctx context.Context) error {
+	_, err := get[apispec.HealthResponse](ctx, c, "v1/health", nil)
+	return err
+}
+
+// lastOverview is the latest overview, with the tag that the server gave it.
+type lastOverview struct {
+	mu  sync.Mutex
+	tag string
+	apispec.Overview
+}
+
+// Overview returns what the instance and its tasks are doing, which callers do not
+// change: if it is the same as before, the server does not send it again.
+func (c *Client) Overview(ctx context.Context) (apispec.Overview, error) {
+	c.last.mu.Lock()
+	tag, o := c.last.tag, c.last.Overview
+	c.last.mu.Unlock()
+	var now apispec.Overview
+	header, err := c.callUnless(ctx, tag, http.MethodGet, "v1/overview", nil, nil, &now)
+	if errors.Is(err, errSame) {
+		return o, nil
+	}
+	if tag := header.Get("ETag"); err == nil && tag != "" {
+		c.last.mu.Lock()
+		c.last.tag, c.last.Overview = tag, now
+		c.last.mu.Unlock()
+	}
+	return now, err
+}
+
+// runLimit is how many runs one request asks for, which is the most there is.
+const runLimit = "200"
+
+// Runs returns the runs of a task, of every kind, the latest first.
+func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
+	answer, err := get[apispec.RunsResponse](ctx, c, taskPath(task)+"/runs", url.Values{"limit": {runLimit}})
+	return answer.Runs, err
+}
+
+// LatestRuns returns the latest runs of all tasks.
+func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
+	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", nil)
+	return answer.Runs, err
+}
+
+// Run returns one run.
+func (c *Client) Run(ctx context.Context, task, id string) (apispec.Run, error) {
+	answer, err := get[apispec.RunResponse](ctx, c, runPath(task, id), nil)
+	return answer.Run, err
+}
+
+// Events returns the latest events, the latest first.
+func (c *Client) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
+	answer, err := get[apispec.EventsResponse](ctx, c, "v1/events", nil)
+	return answer.Events, err
+}
+
+// Version returns which program answers.
+func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
+	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)
+}
+
+// Cluster returns the instances of a cluster. An instance that is alone refuses it.
+func (c *Client) Cluster(ctx context.Context) (apispec.ClusterStatus, error) {
+	return get[apispec.ClusterStatus](ctx, c, "v1/status/cluster", nil)
+}
+
+// Output returns a chunk of what Terraform printed in a run.
+func (c *Client) Output(ctx context.Context, task, run string, offset int) (apispec.RunOutputResponse, error) {
+	return get[apispec.RunOutputResponse](ctx, c, runPath(task, run)+"/output", url.Values{"offset": {strconv.Itoa(offset)}})
+}
+
+// Find returns the runs whose ids begin with a prefix. It looks among the latest
+// runs first.
+func (c *Client) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {
+	other := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
+	latest, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
+	if found := slices.DeleteFunc(latest.Runs, other); err != nil || len(found) > 0 {
+		return found, err
+	}
+	tasks, err := c.TaskNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []apispec.Run
+	for _, task := range tasks {
+		runs, err := c.Runs(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, slices.DeleteFunc(runs, other)...)
+	}
+	return found, nil
+}

@@ -1,0 +1,177 @@
+package openmetrics
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// oneRecord is a store with only the reconcile record. It counts reads.
+type oneRecord struct {
+	state.Store
+	rec   state.Reconcile
+	err   error
+	reads int
+}
+
+func (s *oneRecord) Get(_ context.Context, key string) (state.Record, error) {
+	s.reads++
+	return state.Record{Key: key, Value: state.Encode(s.rec), Version: "1"}, s.err
+}
+
+var now = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+
+func scrape(t *testing.T, m *Metrics, accept string) string {
+	t.Helper()
+	r := httptest.NewRequest("GET", "/v1/metrics", nil)
+	r.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Header().Get("Content-Type") + "\n" + w.Body.String()
+}
+
+// measured returns metrics of some runs and ticks.
+func measured(s *oneRecord, at func() time.Time) *Metrics {
+	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at})
+	m.Leads(true)
+	m.Ticked(reconcile.Report{Idle: true}, nil)
+	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
+	m.Ticked(reconcile.Report{}, errors.New("the store is away"))
+	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
+		{Action: decide.Run, Reason: state.Reason{Code: state.ReasonChanged}},
+		{Action: decide.Run, Reason: state.Reason{Code: state.ReasonLost}, Lost: &state.Run{Task: "lb"}},
+	}}, nil)
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindApply, State: state.RunSucceeded, Seen: now.Add(-9 * time.Second), Times: state.Times{Started: now.Add(-3 * time.Second), Ended: now},
+		Work: state.Work{Changes: &state.Changes{Add: 1, Change: 2, Destroy: 3}}})
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindApply, State: state.RunFailed, Times: state.Times{Started: now.Add(-time.Second), Ended: now}})
+	m.RunEnded(state.Run{Task: "lb", Kind: state.KindPlan, State: state.RunSucceeded, Times: state.Times{Started: now, Ended: now}})
+	return m
+}
+
+func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
+	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Stopped: 3, Soon: 7, Approval: 6}, Paused: &state.Paused{By: "ann"},
+		Unreadable: &state.Unreadable{Count: 5}}}
+	m := measured(s, func() time.Time { return now })
+	text := scrape(t, m, "")
+	for _, line := range []string{
+		"text/plain", `terrapulse_build_info{commit="abc",go_version="`, `version="1.2.3"} 1`, "terrapulse_leader 1",
+		`terrapulse_ticks_total{result="idle"} 1`, `terrapulse_ticks_total{result="incomplete"} 1`, `terrapulse_ticks_total{result="failed"} 1`, `terrapulse_ticks_total{result="done"} 1`,
+		"terrapulse_changes_seen_total 1",
+		`terrapulse_runs_total{outcome="succeeded",task="lb"} 1`, `terrapulse_runs_total{outcome="failed",task="lb"} 1`, `terrapulse_runs_total{outcome="lost",task="lb"} 1`,
+		"terrapulse_run_duration_seconds_count 2", "terrapulse_run_duration_seconds_sum 4", `terrapulse_run_duration_seconds_bucket{le="1"} 1`,
+		"terrapulse_change_to_applied_seconds_count 1", "terrapulse_change_to_applied_seconds_sum 9",
+		`terrapulse_resources_total{action="added",task="lb"} 1`, `terrapulse_resources_total{action="changed",task="lb"} 2`, `terrapulse_resources_total{action="destroyed",task="lb"} 3`,
+		"terrapulse_store_up 1", "terrapulse_paused 1", "terrapulse_last_good_tick_age_seconds 90", "terrapulse_failures_in_a_row 4",
+		"terrapulse_tasks_failing 1", "terrapulse_tasks_waiting 2", "terrapulse_tasks_stopped 3", "terrapulse_tasks_soon 7", "terrapulse_tasks_waiting_for_approval 6", "terrapulse_tasks_unreadable 5",
+		"go_goroutines ", "process_start_time_seconds ",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	m.Leads(false)
+	if !strings.Contains(scrape(t, m, ""), "terrapulse_leader 0") {
+		t.Error("it still leads")
+	}
+	open := scrape(t, m, "application/openmetrics-text;version=1.0.0")
+	if !strings.HasPrefix(open, "application/openmetrics-text") || !strings.HasSuffix(open, "# EOF\n") {
+		t.Errorf("not OpenMetrics: %.200s", open)
+	}
+}
+
+func TestMetrics_ScrapeReadsOneRecord(t *testing.T) {
+	s := &oneRecord{}
+	at := now
+	m := measured(s, func() time.Time { return at })
+	if s.reads != 0 {
+		t.Errorf("%d reads without a scrape", s.reads)
+	}
+	for range 3 {
+		scrape(t, m, "")
+	}
+	if s.reads != 1 {
+		t.Errorf("%d reads for scrapes that follow each other", s.reads)
+	}
+	at = at.Add(keepFor)
+	scrape(t, m, "")
+	if s.reads != 2 {
+		t.Errorf("%d reads, want one more", s.reads)
+	}
+	s.err, at = errors.New("away"), at.Add(keepFor)
+	if text := scrape(t, m, ""); !strings.Contains(text, "terrapulse_store_up 0") || strings.Contains(text, "terrapulse_tasks_") || !strings.Contains(text, "terrapulse_runs_total{") {
+		t.Errorf("without the store:\n%s", text)
+	}
+}
+
+// documented returns the first cells of the tables of a section of docs/metrics.md.
+func documented(t *testing.T, section string) []string {
+	t.Helper()
+	doc, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(doc), "\n## "+section)
+	text, _, _ = strings.Cut(text, "\n## ")
+	var names []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestDocs_ListTheServedMetrics(t *testing.T) {
+	m := measured(&oneRecord{rec: state.Reconcile{LastSuccess: now}}, func() time.Time { return now })
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served []string
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "terrapulse_") {
+			served = append(served, f.GetName())
+		}
+	}
+	slices.Sort(served)
+	if diff := cmp.Diff(served, documented(t, "`terrapulse start`: Prometheus")); diff != "" {
+		t.Errorf("docs/metrics.md (-served +documented):\n%s", diff)
+	}
+	var written []string
+	for _, m := range metrics.All {
+		written = append(written, m.Name)
+	}
+	slices.Sort(written)
+	if diff := cmp.Diff(written, documented(t, "In AWS: CloudWatch")); diff != "" {
+		t.Errorf("docs/metrics.md (-written in AWS +documented):\n%s", diff)
+	}
+}
+
+func TestFunctions_DoNotLinkTheLibrary(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../../functions/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 || strings.Contains(string(out), "github.com/prometheus/client_") {
+		t.Error("a function links Prometheus's library, and grows by it")
+	}
+}

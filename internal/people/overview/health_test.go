@@ -1,0 +1,44 @@
+package overview_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+func TestUnhealthy_SaysWhyNoWorkIsDone(t *testing.T) {
+	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name   string
+		began  time.Time
+		record state.Reconcile
+		says   string // "" is healthy
+	}{
+		{"just begun", now.Add(-time.Minute), state.Reconcile{}, ""},
+		{"just begun after a long rest", now.Add(-time.Minute), state.Reconcile{LastSuccess: now.Add(-time.Hour)}, ""},
+		{"nothing happens", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-6 * time.Minute)}, ""},
+		{"no tick", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute)}, "no pass has succeeded for 12m0s: nothing leads"},
+		{"no tick ever", now.Add(-time.Hour), state.Reconcile{}, "no pass has succeeded for 1h0m0s"},
+		{"a function that nobody has called", time.Time{}, state.Reconcile{}, "no pass has succeeded yet"},
+		{"an election in Consul", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute), ConsulError: "no leader", ConsulUnreachable: true, Since: now.Add(-time.Minute)}, ""},
+		{"a datacenter is gone that one task asks for", now.Add(-time.Hour),
+			state.Reconcile{LastSuccess: now.Add(-50 * time.Minute), Refreshed: now.Add(-4 * time.Minute), ConsulError: "no path to datacenter", Since: now.Add(-50 * time.Minute)}, ""},
+		{"a datacenter is gone, and no tick looks at the others", now.Add(-time.Hour),
+			state.Reconcile{LastSuccess: now.Add(-50 * time.Minute), Refreshed: now.Add(-12 * time.Minute), ConsulError: "no path to datacenter", Since: now.Add(-50 * time.Minute)},
+			"no pass has succeeded for 12m0s"},
+		{"Consul is gone", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-3 * time.Minute), ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-3 * time.Minute)},
+			"Consul cannot be watched since 2086-03-14T11:57:00Z: connection refused"},
+		{"no task can be read", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute),
+			Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Error: "permission denied", Since: now.Add(-3 * time.Minute), All: true}},
+			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
+		{"no capacity", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no pass has succeeded for 12m0s: no capacity"},
+	} {
+		got := overview.Unhealthy(nil, tt.record, tt.began, now)
+		if (got == "") != (tt.says == "") || !strings.HasPrefix(got, tt.says) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.says)
+		}
+	}
+}

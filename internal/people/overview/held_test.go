@@ -1,0 +1,77 @@
+package overview_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
+	noon := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	run := func(what state.WaitFor, resume *state.Resume, causes ...state.Cause) *state.LiveRun {
+		return &state.LiveRun{ID: "r1", Resume: resume, Wait: &state.Wait{For: what, ID: "w1", Since: noon, Content: &state.Content{}, Causes: causes}}
+	}
+	guard := state.Cause{Rule: state.RuleInputGuard, Text: "40 of 60 instances of web are gone"}
+	rule := state.Cause{Rule: state.RuleApproval, Text: "every plan needs an approval"}
+	outside := state.Reason{Code: state.ReasonOutside, Text: "outside its window, which opens at noon"}
+	replaced := state.Reason{Code: state.ReasonReplaced, Text: "3 keys are gone, and Consul was replaced since they were applied"}
+	renamed := state.Reason{Code: state.ReasonRenamed, Text: "perhaps this is task old under a new name"}
+	onHold := &state.OnHold{By: "Jo", At: noon, Comment: "change freeze"}
+	for name, test := range map[string]struct {
+		task  state.Task
+		phase apispec.Phase
+		says  []string
+		due   bool
+	}{
+		"guard": {state.Task{Run: run(state.WaitApproval, nil, guard, rule)}, apispec.PhaseWaiting, []string{"waits since 2086-03-14T12:00:00Z: 40 of 60 instances of web are gone; every plan needs an approval",
+			"the data comes back", "`terrapulse approve -plan=w1 guard`", "limit is raised"}, false},
+		"check": {state.Task{Run: run(state.WaitApproval, nil, state.Cause{Rule: state.RuleCheck, Text: "check public refused the plan"}, rule)}, apispec.PhaseWaiting,
+			[]string{"waits since 2086-03-14T12:00:00Z: check public refused the plan; every plan needs an approval", "the data changes", "`terrapulse approve -plan=w1 check`", "the check is changed"}, false},
+		"approval":         {state.Task{Run: run(state.WaitApproval, nil, rule)}, apispec.PhaseWaiting, []string{"waits for approval since 2086-03-14T12:00:00Z: every plan needs", "`terrapulse approve -plan=w1 approval`"}, false},
+		"approved":         {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard)}, apispec.PhaseSoon, []string{"resumed by Jo"}, false},
+		"approved-outside": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: outside, Due: noon}, apispec.PhaseSoon, []string{"outside its window, which opens at noon"}, true},
+		"approved-replaced": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: state.Reason{Code: state.ReasonReplaced, Text: "Consul was replaced"}},
+			apispec.PhaseWaiting, []string{"resumed by Jo, and Consul was replaced"}, false},
+		"approved-unreadable": {state.Task{Run: run(state.WaitApproval, &state.Resume{By: "Jo"}, guard), Reason: state.Reason{Code: state.ReasonUnreadable, Text: "permission denied"}},
+			apispec.PhaseUnreadable, []string{"permission denied"}, false},
+		"run-for-window":  {state.Task{Run: run(state.WaitWindow, nil), Due: noon}, apispec.PhaseSoon, []string{"waits for its window"}, true},
+		"window":          {state.Task{Reason: outside, Due: noon}, apispec.PhaseSoon, []string{"outside its window"}, true},
+		"replaced":        {state.Task{Reason: replaced}, apispec.PhaseWaiting, []string{"Consul was replaced"}, false},
+		"replaced-run":    {state.Task{Reason: replaced, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseWaiting, []string{"Consul was replaced"}, false},
+		"renamed-destroy": {state.Task{Reason: renamed, Naming: state.Naming{Renamed: []string{"old"}}, Requests: state.Requests{Destroy: &state.Request{By: "Jo"}}}, apispec.PhaseWaiting, []string{"under a new name"}, false},
+		"renamed-run":     {state.Task{Reason: renamed, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseWaiting, []string{"under a new name"}, false}, // the request has not ended it
+		"renamed-new":     {state.Task{Reason: renamed, Naming: state.Naming{Renamed: []string{"old"}}, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseSoon, []string{"requested by Jo"}, false},
+		"hold":            {state.Task{Stops: state.Stops{OnHold: onHold}}, apispec.PhaseStopped, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
+		"hold-waiting":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseStopped, []string{"on hold by Jo", "its run waits for approval"}, false},
+		"hold-running":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},
+		"remote":          {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitRemote, nil)}, apispec.PhaseRunning, []string{"waits for the remote run"}, false},
+	} {
+		store := newStore(t)
+		test.task.AppliedAt = noon
+		write(t, store, state.TaskKey(name), test.task)
+		if live := test.task.Run; live != nil {
+			now := state.RunRunning
+			if live.Wait != nil {
+				now = state.RunWaiting
+			}
+			write(t, store, state.RunKey(name, live.ID), state.Run{ID: live.ID, Task: name, Kind: state.KindApply, State: now, Waits: state.Waits{Wait: live.Wait}, Created: noon})
+		}
+		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := o.Tasks[0]
+		if got.Phase != test.phase || (got.Due != nil) != test.due {
+			t.Errorf("%s: %s, due %v, because %+v", name, got.Phase, got.Due, got.Reason)
+		}
+		for _, text := range test.says {
+			if !strings.Contains(got.Reason.Text, text) {
+				t.Errorf("%s: %q does not say %q", name, got.Reason.Text, text)
+			}
+		}
+	}
+}

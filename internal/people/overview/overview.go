@@ -1,0 +1,384 @@
+// Package overview is the read model: it reads the store and says in which phase
+// each task is, and why. The command line, the HTTP API, the health check and the
+// metrics show what this package finds, and work out nothing themselves.
+package overview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// readsAtOnce is how many runs are read from the store at a time.
+const readsAtOnce = 16
+
+// Reader reads what is known of tasks, as the API shows it.
+type Reader struct {
+	Store state.Store
+	// Began is when the process of the caller began to tick, or to stand by for
+	// that; zero if other processes do so.
+	Began time.Time
+	Now   func() time.Time
+
+	// For people, if they are set:
+	Where   apispec.Store // where Store is
+	Version string        // of this program
+	// Instance is the one that answers; nil if none does.
+	Instance *apispec.Instance
+
+	// Links returns the pages of the AWS console about a run, and Console are those about
+	// the deployment; nil if there are none.
+	Links   func(state.Run) *apispec.RunLinks
+	Console *apispec.ConsoleLinks
+
+	// Gates returns what this process has seen of the gates, which may be newer than the
+	// record; may be nil.
+	Gates func() map[string]state.Gate
+}
+
+// Read reads everything. Without an effective configuration (nil), the tasks are
+// those that the store knows. A record that cannot be decoded concerns its task
+// alone.
+func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec.Overview, error) {
+	now := r.Now()
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
+	if err != nil {
+		return apispec.Overview{}, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return apispec.Overview{}, err
+	}
+	if effective == nil {
+		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
+			return apispec.Overview{}, err
+		}
+	}
+	records, err := r.Store.List(ctx, state.TaskPrefix)
+	if err != nil {
+		return apispec.Overview{}, fmt.Errorf("read the tasks' records: %w", err)
+	}
+	unhealthy := Unhealthy(r.Store, rec.Data, r.Began, now)
+	if r.Console != nil && rec.Data.Bundle == "" && rec.Data.Refused == nil {
+		unhealthy = "no bundle was pushed yet: push one with `terrapulse bundle push`"
+	}
+	o := apispec.Overview{
+		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
+		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
+		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Instance: r.Instance, Overrides: []apispec.Override{},
+		Paused: apiview.Paused(rec.Data.Paused), Links: r.Console,
+	}
+	if err := state.Unwritable(r.Store); err != nil && o.Store != nil {
+		o.Store.Unwritable = new(err.Error())
+	}
+	if was := rec.Data.Replaced; was != nil && was.Tasks > 0 {
+		o.Replaced = &apispec.ReplacedConsul{Since: was.Since, Why: was.Why, Tasks: was.Tasks, Entries: was.Entries, Shown: was.Shown}
+		if was.Approved != nil && was.Approved.Shown == was.Shown {
+			o.Replaced.ApprovedBy = &was.Approved.By
+		}
+	}
+	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
+		o.Gates = &gates
+	}
+	if cfg := effective.Config; cfg != nil && cfg.API.URL != "" {
+		o.URL = new(cfg.API.URL + outbox.PagesPath)
+	}
+	if leader != nil {
+		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}
+	}
+	if refused := rec.Data.Refused; refused != nil {
+		o.Refused = &apispec.Refused{Bundle: apiview.Optional(refused.Bundle), Error: refused.Error, Since: refused.Since}
+	}
+	for _, name := range slices.Sorted(maps.Keys(effective.Overrides)) {
+		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
+	}
+	entries, err := list(effective, records)
+	if err != nil {
+		return apispec.Overview{}, err
+	}
+	o.Tasks = make([]apispec.TaskOverview, len(entries))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for i, e := range entries {
+		group.Go(func() (err error) {
+			e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
+			o.Tasks[i], err = r.task(ctx, effective, e)
+			return err
+		})
+	}
+	return o, group.Wait()
+}
+
+// leader returns who leads; nil if nobody does.
+func (r Reader) leader(ctx context.Context) (*lease.Holder, error) {
+	held, err := lease.Read(ctx, r.Store, state.LeaderLease)
+	if err != nil {
+		return nil, fmt.Errorf("read who leads: %w", err)
+	}
+	if held.Owner == "" || !r.Now().Before(held.Expires) {
+		return nil, nil
+	}
+	return &held, nil
+}
+
+// ReadTask reads what is known of one task. Definition is that of the effective
+// configuration, or that of a task that is being deleted.
+func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (apispec.TaskOverview, error) {
+	e := &entry{name: definition.Name, definition: definition}
+	_, e.configured = effective.Config.Task(e.name)
+	rec, err := r.Store.Get(ctx, state.TaskKey(e.name))
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return apispec.TaskOverview{}, fmt.Errorf("read task %s: %w", e.name, err)
+	}
+	if err := e.decode(rec); err != nil {
+		return apispec.TaskOverview{}, err
+	}
+	if e.known.Reason.Code == state.ReasonPaused || e.known.LiveRemote() != nil {
+		rec, err := state.ReadReconcile(ctx, r.Store)
+		if err != nil {
+			return apispec.TaskOverview{}, err
+		}
+		e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
+	}
+	return r.task(ctx, effective, e)
+}
+
+// entry is a task and its record.
+type entry struct {
+	name       string
+	definition *config.Task
+	configured bool // the effective configuration has the task
+	known      state.Task
+	corrupt    error
+	resumed    bool // nothing is paused any more
+	unpolled   *state.Unpolled
+}
+
+// decode reads the record of the task. A corrupt record concerns its task alone;
+// one of a newer version of Terrapulse is an error.
+func (e *entry) decode(rec state.Record) error {
+	if rec.Version == "" {
+		return nil
+	}
+	stored, err := state.Decode[state.Task](rec)
+	if errors.As(err, new(*state.NewerError)) {
+		return err
+	}
+	if e.corrupt = err; err == nil {
+		e.known = stored.Data
+	}
+	return nil
+}
+
+// list returns the configured tasks, and the other ones that have records.
+func list(effective *overlay.Effective, records []state.Record) ([]*entry, error) {
+	var entries []*entry
+	known := map[string]*entry{}
+	of := func(name string) *entry {
+		if known[name] == nil {
+			known[name] = &entry{name: name}
+			entries = append(entries, known[name])
+		}
+		return known[name]
+	}
+	if effective.Config != nil {
+		for i := range effective.Config.Tasks {
+			e := of(effective.Config.Tasks[i].Name)
+			e.definition, e.configured = &effective.Config.Tasks[i], true
+		}
+	}
+	for _, rec := range records {
+		e := of(state.TaskName(rec.Key))
+		if err := e.decode(rec); err != nil {
+			return nil, err
+		}
+		if !e.configured {
+			e.definition = Leaving(effective, e.name, e.known)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
+		of(name)
+	}
+	return entries, nil
+}
+
+// Definitions returns the definitions of the tasks that are shown: those of the
+// effective configuration, and those that are being deleted.
+func Definitions(effective *overlay.Effective, records []state.Record) []*config.Task {
+	var tasks []*config.Task
+	configured := make(map[string]bool, len(effective.Config.Tasks))
+	for i := range effective.Config.Tasks {
+		tasks = append(tasks, &effective.Config.Tasks[i])
+		configured[tasks[i].Name] = true
+	}
+	for _, rec := range records {
+		name := state.TaskName(rec.Key)
+		if configured[name] {
+			continue
+		}
+		// A record that cannot be decoded is that of no task that is shown.
+		if known, err := state.Decode[state.Task](rec); err == nil {
+			if t := Leaving(effective, name, known.Data); t != nil {
+				tasks = append(tasks, t)
+			}
+		}
+	}
+	return tasks
+}
+
+// Leaving returns the definition of a task that was deleted while a run of it was
+// under way: the task is shown until that run has ended, as in
+// Consul-Terraform-Sync. It returns nil for every other task.
+func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
+	if known.Run == nil || e.Config == nil {
+		return nil
+	}
+	if _, ok := e.Config.Task(name); ok {
+		return nil
+	}
+	if t, ok := e.Base.Task(name); ok {
+		return t
+	}
+	if len(known.Leaving) == 0 {
+		return nil
+	}
+	with, _ := e.Config.With([]config.Change{{Task: name, Definition: known.Leaving}})
+	t, _ := with.Task(name) // nil if a file has gained something that it clashes with
+	return t
+}
+
+// task reads the live run of a task and assesses the task.
+func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
+	f := facts{lifecycle.Facts{Name: e.name, Task: e.known, Resumed: e.resumed, Unpolled: e.unpolled, Setting: settingOf(effective, e), Corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}}
+	if err := r.readRun(ctx, e.name, &f); err != nil {
+		return apispec.TaskOverview{}, err
+	}
+	if run := f.Run; run.State == state.RunRunning && !run.Expires.IsZero() && r.Now().After(run.Expires) {
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return apispec.TaskOverview{}, err
+		}
+		f.Unwatched = leader == nil
+	}
+	v := f.Assess()
+	t := apispec.TaskOverview{
+		Name: e.name, Phase: apispec.Phase(v.Phase), NeedsPerson: v.Person, Reason: apiview.Reason(v.Reason), Due: apiview.Moment(v.Due), Applied: apiview.Moment(f.Task.AppliedAt),
+		Failures: apiview.Optional(f.Task.Failures), Override: overrideOf(effective, e.name),
+		Enabled: v.Reason.Code != state.ReasonDisabled && v.Phase != lifecycle.Removed,
+		Drift:   driftOf(f.Task, e.definition, r.Now()),
+	}
+	if h := f.Task.OnHold; h != nil {
+		t.OnHold = &apispec.OnHold{By: h.By, At: h.At, Comment: apiview.Optional(h.Comment)}
+	}
+	if d := e.definition; d != nil {
+		t.Enabled, t.Watches = d.Enabled, apiview.Optional(d.Watches())
+		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())
+		t.Settings = new(d.Settings())
+		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
+	} else {
+		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
+	}
+	since, entries := f.unapplied()
+	t.Changed, t.ChangedSince, t.Entries = apiview.Optional(entries.String()), apiview.Moment(since), apiview.Entries(entries)
+	if f.Run.ID != "" {
+		t.Run = r.run(f.Run)
+	}
+	t.Recent = recentOf(f.Task)
+	if last := f.Task.Last; last != nil {
+		t.LastRun = r.run(state.Run{ID: last.Run, Task: cmp.Or(last.Task, e.name), Kind: last.Kind, State: last.State, Reason: last.Reason, Claimed: state.Claimed{Runner: last.Runner},
+			Created: last.Created, Times: state.Times{Started: last.Started, Ended: last.Ended}, Work: state.Work{Error: last.Error, Changes: last.Changes}, Waits: state.Waits{Waited: last.Waited}})
+	}
+	return t, nil
+}
+
+// run returns a run as the API shows it.
+func (r Reader) run(run state.Run) *apispec.Run {
+	shown := apiview.Run(run)
+	shown.Links = r.links(run)
+	return &shown
+}
+
+func (r Reader) links(run state.Run) *apispec.RunLinks {
+	if r.Links == nil {
+		return nil
+	}
+	return r.Links(run)
+}
+
+// readRun reads the task's run that has not ended. If it ended after the record
+// of the task was read, that record is read again.
+func (r Reader) readRun(ctx context.Context, name string, f *facts) error {
+	for again := true; f.Task.Run != nil; again = false {
+		run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(name, f.Task.Run.ID))
+		if err == nil && run.Exists() && !run.Data.State.Ended() {
+			f.Run = run.Data
+			return nil
+		}
+		var task state.Stored[state.Task]
+		if err == nil && again {
+			if task, err = state.Read[state.Task](ctx, r.Store, state.TaskKey(name)); err == nil {
+				f.Task = task.Data
+				continue
+			}
+		}
+		if wrong := (*state.CorruptError)(nil); errors.As(err, &wrong) {
+			f.Corrupt = cmp.Or(f.Corrupt, error(wrong))
+			return nil
+		}
+		if err != nil {
+			err = fmt.Errorf("read task %s with its run %s: %w", name, f.Task.Run.ID, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// settingOf returns what the configuration says of a task.
+func settingOf(effective *overlay.Effective, e *entry) lifecycle.Setting {
+	var on *bool
+	switch {
+	case e.configured:
+		on = &e.definition.Enabled
+	case effective.Config != nil:
+		return lifecycle.Gone
+	case e.known.Reason.Code != state.ReasonRemoved:
+		on = effective.Overrides[e.name].Enabled
+	}
+	switch {
+	case on == nil:
+		return lifecycle.Unknown
+	case *on:
+		return lifecycle.Enabled
+	}
+	return lifecycle.Disabled
+}
+
+// overrideOf returns what people changed about a task through the API, nil if
+// they changed nothing.
+func overrideOf(effective *overlay.Effective, name string) *apispec.Override {
+	o, ok := effective.Overrides[name]
+	if !ok {
+		return nil
+	}
+	shown := &apispec.Override{Task: o.Task, Change: o.String(), Enabled: o.Enabled, Provisional: apiview.Optional(o.Provisional != nil),
+		By: apiview.Optional(o.By), At: o.At}
+	if problem := effective.Problems[name]; problem != nil {
+		shown.Problem = new(problem.Error())
+	}
+	return shown
+}

@@ -1,0 +1,222 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+)
+
+// guard checks requests before the handler. A request that reaches the handler has its complete
+// body.
+type guard struct {
+	next        http.Handler
+	origin      string
+	foreign     *http.CrossOriginProtection // nil if web pages of any origin may use the API
+	own         *http.CrossOriginProtection // for the pages of this server
+	hosts       *hosts
+	tokens      *tokens
+	invitations *invitations // nil if there are none
+	public      string       // path that is answered for any host and without a token
+	signed      string       // path whose requests the handler checks itself; "" if there is none
+	pagesAt     string       // path below which the pages are; "" if there are none
+	log         *slog.Logger
+	body        time.Duration // time limit for a body
+	piece       time.Duration // time limit for each piece of an answer
+}
+
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = middleware.WithID(r)
+	answer := &answer{ResponseWriter: w, control: http.NewResponseController(w), piece: g.piece}
+	defer g.recover(answer, r)
+	if r.Body != nil && r.Body != http.NoBody {
+		// This also limits a refused body, of which net/http reads a part. An error means that the
+		// connection has no deadlines, as in tests. net/http removes the deadline when the body is
+		// complete; after an error it reads on until the deadline.
+		_ = answer.control.SetReadDeadline(time.Now().Add(g.body))
+	}
+	local := g.hosts.allows(r)
+	if !local && r.URL.Path != g.public && !g.isSigned(r) {
+		answer.refuse(r, http.StatusForbidden, fmt.Sprintf("this API does not answer to the host %q: if clients use that name, add it to api.hosts in the configuration, or use an IP address", r.Host))
+		return
+	}
+	_, page := g.onPage(r)
+	protection := g.foreign
+	if page {
+		protection = g.own
+	} else if g.origin != "" && g.cors(answer, r) {
+		return
+	}
+	// A browser sends a page's POST without a body without a preflight request.
+	if protection != nil && protection.Check(r) != nil {
+		answer.refuse(r, http.StatusForbidden, "web pages of other origins may not use this API: -allow-origin lets them")
+		return
+	}
+	if g.session(answer, r) {
+		return
+	}
+	level, token, ok := g.level(answer, r)
+	if !ok || !g.readBody(answer, r) {
+		return
+	}
+	if !local {
+		level = access.None
+	}
+	g.next.ServeHTTP(answer, r.WithContext(access.WithToken(access.With(r.Context(), level), token)))
+}
+
+// isSigned reports whether the handler checks the sender of a request itself.
+func (g *guard) isSigned(r *http.Request) bool { return g.signed != "" && r.URL.Path == g.signed }
+
+// level returns the level of a request and the name of its token, and reports whether it may continue.
+func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
+	if g.isSigned(r) {
+		return access.None, "", true
+	}
+	var err error
+	_, page := g.onPage(r)
+	// A proxy in front of the pages may have a password of its own in that header.
+	if _, ok := bearer(r.Header.Get("Authorization")); page && !ok && len(g.tokens.all) > 0 {
+		level, token, err = g.tokens.ofSession(r)
+	} else {
+		level, token, err = g.tokens.level(r)
+	}
+	if len(g.tokens.all) == 0 {
+		level = g.byPlace(r)
+	}
+	reads := access.Reads(r.Method)
+	switch {
+	case errors.Is(err, errNoToken) && g.open(r) && reads:
+		return access.None, "", true
+	case errors.Is(err, errNoToken) && g.signIn(w, r):
+		return access.None, "", false
+	case errors.Is(err, errTooMany):
+		w.Header().Set("Retry-After", "5")
+		w.refuse(r, http.StatusTooManyRequests, err.Error())
+		return level, "", false
+	case err != nil:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
+		w.refuse(r, http.StatusUnauthorized, err.Error())
+		return level, "", false
+	case level < access.Act && !reads && len(g.tokens.all) == 0:
+		w.refuse(r, http.StatusForbidden, errNoIdentity)
+		return level, "", false
+	case level < access.Act && !reads:
+		w.refuse(r, http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
+		return level, "", false
+	}
+	return level, token, true
+}
+
+// readBody reads the body, so that a slow client waits here and not in the handler. It reports
+// whether the request may continue.
+func (g *guard) readBody(w *answer, r *http.Request) bool {
+	if r.Body == nil || r.Body == http.NoBody {
+		return true
+	}
+	if r.ContentLength > middleware.MaxBody {
+		g.tooLarge(w, r)
+		return false
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, middleware.MaxBody+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.refuse(r, http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s", g.body))
+	case err != nil:
+		w.refuse(r, http.StatusBadRequest, "the request body did not arrive whole: "+err.Error())
+	case len(body) > middleware.MaxBody:
+		g.tooLarge(w, r)
+	default:
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return true
+	}
+	return false
+}
+
+// tooLarge refuses a body. It reads the rest within the time limit of a body: many clients read the
+// answer only after they have sent everything.
+func (g *guard) tooLarge(w *answer, r *http.Request) {
+	w.refuse(r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is too large: at most %d bytes are read", middleware.MaxBody))
+	_ = w.control.Flush()
+	_, _ = io.Copy(io.Discard, r.Body)
+}
+
+// cors answers the questions of a browser, and reports whether the request is complete.
+func (g *guard) cors(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", g.origin)
+	if g.origin != "*" {
+		h.Set("Vary", "Origin")
+	}
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// recover answers if a handler panics. It aborts an answer that has begun, so that no client takes
+// it for complete.
+func (g *guard) recover(w *answer, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	g.log.Error("a request caused a panic: please report this bug in Terrapulse", "method", r.Method, "path", r.URL.Path,
+		"request_id", middleware.ID(r), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	middleware.Fail(w, r, http.StatusInternalServerError, "internal error, see the log for the request id")
+}
+
+// answer writes in pieces with a time limit each: a client may be slow, but must not block an
+// answer forever.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	piece   time.Duration
+	begun   bool
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.begun = true
+	written := 0
+	for {
+		piece := p[written:min(written+pieceSize, len(p))]
+		_ = a.control.SetWriteDeadline(time.Now().Add(a.piece)) // as above
+		n, err := a.ResponseWriter.Write(piece)
+		written += n
+		if err != nil || written >= len(p) {
+			return written, err
+		}
+	}
+}
+
+// refuse answers a request that does not reach the handler, and closes the
+// connection.
+func (a *answer) refuse(r *http.Request, status int, message string) {
+	a.Header().Set("Connection", "close")
+	middleware.Fail(a, r, status, message)
+}

@@ -1,0 +1,204 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// The number of requests with a wrong token per address: some at once, for a script with an old
+// token, and then one per failureEvery.
+const (
+	failuresAtOnce = 20
+	failureEvery   = time.Second
+	maxClients     = 4096 // in memory
+)
+
+// Token is a bearer token. The zero value is none.
+type Token struct {
+	Key   string // its configuration key, for messages
+	Value string
+	File  string // file with the token, read for each request instead of Value
+}
+
+// tokens decides about the level of a request by its bearer token.
+type tokens struct {
+	log *slog.Logger
+	now func() time.Time
+	act string   // key of the token that may act
+	all []*token // the configured tokens; without any, guard.byPlace decides
+
+	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
+	failures map[netip.Prefix]*rate.Limiter
+	ended    map[string]time.Time // sessions that were signed out, until they would have expired
+}
+
+// token is a configured token with its level.
+type token struct {
+	Token
+	level access.Level
+	sum   [sha256.Size]byte // of the last valid value
+	wrong string            // the last reported error of the file
+}
+
+// newTokens reads the tokens for the first time.
+func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
+	t := &tokens{log: log, now: time.Now, act: act.Key, failures: map[netip.Prefix]*rate.Limiter{}, ended: map[string]time.Time{}}
+	for level, given := range map[access.Level]Token{access.Act: act, access.Read: read} {
+		if given == (Token{}) {
+			continue
+		}
+		one := &token{Token: given, level: level}
+		if err := one.refresh(); err != nil {
+			return nil, err
+		}
+		t.all = append(t.all, one)
+	}
+	if len(t.all) == 2 && t.all[0].sum == t.all[1].sum {
+		return nil, fmt.Errorf("%s and %s are the same token: readers could change things", act.Key, read.Key)
+	}
+	return t, nil
+}
+
+// refresh uses the token's current value if it is valid.
+func (t *token) refresh() error {
+	value := t.Value
+	if t.File != "" {
+		text, err := os.ReadFile(t.File)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", t.Key, err)
+		}
+		value = strings.TrimSpace(string(text))
+	}
+	if len(value) < config.MinToken {
+		return fmt.Errorf("use %s: the token has %d characters, but needs at least %d: create one with `openssl rand -hex 32`", t.Key, len(value), config.MinToken)
+	}
+	t.sum = sha256.Sum256([]byte(value))
+	return nil
+}
+
+// current reads the token again if it is in a file.
+func (t *token) current(log *slog.Logger) {
+	if t.File == "" {
+		return
+	}
+	err := t.refresh()
+	switch {
+	case err == nil:
+		t.wrong = ""
+	case err.Error() != t.wrong:
+		t.wrong = err.Error()
+		log.Error("cannot use the token file of the HTTP API: the previous token stays in use", "error", err)
+	}
+}
+
+// matches compares in a time that does not depend on the token.
+func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
+	t.current(log)
+	return subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
+}
+
+// What is wrong with the token of a request.
+var (
+	errNoToken    = errors.New("this API needs a token: send it in the header Authorization: Bearer TOKEN, or with -token or TERRAPULSE_TOKEN on the command line")
+	errWrongToken = errors.New("the token in the header Authorization is not valid here")
+	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
+)
+
+// level returns the level of a request, and the configuration key of its token. If the level is
+// None, the error says why.
+func (t *tokens) level(r *http.Request) (level access.Level, key string, err error) {
+	if len(t.all) == 0 {
+		return access.Act, "", nil
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return access.None, "", errNoToken
+	}
+	value, _ := bearer(header)
+	return t.check(r, value)
+}
+
+// bearer returns the token in the header Authorization.
+func bearer(header string) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(token), true
+}
+
+// check returns the level of a token that a client sent, and its configuration key. It counts wrong
+// ones.
+func (t *tokens) check(r *http.Request, value string) (level access.Level, key string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := clientOf(r.RemoteAddr)
+	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
+		return access.None, "", errTooMany // even with the right token: otherwise guessing would go on
+	}
+	sum := sha256.Sum256([]byte(value))
+	for _, one := range t.all {
+		if one.matches(sum, t.log) && one.level > level {
+			level, key = one.level, one.Key
+		}
+	}
+	if level == access.None {
+		t.failed(client)
+		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
+		return access.None, "", errWrongToken
+	}
+	return level, key, nil
+}
+
+// failed counts a request with a wrong token.
+func (t *tokens) failed(client netip.Prefix) {
+	one := t.failures[client]
+	if one == nil {
+		t.makeRoom()
+		one = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
+		t.failures[client] = one
+	}
+	one.AllowN(t.now(), 1)
+}
+
+// makeRoom removes clients if there are too many: first those without a recent failure.
+func (t *tokens) makeRoom() {
+	if len(t.failures) < maxClients {
+		return
+	}
+	maps.DeleteFunc(t.failures, func(_ netip.Prefix, one *rate.Limiter) bool { return one.TokensAt(t.now()) >= failuresAtOnce })
+	for client := range t.failures {
+		if len(t.failures) < maxClients {
+			return
+		}
+		delete(t.failures, client)
+	}
+}
+
+// clientOf returns the addresses that count as one client: with IPv6, a whole /64.
+func clientOf(remote string) netip.Prefix {
+	address, _ := netip.ParseAddr(middleware.Host(remote))
+	address = address.Unmap().WithZone("")
+	bits := address.BitLen()
+	if address.Is6() {
+		bits = 64
+	}
+	prefix, _ := address.Prefix(bits)
+	return prefix
+}

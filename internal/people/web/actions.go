@@ -1,0 +1,104 @@
+package web
+
+import (
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// action is something that people can do with a task now. It takes two steps: the
+// first shows the consequence, the second does it.
+type action struct {
+	Name        string `json:"name"` // the last part of the path that a request goes to
+	Label       string `json:"-"`    // of the first step
+	Consequence string `json:"consequence"`
+	Confirm     string `json:"-"`              // the button of the second step
+	Tone        string `json:"-"`              // "primary" for what probably has to be done, "danger" for what cannot be undone
+	Comment     bool   `json:"-"`              // it takes a comment
+	Required    bool   `json:"-"`              // the comment is required, as by the command
+	Plan        string `json:"plan,omitempty"` // the plan that it is about
+	Run         string `json:"run,omitempty"`  // the run that it is about
+	State       string `json:"-"`              // of Run, on which the consequence depends
+	Also        string `json:"-"`              // another button, which runs the task, too
+	URL         string `json:"-"`              // that a request goes to
+}
+
+// actionsOf returns what people can do with a task now, the most probable first.
+func actionsOf(p taskPage) []action {
+	t, live := p.Task, p.Task.Run
+	all := []action{}
+	if p.Plan != nil && live != nil && p.Plan.Approved == nil {
+		all = append(all, decisions(p)...)
+	}
+	exists := p.Definition != nil && t.Phase != apispec.PhaseRemoved && t.Reason.Code != state.ReasonCorrupt
+	held := t.OnHold != nil
+	stuck := held || waitsForReplaced(&t) || t.Reason.Code == state.ReasonBlocked || paused(&t)
+	if held {
+		all = append(all, action{Name: "release", Label: "Release", Confirm: "Release the task", Tone: "primary",
+			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})
+	}
+	if exists && t.Enabled && live == nil && !stuck {
+		if last := t.LastRun; last != nil && (last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost || last.State == apispec.RunStateCancelled) {
+			all = append(all, action{Name: "retry", Label: "Retry", Confirm: "Retry now", Tone: "primary",
+				Consequence: "The task runs again at once, without the wait after a failure. Guards, windows and approvals still apply."})
+		} else {
+			all = append(all, action{Name: "run", Label: "Run now", Confirm: "Run the task",
+				Consequence: "The task runs at once, also if nothing has changed. Guards, windows and approvals still apply."})
+		}
+	}
+	if exists && t.Enabled && !held {
+		hold := action{Name: "hold", Label: "Hold", Confirm: "Put on hold", Comment: true,
+			Consequence: "Nothing runs until somebody releases the task, whatever changes in Consul."}
+		if live != nil && live.State == apispec.RunStateRunning {
+			hold.Consequence += " The run that is under way goes on."
+		}
+		all = append(all, hold)
+	}
+	if live != nil {
+		cancel := action{Name: "cancel", Label: "Cancel the run", Confirm: "Cancel the run", Tone: "danger", Run: live.ID, State: string(live.State),
+			Consequence: "Terraform is interrupted, and killed if it has not ended a minute later. What it has changed so far stays changed. The task runs again when its input or definition changes, or when somebody requests a run."}
+		if live.State != apispec.RunStateRunning {
+			cancel.Tone = ""
+			cancel.Consequence = "The run ends and applies nothing. The task runs again when its input or definition changes, or when somebody requests a run."
+		}
+		all = append(all, cancel)
+	}
+	switch {
+	case exists && !t.Enabled && live == nil:
+		all = append(all, action{Name: "enable", Label: "Enable", Confirm: "Enable", Also: "Enable and run now",
+			Consequence: "The task runs when its input changes next, or at once if you choose so. Guards, windows and approvals apply."})
+	case exists && t.Enabled && (live == nil || live.Wait != nil):
+		all = append(all, action{Name: "disable", Label: "Disable", Confirm: "Disable the task",
+			Consequence: "The task does not run any more until somebody enables it. Everything that it has made stays. A run that waits ends."})
+	}
+	for i := range all {
+		all[i].URL = taskURL(t.Name) + "/" + all[i].Name
+	}
+	return all
+}
+
+// forAll returns what people can do about all tasks now.
+func forAll(o apispec.Overview) action {
+	if o.Paused != nil {
+		return action{Name: "resume", Label: "Resume", Confirm: "Resume all tasks", Tone: "primary", Comment: true, URL: pageURL("resume"),
+			Consequence: "Tasks with changes run at once, with what Consul shows then. Guards, windows and approvals still apply."}
+	}
+	return action{Name: "pause", Label: "Pause", Confirm: "Pause all tasks", Comment: true, URL: pageURL("pause"),
+		Consequence: "No run of any task begins until somebody resumes, whatever changes in Consul. Runs that have begun go on, and plans are still made."}
+}
+
+// decisions are what people can do with the plan that waits.
+func decisions(p taskPage) []action {
+	approve := action{Name: "approve", Label: "Approve", Confirm: "Approve this plan", Tone: "primary", Comment: true, Plan: p.Plan.ID}
+	approve.Consequence = p.Plan.Consequence()
+	if p.Task.Run.Kind == apispec.RunKindDestroy {
+		approve.Consequence = "Everything that the task has made is destroyed. " + approve.Consequence
+	}
+	if lost := p.Plan.resources("destroy", "replace"); lost != "" {
+		approve.Tone, approve.Confirm = "danger", "Approve, and "+lost
+	}
+	if p.Plan.Content.Plan != nil {
+		approve.Consequence += " The task applies exactly this plan. If something has changed meanwhile, it waits again."
+	}
+	return []action{approve, {Name: "reject", Label: "Reject", Confirm: "Reject this plan", Comment: true, Required: true, Plan: p.Plan.ID,
+		Consequence: "The run ends and applies nothing. The task is planned again when its input or definition changes, or when somebody requests a run."}}
+}

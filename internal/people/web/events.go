@@ -1,0 +1,247 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+)
+
+// heartbeat is how often a stream without news says that it is alive, so that
+// proxies keep it open.
+const heartbeat = 15 * time.Second
+
+// restAfter is how long nothing must have changed before the API is asked less often.
+const restAfter = 5 * time.Minute
+
+// How many pages can be open at a time, in all and from one address. Further ones are
+// refused and try again.
+const (
+	maxStreams   = 200
+	maxPerClient = 100
+)
+
+// streamTime is how long a stream lasts. The page connects again, so that nobody follows
+// a task for longer than their session.
+const streamTime = 15 * time.Minute
+
+// digests are those of the topics of an overview: each task, "" for all tasks and what
+// concerns them all, and everything.
+type digests map[string]string
+
+// everything is the topic that also has what moves when no task changes, such as the
+// gates of Consul. No task has this name.
+const everything = "/"
+
+// seconds are those of a duration of minutes, such as 11m30s.
+var seconds = regexp.MustCompile(`(\dm)[\d.]+s`)
+
+func digestsOf(o apispec.Overview) digests {
+	moves := []any{o.LastGoodTick, o.Gates}
+	o.LastGoodTick, o.Gates = nil, nil
+	if o.Leader != nil {
+		leader := *o.Leader
+		leader.Until = time.Time{} // it is renewed all the time
+		o.Leader = &leader
+	}
+	if o.Unhealthy != nil { // it may say for how long
+		text := seconds.ReplaceAllString(*o.Unhealthy, "$1")
+		o.Unhealthy = &text
+	}
+	all := make(digests, len(o.Tasks)+1)
+	for _, t := range o.Tasks {
+		all[t.Name] = digest(t)
+	}
+	o.Tasks = nil // all has their digests
+	all[""] = digest(struct {
+		apispec.Overview
+		Topics digests
+	}{o, all})
+	all[everything] = digest(append(moves, all[""]))
+	return all
+}
+
+func digest(v any) string {
+	raw, _ := json.Marshal(v) // the answer of the API, which was decoded from JSON
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
+
+// news tells open pages that something has changed. It reads only while a page is
+// open, once for all of them.
+type news struct {
+	ctx   context.Context // streams end with it
+	every time.Duration   // between two reads
+	rest  time.Duration   // the same while nothing changes
+	lasts time.Duration   // a stream
+	read  func(context.Context) (digests, error)
+
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+	clients map[string]int     // how many streams each address has
+	last    digests            // nil until the loop has read something
+	overall string             // digest of all that was read last, also by earlier loops
+	moved   time.Time          // when that changed
+	stop    context.CancelFunc // of the loop, which runs while there are streams
+	now     chan struct{}      // reads at once
+}
+
+// stream is an open page.
+type stream struct {
+	topic   string
+	seen    string        // the digest of what the page shows; guarded by news.mu
+	changed chan struct{} // gets a value when that is not up to date
+}
+
+// follow returns a stream whose page shows the topic with this digest, and a function
+// that ends it. It is not ok if too many pages are open.
+func (n *news) follow(client, topic, seen string) (s *stream, end func(), ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.streams) >= maxStreams || n.clients[client] >= maxPerClient {
+		return nil, nil, false
+	}
+	if n.streams == nil {
+		n.streams, n.clients, n.now = map[*stream]struct{}{}, map[string]int{}, make(chan struct{}, 1)
+	}
+	n.clients[client]++
+	s = &stream{topic: topic, seen: seen, changed: make(chan struct{}, 1)}
+	n.streams[s] = struct{}{}
+	if n.last != nil {
+		s.tell(n.last)
+	}
+	if n.stop == nil {
+		ctx, stop := context.WithCancel(n.ctx)
+		n.stop = stop
+		go n.loop(ctx)
+	}
+	return s, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.streams, s)
+		if n.clients[client]--; n.clients[client] == 0 {
+			delete(n.clients, client)
+		}
+		if len(n.streams) == 0 && n.stop != nil {
+			n.stop()
+			n.stop, n.last = nil, nil
+		}
+	}, true
+}
+
+// tell tells the page if it does not show these digests.
+func (s *stream) tell(now digests) {
+	if s.seen == now[s.topic] {
+		return
+	}
+	s.seen = now[s.topic]
+	select {
+	case s.changed <- struct{}{}:
+	default: // it has not got the last one yet
+	}
+}
+
+func (n *news) loop(ctx context.Context) {
+	for {
+		now, err := n.read(ctx)
+		if err != nil {
+			now = digests{} // every page shows that it is not up to date
+		}
+		n.tell(ctx, now)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(n.pause()):
+		case <-n.now:
+		}
+	}
+}
+
+// stir has everything read again at once, after somebody has acted.
+func (n *news) stir() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now != nil {
+		select {
+		case n.now <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// pause is how long the loop waits.
+func (n *news) pause() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.moved) > restAfter {
+		return n.rest
+	}
+	return n.every
+}
+
+// tell tells the streams whose topics have changed.
+func (n *news) tell(ctx context.Context, now digests) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ctx.Err() != nil {
+		return // another loop may have begun
+	}
+	if n.overall != now[""] {
+		n.overall, n.moved = now[""], time.Now()
+	}
+	n.last = now
+	for s := range n.streams {
+		s.tell(now)
+	}
+}
+
+// events tells a page when its topic changes, by server-sent events.
+func (p *pages) events(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would keep events back
+	if r.Method == http.MethodHead {
+		return
+	}
+	q := r.URL.Query()
+	stream, end, ok := p.news.follow(middleware.Host(r.RemoteAddr), q.Get("topic"), q.Get("seen"))
+	if !ok {
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer end()
+	control := http.NewResponseController(w)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	over := time.NewTimer(p.news.lasts)
+	defer over.Stop()
+	message := ": open\n\n"
+	for {
+		if _, err := fmt.Fprint(w, message); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-p.news.ctx.Done():
+			return
+		case <-r.Context().Done():
+			return
+		case <-over.C:
+			return
+		case <-beat.C:
+			message = "event: alive\ndata: \n\n"
+		case <-stream.changed:
+			message = "event: changed\ndata: \n\n"
+		}
+	}
+}

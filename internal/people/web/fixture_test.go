@@ -1,0 +1,119 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/api"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/web"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+)
+
+// site is the pages of an instance over the HTTP API, with tasks whose records a test
+// writes.
+type site struct {
+	t     testing.TB
+	store state.Store
+	pages http.Handler
+	url   string
+}
+
+func newSite(t testing.TB, tasks ...string) *site {
+	t.Helper()
+	var hcl strings.Builder
+	for _, name := range tasks {
+		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
+	}
+	return newSiteOf(t, hcl.String())
+}
+
+// newSiteOf is newSite with this file of tasks, and with what the API shows besides.
+func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
+	t.Helper()
+	store := statetest.NewMemory()
+	t.Cleanup(func() { store.Close() })
+	ctx, stop := context.WithCancel(t.Context())
+	pages := pagesOn(ctx, t, store, hcl, also...)
+	server := httptest.NewServer(pages)
+	t.Cleanup(func() { stop(); server.Close() })
+	return &site{t: t, store: store, pages: pages, url: server.URL}
+}
+
+// pagesOn are the pages over the HTTP API on a store.
+func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
+	t.Helper()
+	cfg := configtest.Load(t, t.TempDir(), "tasks.hcl", hcl)
+	for i := range cfg.Tasks {
+		cfg.Tasks[i].Source.File = "/etc/terrapulse/tasks.hcl" // wherever the test has it
+	}
+	people := &control.Control{
+		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 10 * time.Millisecond, Wake: func(context.Context) {},
+		Base: func(context.Context) (*config.Config, error) { return cfg, nil },
+	}
+	log := slog.New(slog.DiscardHandler)
+	options := api.Options{Control: people, Began: time.Now(), Log: log, Version: "1.2.3"}
+	for _, add := range also {
+		add(&options)
+	}
+	handler := api.New(options)
+	// A page may have gone while its read goes on. The store is closed after all reads.
+	var reading sync.RWMutex
+	t.Cleanup(reading.Lock)
+	waited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !reading.TryRLock() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		defer reading.RUnlock()
+		handler.ServeHTTP(w, r)
+	})
+	return web.New(ctx, web.Options{
+		API: apiclient.Local(waited), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
+	})
+}
+
+// write writes the record of a task.
+func (s *site) write(name string, task state.Task) {
+	s.t.Helper()
+	old, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.store.Apply(s.t.Context(), old.Write(task)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ran is a task that was applied when a run ended as how.
+func (s *site) ran(name string, how state.RunState, text string) state.Task {
+	s.t.Helper()
+	now := time.Now().UTC()
+	run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: how, Work: state.Work{Digest: "A", Changes: &state.Changes{Add: 1, Destroy: 2}},
+		Created: now.Add(-3 * time.Second), Times: state.Times{Started: now.Add(-2 * time.Second), Ended: now}, Seen: now.Add(-4 * time.Second),
+		Reason: state.Reason{Code: state.ReasonChanged, Text: text}}
+	if how == state.RunFailed {
+		run.Error = text
+	}
+	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
+		s.t.Fatal(err)
+	}
+	task, _ := state.Task{}.Conclude(run, "definition")
+	return task
+}
+
+func (s *site) get(path string) (*http.Response, error) { return http.Get(s.url + path) }

@@ -1,0 +1,159 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+)
+
+// reads is a store that counts what is read from it.
+type reads struct {
+	state.Store
+	n atomic.Int64
+}
+
+func (r *reads) Get(ctx context.Context, key string) (state.Record, error) {
+	r.n.Add(1)
+	return r.Store.Get(ctx, key)
+}
+
+func (r *reads) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	r.n.Add(1)
+	return r.Store.List(ctx, prefix)
+}
+
+// stream is what an open page gets from its stream. After a change the page is read again.
+type stream struct {
+	*httptest.ResponseRecorder
+	changed func()
+}
+
+func (s stream) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("event: changed")) {
+		s.changed()
+	}
+	return len(p), nil
+}
+
+// load loads a page, or a part of one, as an open page does.
+func load(t *testing.T, pages http.Handler, path string) {
+	t.Helper()
+	got, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("HX-Request", "true")
+	if pages.ServeHTTP(got, r); got.Code != http.StatusOK {
+		t.Errorf("%s: %d", path, got.Code)
+	}
+}
+
+// look has ten people look at a page for a time, and returns how often the store was read.
+// With every, each of them also loads the page so often.
+func look(t *testing.T, pages http.Handler, store *reads, path string, every, lasts time.Duration) int64 {
+	t.Helper()
+	load(t, pages, path)
+	synctest.Wait()
+	before := store.n.Load()
+	ctx, leave := context.WithTimeout(t.Context(), lasts)
+	defer leave()
+	var group sync.WaitGroup
+	for range 10 {
+		group.Go(func() {
+			r := httptest.NewRequest(http.MethodGet, "/ui/events", nil).WithContext(ctx)
+			pages.ServeHTTP(stream{httptest.NewRecorder(), func() { load(t, pages, path) }}, r)
+		})
+		group.Go(func() {
+			for every > 0 && ctx.Err() == nil {
+				load(t, pages, path)
+				time.Sleep(every)
+			}
+		})
+	}
+	group.Wait()
+	synctest.Wait()
+	return store.n.Load() - before
+}
+
+// The time of this test is that of a bubble: it goes on when nothing is left to do.
+func TestPages_ReadTheStoreOnceForAllViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := statetest.NewMemory()
+		defer db.Close()
+		store := &reads{Store: db}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s := &site{t: t, store: store, pages: pagesOn(ctx, t, store, "task {\n name = \"web\"\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n"+
+			"task {\n name = \"dns\"\n module = \"./m\"\n condition \"services\" { names = [\"dns\"] }\n}\n")}
+		s.write("dns", s.waits("dns", driver.Plan{}, "Terraform's words"))
+		live := s.live()
+		live.prints("Creating...\n")
+		const lasts, fresh = 20 * time.Second, 2 * time.Second
+		times := int64(lasts/fresh) + 2 // at the beginning and at the end
+		cold := func(path string) int64 {
+			time.Sleep(10 * fresh) // nothing is kept any more
+			before := store.n.Load()
+			load(t, s.pages, path)
+			synctest.Wait()
+			return store.n.Load() - before
+		}
+		overview := cold("/ui/tasks")
+		if live := int64(2); overview > 4+live {
+			t.Errorf("an overview reads the store %d times: the records of all tasks, two others, and each run under way", overview)
+		}
+		for _, path := range []string{"/ui/tasks", "/ui/tasks/web", "/ui/tasks/dns", live.page(), live.page() + "/output", "/ui/runs", "/ui/health"} {
+			once := cold(path)
+			idle := look(t, s.pages, store, path, 0, lasts)
+			busy := look(t, s.pages, store, path, time.Second, lasts)
+			t.Logf("%s: %d reads to load it once, %d in %s while it is open, %d while it is loaded 10 times a second", path, once, idle, lasts, busy)
+			if idle > times*overview+3*once { // that nobody leads changes the page once a minute
+				t.Errorf("%s is open: %d reads in %s, more than one overview of %d reads every %s", path, idle, lasts, overview, fresh)
+			}
+			if busy > times*(overview+once) {
+				t.Errorf("%s is loaded again and again: %d reads in %s, more than one of each thing every %s", path, busy, lasts, fresh)
+			}
+		}
+	})
+}
+
+func TestPages_ShowNothingFromBeforeAnAction(t *testing.T) {
+	var overviews atomic.Int64
+	began, held := make(chan struct{}), make(chan struct{})
+	api := http.NewServeMux()
+	api.HandleFunc("GET /v1/overview", func(w http.ResponseWriter, _ *http.Request) {
+		if overviews.Add(1) == 1 {
+			close(began)
+			<-held
+			_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "applied", "reason": {"text": "before"}}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "stopped", "reason": {"text": "after"}}]}`)
+	})
+	api.HandleFunc("POST /v1/tasks/web/hold", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	s := handled(t, io.Discard, api.ServeHTTP)
+	slow := make(chan struct{})
+	go func() { defer close(slow); _, _ = s.load("/ui/tasks") }()
+	<-began
+	if res, body := s.ask(http.MethodPost, "/ui/tasks/web/hold", nil); res.StatusCode != http.StatusSeeOther {
+		t.Fatal(res.Status, body)
+	}
+	now := make(chan string, 1)
+	go func() { page, _ := s.load("/ui/tasks"); now <- page }()
+	if page := <-now; !strings.Contains(page, "after") { // it does not wait for the read from before
+		t.Errorf("after the action: %s", page)
+	}
+	close(held)
+	<-slow
+	if page, err := s.load("/ui/tasks"); err != nil || !strings.Contains(page, "after") {
+		t.Errorf("later: %v %s", err, page)
+	}
+}

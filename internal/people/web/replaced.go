@@ -1,0 +1,124 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// replacedBanner says once what is the same for all tasks that a replaced Consul holds.
+type replacedBanner struct {
+	apispec.ReplacedConsul
+	Losses  []*apispec.TaskOverview // what the first of the tasks would lose
+	More    int                     // tasks beyond Losses
+	Approve *action                 // nil if somebody has approved it
+}
+
+// maxLosses is how many tasks the banner lists.
+const maxLosses = 10
+
+// replacedOf returns the banner; nil if Consul was not replaced.
+func replacedOf(o apispec.Overview) *replacedBanner {
+	if o.Replaced == nil {
+		return nil
+	}
+	b := &replacedBanner{ReplacedConsul: *o.Replaced}
+	for i := range o.Tasks {
+		if waitsForReplaced(&o.Tasks[i]) {
+			b.Losses = append(b.Losses, &o.Tasks[i])
+		}
+	}
+	slices.SortFunc(b.Losses, byName)
+	if b.More = len(b.Losses) - maxLosses; b.More > 0 {
+		b.Losses = b.Losses[:maxLosses]
+	}
+	if o.Replaced.ApprovedBy == nil {
+		b.Approve = &action{Name: "approve-all", Label: "Approve for all tasks", Confirm: "Approve, and lose " + counted(o.Replaced.Entries, "entry"), Tone: "danger", Comment: true,
+			Plan: o.Replaced.Shown, URL: pageURL("approve-all"),
+			Consequence: "Each of these tasks is applied with what Consul shows now, and loses what the list says. Plans that need an approval, and windows, still apply. If other entries are lost meanwhile, nothing is approved."}
+	}
+	return b
+}
+
+// waitsForReplaced reports whether a replaced Consul holds the task. The banner says why.
+func waitsForReplaced(t *apispec.TaskOverview) bool {
+	return t.Phase == apispec.PhaseWaiting && t.Reason.Code == state.ReasonReplaced
+}
+
+// whyOf is why a task is in its phase, without what the page says elsewhere: for a task
+// that fails, its error.
+func whyOf(t *apispec.TaskOverview) string {
+	text, _, _ := strings.Cut(t.Reason.Text, "; `")
+	switch {
+	case waitsForReplaced(t):
+		text, _, _ = strings.Cut(text, state.LostByReplaced)
+	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
+		text = firstLine(*t.LastRun.Error)
+	}
+	return text
+}
+
+// firstLine is the first line of an error, which says what happened.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+var errReplacedChanged = errors.New("what the tasks lose has changed since the page was shown: nothing is approved")
+
+// approveReplaced approves what the tasks lose by a replaced Consul, if it is still what
+// the page has shown.
+func (p *pages) approveReplaced(ctx context.Context, shown string, approval apispec.HoldRequest) error {
+	o, err := p.source.Overview(ctx)
+	switch {
+	case err != nil:
+		return err
+	case o.Replaced == nil || shown == "" || o.Replaced.Shown != shown:
+		return errReplacedChanged
+	}
+	return p.source.ApproveConsul(ctx, approval)
+}
+
+// sameTrouble are tasks that need a person for the same reason.
+type sameTrouble struct {
+	First *apispec.TaskOverview
+	Why   string
+	What  string // what changed in Consul; "" if it is not the same for all
+	Tasks []*apispec.TaskOverview
+}
+
+// maxNamed is how many tasks with the same reason are named.
+const maxNamed = 5
+
+// Named are the tasks that the page names, and More how many others there are.
+func (s sameTrouble) Named() []*apispec.TaskOverview { return s.Tasks[:min(len(s.Tasks), maxNamed)] }
+func (s sameTrouble) More() int                      { return max(0, len(s.Tasks)-maxNamed) }
+
+// grouped joins tasks that are in the same phase for the same reason, in the order of the
+// first of them. A plan that waits is decided on by itself.
+func grouped(urgent []*apispec.TaskOverview) []*sameTrouble {
+	type key struct {
+		phase apispec.Phase
+		why   string
+	}
+	var groups []*sameTrouble
+	known := map[key]*sameTrouble{}
+	for _, t := range urgent {
+		why := whyOf(t)
+		k := key{t.Phase, state.Alike(why, t.Name)}
+		g := known[k]
+		if g == nil || deciding(t) {
+			g = &sameTrouble{First: t, Why: why, What: what(t)}
+			groups, known[k] = append(groups, g), g
+		}
+		g.Tasks = append(g.Tasks, t)
+		if what(t) != g.What {
+			g.What = ""
+		}
+	}
+	return groups
+}

@@ -1,0 +1,196 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+)
+
+// source reads from the API, each thing at most once in fresh, however many viewers
+// there are. All viewers get what a viewer may read who may not act.
+type source struct {
+	*apiclient.Client
+	fresh time.Duration // how long an answer serves all viewers
+	now   func() time.Time
+	log   *slog.Logger
+	reads singleflight.Group
+
+	era  atomic.Int64 // changes when what is kept is dropped
+	mu   sync.Mutex
+	kept map[string]answer // by what was read
+	last string            // digest of the latest overview; "" if it could not be read
+}
+
+// maxKept is how many answers are kept: far more than those of all pages that can be open
+// at a time. Parts of outputs have 256 KB each.
+const maxKept = 500
+
+type answer struct {
+	value any // nil if it could not be read
+	err   error
+	at    time.Time
+}
+
+func newSource(o Options) *source {
+	return &source{Client: o.API, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
+}
+
+// read returns what is kept under a key, or else reads it. What is no longer fresh, but
+// was a moment ago, is returned while it is read again, so that nobody waits for it.
+func read[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+	kept, age := s.recent(key)
+	switch value, ok := kept.value.(T); {
+	case age < s.fresh:
+		return value, kept.err
+	case age < 2*s.fresh && ok:
+		go func() { _, _ = again(context.WithoutCancel(ctx), s, key, do) }() // its callers get the error
+		return value, nil
+	}
+	return again(ctx, s, key, do)
+}
+
+// again reads, once for all callers at that time. Callers that come a moment later get
+// the same answer.
+func again[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+	era := s.era.Load()
+	result := s.reads.DoChan(fmt.Sprint(era, " ", key), func() (any, error) {
+		if kept, age := s.recent(key); age < s.fresh/2 {
+			return kept.value, kept.err
+		}
+		// A viewer who goes away does not end the read of the others.
+		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
+		defer cancel()
+		v, err := guarded(ctx, s, do)
+		s.keep(era, key, v, err)
+		return v, err
+	})
+	select {
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	case r := <-result:
+		if r.Err != nil {
+			return *new(T), r.Err
+		}
+		return r.Val.(T), nil
+	}
+}
+
+var errBug = errors.New("internal error, see the log")
+
+// guarded reads without ending the program if that panics: this is no goroutine of the
+// HTTP server, which would recover.
+func guarded[T any](ctx context.Context, s *source, do func(context.Context) (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("reading for a page caused a panic: please report this bug in Terrapulse", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = errBug
+		}
+	}()
+	return do(ctx)
+}
+
+// recent returns what is kept under a key, and how old it is; that is very old if
+// nothing is kept.
+func (s *source) recent(key string) (answer, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, ok := s.kept[key]
+	if !ok {
+		return answer{}, time.Hour
+	}
+	return kept, s.now().Sub(kept.at)
+}
+
+// keep keeps what was read, unless everything was dropped meanwhile: it may be from
+// before. An overview that shows a change drops everything else, so that no page shows it
+// together with what was read before.
+func (s *source) keep(era int64, key string, value any, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.era.Load() != era {
+		return
+	}
+	if o, ok := value.(snapshot); ok && o.topics[everything] != s.last {
+		s.last = o.topics[everything]
+		s.drop()
+	}
+	now := s.now()
+	for key := range s.kept {
+		if len(s.kept) >= maxKept && key != overviewKey {
+			delete(s.kept, key)
+		}
+	}
+	a := answer{value, err, now}
+	if err != nil {
+		a.value = nil
+	}
+	s.kept[key] = a
+	time.AfterFunc(2*s.fresh, s.tidy)
+}
+
+// tidy drops what is too old for every page, so that it takes no memory after people have
+// closed the pages.
+func (s *source) tidy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	maps.DeleteFunc(s.kept, func(_ string, a answer) bool { return now.Sub(a.at) >= 2*s.fresh })
+}
+
+// forget drops everything that is kept, after somebody has acted.
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// drop drops everything that is kept. The caller holds mu.
+func (s *source) drop() {
+	s.era.Add(1)
+	clear(s.kept)
+}
+
+const overviewKey = "overview"
+
+// snapshot is an overview with the digests of its topics.
+type snapshot struct {
+	apispec.Overview
+	topics digests
+}
+
+func (s *source) overview(ctx context.Context) (snapshot, error) {
+	return read(ctx, s, overviewKey, s.readOverview)
+}
+
+// latest reads the overview, unless that was done a moment ago.
+func (s *source) latest(ctx context.Context) (digests, error) {
+	o, err := again(ctx, s, overviewKey, s.readOverview)
+	return o.topics, err
+}
+
+func (s *source) readOverview(ctx context.Context) (snapshot, error) {
+	o, err := s.Overview(ctx)
+	if err != nil {
+		return snapshot{}, err
+	}
+	return snapshot{o, digestsOf(o)}, nil
+}
+
+// seen returns the digests of the overview that is kept; nil if none is.
+func (s *source) seen() digests {
+	kept, _ := s.recent(overviewKey)
+	o, _ := kept.value.(snapshot)
+	return o.topics
+}

@@ -1,0 +1,76 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+)
+
+// staticVersion changes with the static files. It is part of their addresses, so that
+// browsers may keep them for ever.
+func staticVersion() string {
+	h := sha256.New()
+	names, _ := fs.Glob(files, "static/*") // the pattern is valid
+	for _, name := range names {
+		raw, _ := files.ReadFile(name) // it is embedded
+		h.Write(raw)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// scripts are sent as one file in this order. htmx begins soon after it is loaded: if the
+// extensions came later, a page would now and then never refresh itself.
+var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"}
+
+const allScripts = "scripts.js"
+
+// readStatic returns a static file.
+func readStatic(name string) ([]byte, error) {
+	if name != allScripts {
+		return files.ReadFile("static/" + name)
+	}
+	var all []byte
+	for _, script := range scripts {
+		raw, err := files.ReadFile("static/" + script)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, raw...), '\n')
+	}
+	return all, nil
+}
+
+var contentTypes = map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+func (p *pages) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	raw, err := readStatic(name)
+	if err != nil {
+		p.fail(w, r, errNoPage)
+		return
+	}
+	sendStatic(w, contentTypes[path.Ext(name)], raw)
+}
+
+// sendStatic sends what never changes under its address.
+func sendStatic(w http.ResponseWriter, contentType string, raw []byte) {
+	w.Header().Set("Content-Type", contentType+"; charset=utf-8")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(raw) // an error means that the client has gone
+}
+
+// compressed compresses answers, but no streams: an event must leave at once.
+func compressed(next http.Handler) http.Handler {
+	whole := middleware.Compressed(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == pageURL("events") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		whole.ServeHTTP(w, r)
+	})
+}

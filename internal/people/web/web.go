@@ -1,0 +1,87 @@
+// Package web serves pages that show what every task does and why, and on which
+// people approve, reject, hold and run tasks.
+//
+// The pages read and act through the HTTP API: in `terrapulse start` by calls inside the
+// process, in `terrapulse ui` through the function URL of a deployment. They work
+// without JavaScript; with it they stay up to date.
+package web
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+)
+
+// Options are what the pages work on.
+type Options struct {
+	// API is where the pages read and act. Its requests get the context of the
+	// viewer's request, with the level and the sender.
+	API *apiclient.Client
+	// Poll is how often the API is asked for news while a page is open, by default
+	// every 2 seconds: one request, however many pages there are. Pages are told when
+	// something has changed.
+	Poll time.Duration
+	// Rest is the same while nothing has changed for 5 minutes; by default Poll.
+	Rest time.Duration
+	// Stack is the name of the deployment that the pages show; "" for this instance.
+	Stack string
+	// Who names the viewer; it also says whether that is proven.
+	Who func(*http.Request) access.Sender
+	// MayAct reports whether a viewer may act.
+	MayAct  func(*http.Request) bool
+	Version string
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// pages is the handler of all pages.
+type pages struct {
+	Options
+	source  *source
+	news    *news
+	version string // of the static files
+}
+
+//go:embed templates static
+var files embed.FS
+
+// New returns the handler of the pages, all of which are below outbox.PagesPath. Streams to
+// pages end with ctx.
+func New(ctx context.Context, o Options) http.Handler {
+	o.Poll = cmp.Or(o.Poll, 2*time.Second)
+	o.Rest = cmp.Or(o.Rest, o.Poll)
+	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
+	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pageURL("{$}"), func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, pageURL("tasks"), http.StatusFound)
+	})
+	for pattern, show := range map[string]func(*http.Request) (view, error){
+		"tasks":                  p.tasks,
+		"tasks/{name}":           p.task,
+		"tasks/{name}/runs/{id}": p.run,
+		"runs":                   p.runs,
+		"health":                 p.health,
+		"sign-in":                p.signIn,
+	} {
+		mux.HandleFunc("GET "+pageURL(pattern), p.page(show))
+	}
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output"), p.output)
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output.txt"), p.download)
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/plan.txt"), p.planAsText)
+	mux.HandleFunc("POST "+pageURL("tasks/{name}/{action}"), p.acting(p.act))
+	for _, action := range []string{"pause", "resume", "approve-all"} {
+		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
+	}
+	mux.HandleFunc("GET "+pageURL("events"), p.events)
+	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
+	mux.HandleFunc("GET "+pageURL("icon.svg"), p.icon)
+	mux.HandleFunc(pageURL(""), func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })
+	return protected(compressed(suffixed(mux)))
+}

@@ -1,0 +1,493 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+const (
+	// MaxRecords and MaxAge bound what is kept for a sink that takes nothing: a
+	// list of a thousand records takes well below a second from every store, and
+	// what happened a week ago is no news.
+	MaxRecords = 1000
+	MaxAge     = 7 * 24 * time.Hour
+	// MaxBacklog bounds what is kept for sinks that take events, but slower than they
+	// happen: an event of each of 10,000 tasks.
+	MaxBacklog = 10000
+
+	// removedAtOnce is how many records one write removes: Apply takes
+	// state.MaxChanges, of which one may be the check of the lease, and one is the
+	// record of the latest events.
+	removedAtOnce = state.MaxChanges - 2
+	// markedAtOnce is how many records one write marks at most.
+	markedAtOnce = state.MaxChanges - 1
+
+	// noteTime is how long a delivery may take after the end of its context to note what
+	// the sinks have taken: a slow sink would else get the same events each time.
+	noteTime = 5 * time.Second
+)
+
+// Delivery delivers the events in the store.
+type Delivery struct {
+	Store state.Store
+	// Apply writes under the lease, so that as a rule one process delivers. If two
+	// do, events arrive twice, still in order.
+	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
+	// Sinks returns the sinks, which another configuration may change.
+	Sinks func() []Sink
+	Pages Pages  // which the events link to
+	Rests *Rests // of the sinks that fail; without it, no sink rests and nothing is dropped for too many records
+	Now   func() time.Time
+	Log   *slog.Logger
+	// Last says that this process ends: no sink waits for more events.
+	Last bool
+}
+
+// Report is what a delivery did.
+type Report struct {
+	Taken  int       // deliveries that succeeded
+	Left   int       // events that some sink has not taken
+	Again  time.Time // when the first sink with events left takes some again
+	Failed error     // why sinks did not take events; it is logged already
+}
+
+// stored is a record of the outbox.
+type stored struct {
+	state.Stored[record]
+	more bool // a sink has taken something that is not noted in the store
+	gone bool // the record is removed
+}
+
+// item is an event that waits for delivery.
+type item struct {
+	Event
+	in *stored
+	n  int // index in the record
+}
+
+// queue is what a delivery has read of the outbox.
+type queue struct {
+	Delivery
+	sinks   []Sink
+	records []*stored // oldest first
+	items   []item    // that can be delivered, in their order
+	failed  map[Sink]error
+	latest  *latestRecord // as last read or written; nil if it must be read
+}
+
+// result is what a sink did with the events that it was given.
+type result struct {
+	sink   Sink
+	taken  []item
+	failed error
+}
+
+// Run gives every event once to every sink that has not taken it and does not
+// rest, and removes what all sinks have taken. Each sink has its own progress.
+// The error is one of the store.
+func (d Delivery) Run(ctx context.Context) (Report, error) {
+	q := &queue{Delivery: d, failed: map[Sink]error{}}
+	if err := q.read(ctx); err != nil || len(q.records) == 0 {
+		return Report{}, err
+	}
+	results := make([]result, len(q.sinks))
+	var work sync.WaitGroup
+	for i, sink := range q.sinks {
+		items := q.outstanding(sink)
+		work.Go(func() { results[i] = d.deliver(ctx, sink, items) })
+	}
+	work.Wait()
+	taken := 0
+	for _, r := range results {
+		q.conclude(r)
+		taken += len(r.taken)
+	}
+	err := q.note(ctx, true)
+	report := q.report()
+	report.Taken = taken
+	return report, err
+}
+
+// read reads the records, and keeps what is not noted in the store yet.
+//
+// A list is no snapshot: it may show an event and not the one before it, which
+// was written to a part that had been read already. The one before is in every
+// list that begins later. So the list is read twice, and what is newer than the
+// first list waits.
+func (q *queue) read(ctx context.Context) error {
+	q.sinks = q.Sinks()
+	first, err := q.list(ctx)
+	if err != nil {
+		return err
+	}
+	if len(first) == 0 {
+		q.records, q.items = nil, nil
+		return nil
+	}
+	newest := map[string]uint64{} // by stream
+	for _, rec := range first {
+		for _, e := range rec.Data.Events {
+			newest[e.stream()] = max(newest[e.stream()], e.Seq)
+		}
+	}
+	records, err := q.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, old := range q.records {
+		if i := slices.IndexFunc(records, func(rec *stored) bool { return old.more && rec.Key == old.Key }); i >= 0 {
+			records[i].Data.Taken, records[i].more = old.Data.Taken, true
+		}
+	}
+	q.records, q.items = records, nil
+	for _, rec := range records {
+		for n, e := range rec.Data.Events {
+			if e.Seq <= newest[e.stream()] {
+				q.items = append(q.items, item{q.Pages.Of(e), rec, n})
+			}
+		}
+	}
+	slices.SortStableFunc(q.items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nil
+}
+
+func (d Delivery) list(ctx context.Context) ([]*stored, error) {
+	all, corrupt, err := state.ReadEach[record](ctx, d.Store, Prefix)
+	if err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	for _, err := range corrupt {
+		d.Log.Error("an event cannot be read and is dropped", "error", err)
+		if _, err := d.apply(ctx, []state.Change{state.Delete(err.Record)}); err != nil {
+			return nil, err
+		}
+	}
+	return list.Map(all, func(rec state.Stored[record]) *stored { return &stored{Stored: rec} }), nil
+}
+
+// outstanding are the events that the sink is to be given now.
+func (q *queue) outstanding(sink Sink) []item {
+	now := q.Now()
+	if q.gathers(sink, now).After(now) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(q.items), func(it item) bool {
+		return !it.in.lacks(sink, it.n) || !q.Rests.until(sink, it.stream(), now).IsZero()
+	})
+}
+
+// gathers is until when the sink waits for more events; zero if it does not wait. The oldest
+// event that it lacks decides: what happens later comes with it.
+func (q *queue) gathers(sink Sink, now time.Time) time.Time {
+	patient, ok := sink.(Patient)
+	if !ok || q.Last {
+		return time.Time{}
+	}
+	var oldest time.Time
+	for _, it := range q.items {
+		if it.in.lacks(sink, it.n) && (oldest.IsZero() || it.At.Before(oldest)) {
+			oldest = it.At
+		}
+	}
+	if oldest.IsZero() {
+		return oldest
+	}
+	if oldest.After(now) {
+		oldest = now // by another clock
+	}
+	return oldest.Add(patient.Patience())
+}
+
+// due is when the sink is given the first of the events that it lacks: now, unless it rests or
+// gathers. It is zero if it lacks none.
+func (q *queue) due(sink Sink, now time.Time) (first time.Time) {
+	gathers := q.gathers(sink, now)
+	for _, it := range q.items {
+		if !it.in.lacks(sink, it.n) {
+			continue
+		}
+		at := now
+		for _, until := range []time.Time{gathers, q.Rests.until(sink, it.stream(), now)} {
+			if until.After(at) {
+				at = until
+			}
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// conclude takes the result of a sink in.
+func (q *queue) conclude(r result) {
+	for _, it := range r.taken {
+		for _, rec := range q.records { // which may have been read again
+			if rec.Key == it.in.Key {
+				rec.take(r.sink.Name(), it.n)
+			}
+		}
+	}
+	if r.failed == nil {
+		delete(q.failed, r.sink)
+		return
+	}
+	q.failed[r.sink] = r.failed
+}
+
+// note removes the records that all sinks have taken and those that are too many
+// or too old. It also writes which sinks have taken a part of a record, if marks
+// is set. It does so after the end of the context, too.
+func (q *queue) note(ctx context.Context, marks bool) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	var done, kept []*stored
+	for _, rec := range q.records {
+		if rec.missing(q.sinks) == 0 {
+			done = append(done, rec)
+		} else {
+			kept = append(kept, rec)
+		}
+	}
+	if marks {
+		var dropped []*stored
+		dropped, kept = q.bounded(kept)
+		q.logDropped(dropped)
+		done = append(done, dropped...)
+	}
+	if err = q.remove(ctx, done); err == nil {
+		for _, rec := range q.records {
+			rec.gone = !slices.Contains(kept, rec)
+		}
+		q.records = kept
+		q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.in.gone })
+	}
+	if !marks {
+		return err
+	}
+	var some []*stored
+	size := 0
+	for _, rec := range kept {
+		if !rec.more {
+			continue
+		}
+		// A mark is a sink's name and a number, far less than half of what an Apply takes.
+		if len(some) == markedAtOnce || size+len(rec.Value) > state.MaxBytes/2 {
+			err = errors.Join(err, q.mark(ctx, some))
+			some, size = nil, 0
+		}
+		some, size = append(some, rec), size+len(rec.Value)
+	}
+	return errors.Join(err, q.mark(ctx, some))
+}
+
+// mark writes which sinks have taken a part of each record.
+func (q *queue) mark(ctx context.Context, records []*stored) error {
+	written, err := q.apply(ctx, list.Map(records, func(rec *stored) state.Change { return rec.Write(rec.Data) }))
+	if err != nil {
+		return err
+	}
+	for _, rec := range records {
+		rec.more = false
+		if i := slices.IndexFunc(written, func(w state.Record) bool { return w.Key == rec.Key }); i >= 0 {
+			rec.Record = written[i]
+		}
+	}
+	return nil
+}
+
+// report says what is left.
+func (q *queue) report() Report {
+	r := Report{Failed: errors.Join(slices.Collect(maps.Values(q.failed))...)}
+	for _, rec := range q.records {
+		r.Left += rec.missing(q.sinks)
+	}
+	now := q.Now()
+	for _, sink := range q.sinks {
+		if at := q.due(sink, now); !at.IsZero() && (r.Again.IsZero() || at.Before(r.Again)) {
+			r.Again = at
+		}
+	}
+	return r
+}
+
+func (s *stored) take(sink string, n int) {
+	if s.Data.Taken == nil {
+		s.Data.Taken = map[string][]int{}
+	}
+	s.Data.Taken[sink], s.more = append(s.Data.Taken[sink], n), true
+}
+
+// lacks reports whether the sink wants the event and has not taken it.
+func (s *stored) lacks(sink Sink, n int) bool {
+	if choosy, ok := sink.(Choosy); ok && !choosy.Wants(s.Data.Events[n]) {
+		return false
+	}
+	return !slices.Contains(s.Data.Taken[sink.Name()], n)
+}
+
+// missing is how many of the record's events some sink has not taken.
+func (s *stored) missing(sinks []Sink) (missing int) {
+	for n := range s.Data.Events {
+		if slices.ContainsFunc(sinks, func(sink Sink) bool { return s.lacks(sink, n) }) {
+			missing++
+		}
+	}
+	return missing
+}
+
+// deliver gives the sink the events. After an error the later events of the same
+// task wait, and those of other tasks as well if the sink is down.
+func (d Delivery) deliver(ctx context.Context, sink Sink, left []item) (r result) {
+	r.sink = sink
+	blocked := map[string]bool{} // streams
+	for len(left) > 0 {
+		var some []item
+		some, left = first(left, most(sink), blocked)
+		if len(some) == 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver events to %s: %w", sink.Name(), err))
+			return r
+		}
+		errs := give(ctx, sink, some)
+		for i, it := range some {
+			if errs[i] != nil {
+				continue
+			}
+			r.taken = append(r.taken, it)
+			if d.Rests.succeeded(sink, it.stream()) {
+				d.Log.Info("a sink takes events again", "sink", sink.Name())
+			}
+		}
+		for i, it := range some {
+			err := errs[i]
+			if err == nil {
+				continue
+			}
+			r.failed = cmp.Or(r.failed, fmt.Errorf("deliver event %s to %s: %w", it.ID, sink.Name(), err))
+			if ended := ctx.Err(); ended != nil && (len(r.taken) > 0 || !errors.Is(ended, context.DeadlineExceeded)) {
+				return r // this says nothing about the sink
+			}
+			wait := d.Rests.failed(sink, it.stream(), err, d.Now())
+			d.Log.Warn("events were not delivered, trying again", "sink", sink.Name(), "event", it.ID, "task", it.Task, "again_in", wait, "error", err)
+			if errors.As(err, new(*DownError)) {
+				return r
+			}
+			blocked[it.stream()] = true
+		}
+	}
+	return r
+}
+
+// most is how many events the sink takes at once.
+func most(sink Sink) int {
+	if batcher, ok := sink.(Batcher); ok {
+		return batcher.Most()
+	}
+	return 1
+}
+
+// give delivers the events, at most as many as the sink takes at once. It returns
+// the error of each.
+func give(ctx context.Context, sink Sink, some []item) []error {
+	batcher, ok := sink.(Batcher)
+	if !ok {
+		return []error{sink.Deliver(ctx, some[0].Event)}
+	}
+	return batcher.DeliverAll(ctx, list.Map(some, func(it item) Event { return it.Event }))
+}
+
+// lookAhead limits how many events first examines for each that it may return.
+const lookAhead = 16
+
+// first returns the first events of those that are left: at most n, and at most one
+// of each stream, because its successor must not be delivered if it fails. It
+// drops events of blocked streams.
+func first(left []item, n int, blocked map[string]bool) (some, rest []item) {
+	var later []item
+	taken := map[string]bool{} // streams
+	i := 0
+	for ; i < len(left) && i < n*lookAhead && len(some) < n; i++ {
+		switch stream := left[i].stream(); {
+		case blocked[stream]:
+		case taken[stream]:
+			later = append(later, left[i])
+		default:
+			some, taken[stream] = append(some, left[i]), true
+		}
+	}
+	rest = left[i-len(later):]
+	copy(rest, later)
+	return some, rest
+}
+
+// bounded returns which records are dropped, and which are kept. Of too many records, the
+// oldest are dropped that only failing sinks lack: others need time.
+func (q *queue) bounded(all []*stored) (dropped, kept []*stored) {
+	excess, now := len(all)-MaxRecords, q.Now()
+	for i, rec := range all {
+		old := now.Sub(rec.Data.Events[0].At) > MaxAge
+		if old || len(all)-i > MaxBacklog || len(dropped) < excess && !q.awaited(rec) {
+			dropped = append(dropped, rec)
+		} else {
+			kept = append(kept, rec)
+		}
+	}
+	return dropped, kept
+}
+
+// awaited reports whether a sink that does not fail lacks an event of the record.
+func (q *queue) awaited(rec *stored) bool {
+	for n, e := range rec.Data.Events {
+		if slices.ContainsFunc(q.sinks, func(sink Sink) bool { return rec.lacks(sink, n) && !q.Rests.failing(sink, e.stream()) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// logDropped logs what the sinks do not get.
+func (q *queue) logDropped(dropped []*stored) {
+	for _, sink := range q.sinks {
+		n := 0
+		for _, rec := range dropped {
+			n += rec.missing([]Sink{sink})
+		}
+		if n > 0 {
+			q.Log.Error("events are dropped that a sink did not take", "sink", sink.Name(), "events", n, "error", q.failed[sink])
+		}
+	}
+}
+
+// apply makes the changes. A record that another process has changed or removed
+// meanwhile is left to that one.
+func (d Delivery) apply(ctx context.Context, changes []state.Change) ([]state.Record, error) {
+	for len(changes) > 0 {
+		written, err := d.Apply(ctx, changes...)
+		conflict := new(state.ConflictError)
+		if errors.As(err, &conflict) {
+			others := slices.DeleteFunc(slices.Clone(changes), func(c state.Change) bool { return c.Key == conflict.Change.Key })
+			if len(others) < len(changes) {
+				changes = others
+				continue
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("note which events were delivered: %w", err)
+		}
+		return written, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,124 @@
+package outbox_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// told concludes the runs of a task, and gathers what people hear of them.
+type told struct {
+	task     state.Task
+	events   int
+	messages []outbox.Event
+}
+
+func (b *told) ends(s state.RunState, at time.Time) {
+	run := state.Run{ID: "r", Task: "web", Kind: state.KindApply, State: s, Times: state.Times{Ended: at}, Work: state.Work{Error: "exit 1"}}
+	next, _ := b.task.Conclude(run, "d")
+	for _, e := range outbox.OfEnd(b.task, next, run) {
+		if b.events++; !e.Quiet {
+			b.messages = append(b.messages, e)
+		}
+	}
+	b.task = next
+}
+
+func (b *told) kinds() (kinds []outbox.Kind) {
+	for _, e := range b.messages {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+func TestOfEnd_FailingTaskThatWasCancelledHasRecoveredWhenItSucceeds(t *testing.T) {
+	for name, then := range map[string]state.RunState{"at once": "", "after it has failed again": state.RunFailed} {
+		var people told
+		want := []outbox.Kind{outbox.RunFailed, outbox.RunCancelled}
+		people.ends(state.RunFailed, noon)
+		people.ends(state.RunFailed, noon.Add(time.Minute))
+		people.ends(state.RunCancelled, noon.Add(2*time.Minute))
+		if then != "" {
+			people.ends(then, noon.Add(3*time.Minute))
+			want = append(want, outbox.RunFailed)
+		}
+		people.ends(state.RunSucceeded, noon.Add(5*time.Minute))
+		if got := people.kinds(); !slices.Equal(got, append(want, outbox.TaskRecovered)) {
+			t.Errorf("%s: people hear %v", name, got)
+			continue
+		}
+		if last := people.messages[len(people.messages)-1]; !last.Since.Equal(noon) {
+			t.Errorf("%s: it has failed since %s", name, last.Since)
+		}
+		people.ends(state.RunSucceeded, noon.Add(6*time.Minute))
+		if last := people.messages[len(people.messages)-1]; last.Kind != outbox.RunSucceeded {
+			t.Errorf("%s: a later success is %+v", name, last)
+		}
+	}
+}
+
+func TestOfEnd_CancelOfATaskThatDoesNotFailIsNoFailure(t *testing.T) {
+	var people told
+	people.ends(state.RunCancelled, noon)
+	people.ends(state.RunSucceeded, noon.Add(time.Minute))
+	if got := people.kinds(); !slices.Equal(got, []outbox.Kind{outbox.RunCancelled, outbox.RunSucceeded}) {
+		t.Errorf("people hear %v", got)
+	}
+}
+
+// TestOfEnd_FailingTaskIsAMessageWhenItBeginsAfterAnHourAndWhenItHasRecovered concludes a failed
+// run every 10 minutes, and a success after two hours.
+func TestOfEnd_FailingTaskIsAMessageWhenItBeginsAfterAnHourAndWhenItHasRecovered(t *testing.T) {
+	var people told
+	for at := noon; at.Before(noon.Add(2 * time.Hour)); at = at.Add(10 * time.Minute) {
+		people.ends(state.RunFailed, at)
+	}
+	people.ends(state.RunSucceeded, noon.Add(2*time.Hour))
+	events, messages := people.events, people.messages
+	if events != 14 || len(messages) != 3 {
+		t.Fatalf("%d events, of which people get %v", events, messages)
+	}
+	begins, still, recovered := messages[0], messages[1], messages[2]
+	if begins.Kind != outbox.RunFailed || begins.Failures != 1 || !begins.Since.IsZero() {
+		t.Errorf("it begins with %+v", begins)
+	}
+	if still.Kind != outbox.RunFailed || still.Failures != 7 || !still.Since.Equal(noon) || !still.At.Equal(noon.Add(time.Hour)) {
+		t.Errorf("after an hour: %+v", still)
+	}
+	if recovered.Kind != outbox.TaskRecovered || recovered.Failures != 12 || !recovered.Since.Equal(noon) || recovered.Run != "r" {
+		t.Errorf("it has recovered: %+v", recovered)
+	}
+}
+
+// patient is a sink that gathers events.
+type patient struct{ *sink }
+
+func (patient) Patience() time.Duration { return 10 * time.Second }
+
+func TestDelivery_PatientSinkGathersEvents(t *testing.T) {
+	b := inMemory(t)
+	people, log := patient{&sink{name: "people"}}, &sink{name: "log"}
+	b.happens("first", b.now, "web")
+	report, err := b.delivery(people, log).Run(t.Context())
+	if err != nil || report.Left != 1 || !report.Again.Equal(noon.Add(10*time.Second)) || people.heard() != "" || log.heard() != "web:first" {
+		t.Fatalf("at once: %+v, %v; people heard %q and the log %q", report, err, people.heard(), log.heard())
+	}
+	b.now = noon.Add(9 * time.Second)
+	b.happens("second", b.now, "db")
+	b.deliver(2, nil, people, log)
+	b.now = noon.Add(10 * time.Second)
+	if b.deliver(0, nil, people, log); people.heard() != "web:first db:second" {
+		t.Errorf("after a while people heard %q", people.heard())
+	}
+
+	b.happens("third", b.now, "web")
+	last := b.delivery(people, log)
+	last.Last = true
+	if _, err := last.Run(context.Background()); err != nil || people.heard() != "web:first db:second web:third" {
+		t.Errorf("a process that ends: people heard %q, %v", people.heard(), err)
+	}
+}

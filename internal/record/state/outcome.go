@@ -1,0 +1,215 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/delay"
+)
+
+// MaxBackoff is the longest wait between two attempts at a failing task.
+const MaxBackoff = 15 * time.Minute
+
+// Backoff is the wait after the n-th failure in a row, n >= 1: about 1, 2, 4 …
+// seconds, at most MaxBackoff. A part that depends on the task's name alone
+// keeps tasks that failed together from coming back together.
+func Backoff(task string, n int) time.Duration {
+	h := fnv.New32a()
+	h.Write([]byte(task))
+	wait := delay.Doubled(time.Second, MaxBackoff, n)
+	return min(wait+wait/4*time.Duration(h.Sum32()%256)/256, MaxBackoff)
+}
+
+// Conclude returns the task's state after one of its runs has ended, and the
+// runs that fall out of its history. The definition is that of the task when
+// the run succeeded. The digest that was applied is taken over from a
+// successful run only. A superseded run leaves what it was begun for, so that another
+// run follows.
+func (t Task) Conclude(run Run, definition string) (next Task, forgotten []string) {
+	next = t
+	if next.Run != nil && next.Run.ID == run.ID {
+		if before := next.Run.Scheduled; run.State == RunSuperseded && !before.IsZero() {
+			next.Scheduled = before
+		}
+		next.Run, next.Leaving = nil, nil
+		next.Recheck = true
+	}
+	next = next.leaveRemote(run)
+	switch {
+	case run.State == RunSuperseded:
+		switch {
+		case run.Kind == KindDestroy: // what triggered it is still there
+			next.Replaces = run.Wait == nil
+		case next.Forced != "":
+		case run.Wait == nil:
+			next.Forced, next.Replaces = "an earlier run, which was superseded before it began", true
+		case run.Reason.Code == ReasonForced || run.Reason.Code == ReasonDoubt:
+			// No other record says that it should run.
+			next.Forced = "an earlier request, whose run was superseded while it waited"
+		}
+		return next, nil
+	case run.Kind == KindDestroy && (run.State == RunSucceeded || run.State == RunCancelled || run.State == RunLost && run.Cancel != ""):
+		next = next.destroyed(run)
+	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
+		held := next.Attempted
+		switch live := t.Run; {
+		case run.Staged: // there may be other input since
+			held.Observed = run.Digest
+		case live != nil && live.ID == run.ID && live.Wait != nil && live.Input != "": // it may have read other input than it was decided on
+			held.Observed = live.Input
+		}
+		next.Held, next.Accepted = &held, nil
+		next.Failures, next.RetryAt = 0, time.Time{}
+	case run.State == RunSucceeded:
+		next.Definition = definition
+		if a := next.Accepted; a != nil && a.Observed == run.Digest {
+			next.Accepted = nil
+		}
+		next.Applied, next.AppliedAt = run.Digest, run.Ended
+		next.Failures, next.RetryAt = 0, time.Time{}
+		next = next.endDrift(run.Kind, run.Ended)
+	case run.State == RunFailed:
+		next.Failures++
+		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
+	case run.State == RunLost:
+		// The first loss is made good at once; a task that keeps killing its
+		// runner backs off like one that fails.
+		next.Failures++
+		next.RetryAt = run.Ended
+		if next.Failures > 1 {
+			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
+		}
+	}
+	switch {
+	case run.State == RunSucceeded:
+		next.Failing = Failing{}
+	case next.Failures > t.Failures:
+		next.Failing = next.Failing.failed(run.Ended)
+	case next.Failures == 0: // somebody has cancelled it: people hear at once if it fails again, and when it has recovered
+		next.Failing.Said = time.Time{}
+	}
+	if run.Moves != nil && run.State == RunSucceeded {
+		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil
+	}
+	if run.FromRemote && run.State == RunSucceeded {
+		next.RemoteRun = nil // the state is where the run worked with it
+	}
+	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
+	if run.State != RunSucceeded {
+		next.Last.Seen, next.Last.Entries = t.unapplied(run)
+	}
+	next.Recent = t.Recent.add(run)
+	next.History = append(slices.Clone(next.History), run.ID)
+	if n := len(next.History) - History; n > 0 {
+		forgotten, next.History = next.History[:n:n], next.History[n:]
+	}
+	return next, forgotten
+}
+
+// unapplied returns what a run that did not succeed should have applied, and since when.
+// A run that ended before it had read Consul had the same to apply as the run before it,
+// unless the tick that decided it has found what changed.
+func (t Task) unapplied(run Run) (seen time.Time, entries *EntryChanges) {
+	seen, entries = run.Seen, run.Entries
+	if t.Run != nil && t.Run.ID == run.ID {
+		entries = cmp.Or(entries, t.Run.Entries)
+	}
+	if last := t.Last; last != nil && last.State != RunSucceeded {
+		entries = cmp.Or(entries, last.Entries)
+		if seen.IsZero() && entries != nil {
+			seen = last.Seen
+		}
+	}
+	return seen, entries
+}
+
+// destroyed returns the task's state after a run that destroyed everything that the
+// task had made, or that somebody has ended. What a person has destroyed stays so until
+// another definition comes than the one that it was destroyed with.
+func (t Task) destroyed(run Run) Task {
+	byHand := t.Destroy != nil && !run.Removed
+	t.Destroy, t.Failures, t.RetryAt = nil, 0, time.Time{}
+	switch {
+	case run.State == RunSucceeded:
+		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
+		t.Counts = nil
+		if !t.RemovedAt.IsZero() {
+			t.RemovedAt = run.Ended // its records are kept from now on
+		}
+		if byHand { // else the task is gone, or in the configuration again
+			t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil
+		}
+	case !run.Rejected: // perhaps a part is destroyed
+		held := t.Attempted
+		t.Held = &held
+	}
+	return t
+}
+
+// Destroyed reports whether everything that the task had made was destroyed since it
+// was applied.
+func (t Task) Destroyed() bool {
+	return t.Last != nil && t.Last.Kind == KindDestroy && t.Last.State == RunSucceeded
+}
+
+// Unfinished reports whether the task's latest run did not apply everything, so
+// that there is work to do although the condition shows nothing new.
+func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.Cancelled() }
+
+// Interrupted reports whether the task's latest run was interrupted.
+func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
+
+// Doubt records why what a task has made may not be what was applied last, because run
+// went on after it was given up. So the task is run again, and a remote run that run may
+// have created is stopped if no other run deals with it. A task that was renamed meanwhile is
+// in doubt under its new name. Doubt asks for a tick at once. A task without a record is left
+// alone.
+func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) error {
+	for {
+		record, err := readRenamed(ctx, s, run.Task)
+		if err != nil || !record.Exists() {
+			return err
+		}
+		last, err := Read[Reconcile](ctx, s, ReconcileKey)
+		if err != nil {
+			return err
+		}
+		next := record.Data
+		next.Doubt = Cut(why)
+		if next.Run == nil && next.GivenUp() == nil {
+			next = next.leaveRemote(run)
+		}
+		changes := []Change{record.Write(next)}
+		if last.Exists() {
+			wake := last.Data
+			wake.Due = now
+			changes = append(changes, last.Write(wake))
+		}
+		_, err = s.Apply(ctx, changes...)
+		if conflict := new(ConflictError); !errors.As(err, &conflict) {
+			return err
+		}
+	}
+}
+
+// readRenamed reads the record of a task, under its latest name if it was renamed.
+func readRenamed(ctx context.Context, s Store, task string) (Stored[Task], error) {
+	for seen := map[string]bool{}; ; {
+		record, err := Read[Task](ctx, s, TaskKey(task))
+		if seen[task] = true; err != nil || record.Data.MovedTo == "" || seen[record.Data.MovedTo] {
+			return record, err
+		}
+		task = record.Data.MovedTo
+	}
+}
+
+// Cancelled reports whether the task's latest run was cancelled. One whose runner
+// died before it could end the run is recorded as lost, without a failure. A destroy
+// that was rejected changes nothing about the task.
+func (t Task) Cancelled() bool {
+	return t.Last != nil && !(t.Last.Kind == KindDestroy && t.Last.Rejected) && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
+}

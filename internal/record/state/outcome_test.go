@@ -1,0 +1,66 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestConclude_KeepsTheOutcomesOfTheNewestRuns(t *testing.T) {
+	ended := time.Date(2026, 11, 22, 10, 57, 40, 123456789, time.FixedZone("", 3600))
+	var task Task
+	var want []RecentRun
+	for n := range RecentRuns + 8 {
+		run := Run{ID: fmt.Sprintf("r%d", n), Kind: KindApply, State: []RunState{RunSucceeded, RunFailed, RunLost}[n%3], Times: Times{Ended: ended.Add(time.Duration(n) * time.Minute)}}
+		outcome := Outcome{State: run.State, Kind: KindApply, Ended: time.Date(2026, 11, 22, 9, 57+n, 40, 0, time.UTC)}
+		if n%2 == 0 {
+			run.Started, run.Waited = run.Ended.Add(-time.Hour), 59*time.Minute+47*time.Second+700*time.Millisecond
+			outcome.Took = 12300 * time.Millisecond
+		}
+		next, _ := task.Conclude(run, "")
+		stored, err := Decode[Task](Record{Value: Encode(next)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task = stored.Data
+		want = append(want, RecentRun{run.ID, outcome})
+		if diff := cmp.Diff(want[max(0, len(want)-RecentRuns):], task.RecentRuns()); diff != "" {
+			t.Errorf("after %d runs: %s", n+1, diff)
+		}
+	}
+	if n := len(task.RecentRuns()); n != RecentRuns {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+// DynamoDB bills reads by 4 KB: reading the record of a task costs one of these, however many runs it had.
+func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
+	ended := time.Date(2026, 11, 22, 10, 57, 40, 123456789, time.UTC)
+	task := Task{Observation: Observation{Definition: strings.Repeat("d", 64), Observed: strings.Repeat("o", 64), ObservedAt: ended, Applied: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200}}},
+		Tries: Tries{Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}}, Naming: Naming{Shape: strings.Repeat("s", 64)}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
+	for range History {
+		task, _ = task.Conclude(Run{ID: "019aaf00-0000-7000-8000-000000000000", Kind: KindApply, State: RunInterrupted, Work: Work{Digest: strings.Repeat("a", 64), Changes: &Changes{Add: 1, Destroy: 1}}, Times: Times{Started: ended.Add(-12345 * time.Millisecond), Ended: ended},
+			Created: ended, Reason: Reason{Code: ReasonChanged, Text: "web: -web-3 (10.0.0.3:8080), +web-4 (10.0.0.4:8080)"}}, strings.Repeat("d", 64))
+	}
+	if size := len(Encode(task)); size > 4000 {
+		t.Errorf("the record has %d bytes", size)
+	}
+}
+
+func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
+	before := Task{Observation: Observation{Definition: "def", Applied: "A"}, Tries: Tries{Failures: 2}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
+		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
+	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
+	want := before
+	want.Run, want.Recheck, want.Replaces, want.Forced = nil, true, true, after.Forced
+	if diff := cmp.Diff(want, after); diff != "" || len(forgotten) > 0 || after.Forced == "" {
+		t.Errorf("forgotten %v, %s", forgotten, diff)
+	}
+	before.Forced = "somebody"
+	if after, _ := before.Conclude(Run{ID: "r2", State: RunSuperseded}, ""); after.Forced != "somebody" || after.Replaces {
+		t.Errorf("the request of somebody is now recorded as that of %q (replaces: %v)", after.Forced, after.Replaces)
+	}
+}

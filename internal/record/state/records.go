@@ -1,0 +1,504 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// History is how many ended runs are kept for each task.
+const History = 50
+
+// MaxText is the length, in bytes, to which texts of unknown size (errors,
+// change summaries) are cut before they are stored, so that a record stays
+// far below MaxBytes.
+const MaxText = 2000
+
+// KeptResources is how many resources a run's record names.
+const KeptResources = 20
+
+// Task is the record of one task. Each of its parts has a concern; together they are one JSON object.
+type Task struct {
+	Observation
+	Requests
+	Tries
+	Stops
+	Removal
+	Naming
+
+	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
+	// RemoteRun, if set, says that the task may have a record at RemoteKey. If it has a Version, it
+	// is not known to have ended: LiveRemote or GivenUp returns it.
+	RemoteRun *RemoteRun `json:"remote_run,omitempty"`
+	Run       *LiveRun   `json:"run,omitempty"` // that has not ended
+	Reason    Reason     `json:"reason"`
+	Due       time.Time  `json:"due,omitzero"`
+	History   []string   `json:"history,omitempty"` // ids of the kept runs, oldest first
+	Last      *Result    `json:"last,omitempty"`    // of the latest run that ended
+	Recent    Outcomes   `json:"recent,omitempty"`  // of the newest runs in History, RecentRuns at most
+	Events    uint64     `json:"events,omitempty"`  // number of the task's latest event
+}
+
+// Observation is what a task's condition showed last, and what was applied last. As long as they
+// differ, there is work to do.
+type Observation struct {
+	Definition string    `json:"definition,omitempty"` // digest of the definition that was last applied
+	Observed   string    `json:"observed,omitempty"`   // digest of what the condition last showed
+	ObservedAt time.Time `json:"observed_at,omitzero"`
+	Applied    string    `json:"applied,omitempty"` // digest of what a successful apply rendered
+	AppliedAt  time.Time `json:"applied_at,omitzero"`
+	// UnreadableSince is when the condition could first not be read, although
+	// Consul answers; zero if it can.
+	UnreadableSince time.Time `json:"unreadable_since,omitzero"`
+	// Doubt, if set, says why the infrastructure may not be what Applied says.
+	// The task is run again, whatever its condition says.
+	Doubt  string  `json:"doubt,omitempty"`
+	Counts []Count `json:"counts,omitempty"` // of the condition and the module inputs, in that order
+}
+
+// Requests are what a task is to run for.
+type Requests struct {
+	Pending   *Pending  `json:"pending,omitempty"`  // a change that no run has taken up
+	Recheck   bool      `json:"recheck,omitempty"`  // a run has ended since the condition was read
+	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
+	Forced    string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
+	// Replaces says that Forced is a request for the run that replaces a superseded one.
+	Replaces bool `json:"replaces,omitempty"`
+	// Destroy, if set, is a person's request to destroy everything that the task has
+	// made.
+	Destroy *Request `json:"destroy,omitempty"`
+}
+
+// Tries are what became of the latest runs of a task, and when it is tried again.
+type Tries struct {
+	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success or cancel
+	Failing   Failing   `json:"failing,omitzero"`
+	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
+	RetryAt   time.Time `json:"retry_at,omitzero"`
+}
+
+// Stops are what keeps a task from running, and what a person permits it: see package lifecycle.
+type Stops struct {
+	// Held, if set, is an attempt that is no reason for a run: the task was created or
+	// enabled without a run, or its run was cancelled. If a person has destroyed the task,
+	// Held has no Observed: no input is a reason then.
+	Held *Attempt `json:"held,omitempty"`
+	// HoldNext makes the next attempt Held: the one with what is observed next.
+	HoldNext bool      `json:"hold_next,omitempty"`
+	OnHold   *OnHold   `json:"on_hold,omitempty"`  // by a person
+	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
+	// Unconfirmed says that Consul was replaced, and that the loss of this task is not
+	// known or not approved yet, while other tasks run again.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
+}
+
+// Removal says that a task is not in the configuration any more, and what becomes of what it made.
+type Removal struct {
+	// MissingSince is since when the task is in no configuration, until that counts as its
+	// removal: its file may be back in a moment.
+	MissingSince time.Time `json:"missing_since,omitzero"`
+	// RemovedAt is since when the task counts as removed. Its records are
+	// kept for a while, or, if it was deleted through the API, until its run ends.
+	RemovedAt time.Time `json:"removed_at,omitzero"`
+	Deleted   bool      `json:"deleted,omitempty"` // through the API
+	DeletedBy string    `json:"deleted_by,omitempty"`
+	// OnRemoval is the digest of the Definition that the task is destroyed with when
+	// it is removed; empty if what it has made stays then.
+	OnRemoval string `json:"on_removal,omitempty"`
+	// Leaving is the definition of a task that was made through the API and deleted
+	// while Run was under way: people see the task until Run has ended.
+	Leaving json.RawMessage `json:"leaving,omitempty"`
+}
+
+// Naming is under which names a task was known.
+type Naming struct {
+	// Shape is that of the task's definition, as config.Task.Shape says.
+	Shape string `json:"shape,omitempty"`
+	// Renamed are the removed tasks of which a task that never ran is perhaps one under a
+	// new name: it waits until a person says what it is. MaxRenamed at most.
+	Renamed []string `json:"renamed,omitempty"`
+	// Moving are the former names, the latest first, under which the Terraform state of a
+	// renamed task may still be: its next run takes it along.
+	Moving []string `json:"moving,omitempty"`
+	// MovedFrom are the former names whose Terraform state a run has taken along.
+	MovedFrom []string `json:"moved_from,omitempty"`
+	// MovedTo is the task that has everything that this removed task had.
+	MovedTo string `json:"moved_to,omitempty"`
+}
+
+// Count is how many entries one source of a task has: its condition or a module input.
+type Count struct {
+	Of       string `json:"of"`                 // what the entries are, in the plural, such as "service instances"
+	Triggers bool   `json:"triggers,omitempty"` // it is the condition
+	Applied  int    `json:"applied"`
+	Now      int    `json:"now"` // in Consul when the latest run read it
+}
+
+// OnHold is a person's hold: the task does not run until it is released.
+type OnHold struct {
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+	Comment string    `json:"comment,omitempty"`
+}
+
+// Attempt is what a run tries to apply. A failed attempt is repeated, with
+// backoff, as long as the task would try the same again.
+type Attempt struct {
+	Definition string `json:"definition"` // digest of the task's definition
+	Observed   string `json:"observed"`   // digest of what the condition showed
+}
+
+// Pending is a change of the condition that waits for its run.
+type Pending struct {
+	First  time.Time `json:"first"`
+	Latest time.Time `json:"latest"`
+	// Entries are what differs from what was applied last; nil if that is not known.
+	Entries *EntryChanges `json:"entries,omitempty"`
+}
+
+// LiveRun is a task's one run that has not ended.
+type LiveRun struct {
+	ID      string    `json:"id"`
+	Launch  string    `json:"launch"`
+	Created time.Time `json:"created"`
+	Kind    Kind      `json:"kind,omitempty"`  // empty for an apply
+	Offer   string    `json:"offer,omitempty"` // the runner to which the launch was offered
+	// Entries are what the run was decided on; nil once its own record has them.
+	Entries *EntryChanges `json:"entries,omitempty"`
+	// Scheduled is Task.Scheduled before the run: if the run is superseded, the schedule is
+	// due again.
+	Scheduled time.Time `json:"scheduled,omitzero"`
+
+	// Of a waiting run:
+	Wait   *Wait   `json:"wait,omitempty"`
+	Input  string  `json:"input,omitempty"`  // digest of what it has read
+	Resume *Resume `json:"resume,omitempty"` // the request to go on, until it is launched again
+}
+
+// Launch is one start of a runner for the runs of several tasks.
+type Launch struct {
+	ID     string `json:"id"`
+	Config string `json:"config"`           // digest of the configuration that was decided on
+	Bundle string `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Kind   Kind   `json:"kind"`             // of its runs
+	// Draft is the definition of a task that is not in the configuration, as
+	// the API takes it, for a plan run.
+	Draft   json.RawMessage `json:"draft,omitempty"`
+	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
+	Created time.Time       `json:"created"`
+	Runs    []PlannedRun    `json:"runs"`
+	// Begun is when this process began to work on the launch.
+	Begun time.Time `json:"-"`
+
+	// Linger is how long its runner waits for another launch afterwards; 0 if it ends
+	// at once. Offer is the runner to which the launch was offered when it was
+	// written, and Taker who has it then: that runner or TakenByContainer. Taker is
+	// set once. A launch without an offer gets a container at once.
+	Linger time.Duration `json:"linger,omitempty"`
+	Offer  string        `json:"offer,omitempty"`
+	Taker  string        `json:"taker,omitempty"`
+
+	// Consuls and Replaced are those of the reconcile record.
+	Consuls  map[string]Identity `json:"consuls,omitempty"`
+	Replaced *Replaced           `json:"replaced,omitempty"`
+}
+
+// PlannedRun names one run of a launch.
+type PlannedRun struct {
+	ID         string `json:"id"`
+	Task       string `json:"task"`
+	Definition string `json:"definition"` // digest of the task's definition that was decided on
+
+	Unconfirmed bool `json:"unconfirmed,omitempty"` // as in Task
+}
+
+// RunState is how far a run has come.
+type RunState string
+
+// The states of a run.
+const (
+	RunIntended RunState = "intended" // decided or resumed, not yet claimed by a runner
+	RunRunning  RunState = "running"
+
+	// RunWaiting is a run that waits for something named. It has no claim and needs
+	// no process: it is never lost, and another process can resume it.
+	RunWaiting RunState = "waiting"
+
+	RunSucceeded RunState = "succeeded"
+	RunFailed    RunState = "failed"
+	RunLost      RunState = "lost"      // its runner died before it recorded an outcome
+	RunUnchanged RunState = "unchanged" // a schedule came due with nothing to apply
+
+	// RunInterrupted is a run that ended early because its process was stopped,
+	// as by a deployment. It is no failure, and it is run again at once.
+	RunInterrupted RunState = "interrupted"
+
+	// RunCancelled is a run that somebody has ended. The task is not run again
+	// until its input or definition changes, its schedule is due, or somebody
+	// requests a run.
+	RunCancelled RunState = "cancelled"
+
+	// RunSuperseded is a run that was replaced before it applied anything: its task
+	// was changed before it began, or while it waited. It is not in the task's
+	// history.
+	RunSuperseded RunState = "superseded"
+)
+
+// Ended reports whether the state is final.
+func (s RunState) Ended() bool {
+	switch s {
+	case RunSucceeded, RunFailed, RunLost, RunUnchanged, RunInterrupted, RunCancelled, RunSuperseded:
+		return true
+	}
+	return false
+}
+
+// Active reports whether a run in this state has a process, or will have one
+// without being resumed.
+func (s RunState) Active() bool { return s == RunIntended || s == RunRunning }
+
+// Run is one run of one task: an intent, then a claim, then an outcome. The
+// ended runs of a task are its events.
+type Run struct {
+	ID      string    `json:"id"`
+	Task    string    `json:"task"`
+	Launch  string    `json:"launch,omitempty"`
+	Fence   uint64    `json:"fence,omitempty"`
+	Kind    Kind      `json:"kind"`
+	Removed bool      `json:"removed,omitempty"` // of a destroy: the task is in no configuration
+	Reason  Reason    `json:"reason"`
+	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
+	Created time.Time `json:"created"`
+	// Replaces says that the run replaces a superseded one. It is not superseded
+	// itself: if the leader and the runner see different definitions, it fails, and
+	// is retried with backoff.
+	Replaces bool `json:"replaces,omitempty"`
+	// Moves, if set, is the Terraform state that the run takes along first.
+	Moves *Move `json:"moves,omitempty"`
+	// FromRemote says that another system ran the task until its driver changed: the
+	// state of what it has made may still be there.
+	FromRemote bool       `json:"from_remote,omitempty"`
+	State      RunState   `json:"state"`
+	Cancel     string     `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
+	Remote     *RemoteRun `json:"remote,omitempty"` // that does its work; nil if there is none
+
+	Claimed
+	Times
+	Waits
+	Work
+}
+
+// Claimed is the claim of the runner that works on a run, or did last.
+type Claimed struct {
+	Claim   string    `json:"claim,omitempty"`   // tells this claim from any other
+	Owner   string    `json:"owner,omitempty"`   // of the claim: the process
+	Runner  string    `json:"runner,omitempty"`  // of the claim: id of the container, if the launcher knows it by one
+	Who     string    `json:"who,omitempty"`     // of the claim: whom the state locks of its Terraform name, where that tells it from others
+	Version string    `json:"version,omitempty"` // of the claim: the version of the program
+	Expires time.Time `json:"expires,omitzero"`  // of the claim, unless renewed
+	// ClaimFor is how long the claim lasts from a renewal. A claim that expires
+	// later than that was written by a clock that was ahead.
+	ClaimFor time.Duration `json:"claim_for,omitempty"`
+	Dead     bool          `json:"dead,omitempty"` // of a lost run: its runner is known to have stopped, with all that it had started
+}
+
+// Times are the steps of a run.
+type Times struct {
+	Launched time.Time `json:"launched,omitzero"` // when the runner began that first claimed it
+	Started  time.Time `json:"started,omitzero"`  // when it was first claimed
+	Planned  time.Time `json:"planned,omitzero"`  // when it was known what it would change; unset if the driver does not plan
+	Ended    time.Time `json:"ended,omitzero"`
+}
+
+// Waits are what a run waits for, or waited for.
+type Waits struct {
+	Wait     *Wait         `json:"wait,omitempty"`    // what it waits for, or waited for last
+	Resumed  *Resume       `json:"resumed,omitempty"` // who ended its last wait, and when it was launched again
+	Waited   time.Duration `json:"waited,omitempty"`  // in all
+	Approval *Approval     `json:"approval,omitempty"`
+	Rejected bool          `json:"rejected,omitempty"` // a person rejected the plan that the run waited with
+}
+
+// Work is what a run read, changed and printed.
+type Work struct {
+	Digest string `json:"digest,omitempty"` // of what was rendered
+	// Staged says that what the run had read when Remote began is kept: it counts as
+	// applied when Remote has succeeded. Digest and Entries are of that, too.
+	Staged   bool          `json:"staged,omitempty"`
+	Error    string        `json:"error,omitempty"`
+	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
+	Entries  *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
+	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept
+	Plan     Kept          `json:"plan,omitzero"`      // of a plan run, in Terraform's words
+	PlanData Kept          `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
+	Output   Kept          `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
+}
+
+// Result is the short form of an ended run.
+type Result struct {
+	Task    string    `json:"task,omitempty"` // the former name of a renamed task that the run belongs to
+	Run     string    `json:"run"`
+	Kind    Kind      `json:"kind"`
+	Reason  Reason    `json:"reason"`
+	State   RunState  `json:"state"`
+	Created time.Time `json:"created"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	Error   string    `json:"error,omitempty"`
+	Changes *Changes  `json:"changes,omitempty"`
+	// Waited is the time between Started and Ended in which the run did not work.
+	Waited time.Duration `json:"waited,omitempty"`
+	// Rejected is set if a person rejected the plan that the run waited with.
+	Rejected bool   `json:"rejected,omitempty"`
+	Runner   string `json:"runner,omitempty"` // as in Run
+
+	// Of a run that has not succeeded, what it should have applied:
+	Seen    time.Time     `json:"seen,omitzero"` // when the change behind it was first seen
+	Entries *EntryChanges `json:"entries,omitempty"`
+}
+
+// PrintedTo is where the output of the run is kept.
+func (r Run) PrintedTo() Kept { return cmp.Or(r.Output, Kept{Name: r.ID}) }
+
+// Result returns the short form of the run.
+func (r Run) Result() *Result {
+	res := &Result{Run: r.ID, Kind: r.Kind, Reason: r.Reason, State: r.State, Created: r.Created, Started: r.Started, Ended: r.Ended, Error: r.Error, Rejected: r.Rejected, Runner: r.Runner}
+	if !r.Started.IsZero() && !r.Ended.IsZero() {
+		res.Waited = r.Ended.Sub(r.Started) - r.Worked(r.Ended)
+	}
+	res.Changes = r.Changes.Counts()
+	return res
+}
+
+// TaskPrefix is the collection of the task records.
+const TaskPrefix = "task/"
+
+// TaskKey returns the key of a task's record.
+func TaskKey(task string) string { return TaskPrefix + element(task) }
+
+// TaskName returns the task of a key made by TaskKey.
+func TaskName(key string) string { return unescaped(key[len(TaskPrefix):]) }
+
+// OverrideTask returns the task of a key made by OverrideKey.
+func OverrideTask(key string) string { return unescaped(key[len(OverridePrefix):]) }
+
+func unescaped(element string) string {
+	name, err := url.PathUnescape(element)
+	if err != nil {
+		return element
+	}
+	return name
+}
+
+// RunPrefix returns the collection of a task's runs. Ids of runs sort by time.
+func RunPrefix(task string) string { return "run/" + element(task) + "/" }
+
+// RunKey returns the key of a run's record.
+func RunKey(task, id string) string { return RunPrefix(task) + element(id) }
+
+// LaunchKey returns the key of a launch's record.
+func LaunchKey(id string) string { return "launch/" + element(id) }
+
+// OverridePrefix is the collection of the overrides.
+const OverridePrefix = "override/"
+
+// OverrideKey returns the key of a task's override.
+func OverrideKey(task string) string { return OverridePrefix + element(task) }
+
+// element escapes a name for a key: task names may contain any letter.
+func element(name string) string { return url.PathEscape(name) }
+
+// Stored is a record and its decoded content. A record that does not exist yet has
+// no Version.
+type Stored[T any] struct {
+	Record
+	Data T
+}
+
+// Read reads one record. If it does not exist, there is no error: the result has
+// its key and no Version.
+func Read[T any](ctx context.Context, s Store, key string) (Stored[T], error) {
+	rec, err := s.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return Stored[T]{Record: Record{Key: key}}, nil
+	}
+	if err != nil {
+		return Stored[T]{}, err
+	}
+	return Decode[T](rec)
+}
+
+// ReadAnyway reads a record also if it is corrupt: then its data is empty.
+func ReadAnyway[T any](ctx context.Context, s Store, key string) (Stored[T], *CorruptError, error) {
+	stored, err := Read[T](ctx, s, key)
+	if corrupt, ok := errors.AsType[*CorruptError](err); ok {
+		return Stored[T]{Record: corrupt.Record}, corrupt, nil
+	}
+	return stored, nil, err
+}
+
+// ReadAll reads the records whose keys begin with prefix, in key order.
+func ReadAll[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], error) {
+	all, corrupt, err := ReadEach[T](ctx, s, prefix)
+	if err == nil && len(corrupt) > 0 {
+		return nil, corrupt[0]
+	}
+	return all, err
+}
+
+// ReadEach is ReadAll, but leaves out the records that cannot be decoded, and
+// returns the error of each.
+func ReadEach[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], []*CorruptError, error) {
+	recs, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := make([]Stored[T], 0, len(recs))
+	var corrupt []*CorruptError
+	for _, rec := range recs {
+		stored, err := Decode[T](rec)
+		if wrong, ok := errors.AsType[*CorruptError](err); ok {
+			corrupt = append(corrupt, wrong)
+		} else if err != nil {
+			return nil, nil, err
+		} else {
+			all = append(all, stored)
+		}
+	}
+	return all, corrupt, nil
+}
+
+// CorruptError is a record that cannot be decoded.
+type CorruptError struct {
+	Record Record
+	Err    error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("record %s in the store is not what Terrapulse writes (was it edited by hand?): %v", e.Record.Key, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Exists reports whether the record existed when it was read.
+func (s Stored[T]) Exists() bool { return s.Version != "" }
+
+// Write returns the change that writes data to the record, on the condition that
+// the record is still as it was read.
+func (s Stored[T]) Write(data T) Change { return s.Record.write(Encode(data)) }
+
+// Cut shortens a text of unknown size to MaxText bytes.
+func Cut(text string) string { return CutTo(text, MaxText) }
+
+// CutTo shortens a text of unknown size to so many bytes, and a sign that it is cut.
+func CutTo(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + " …" // without part of a character
+}

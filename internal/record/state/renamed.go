@@ -1,0 +1,109 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxRenamed is how many names Task.Renamed has at most.
+const MaxRenamed = 100
+
+// Rename is what a task has from now on that was renamed.
+type Rename struct {
+	From, To string
+	// Digests of the definition under both names, if it differs in nothing but the name.
+	Was, Is string
+	At      time.Time
+}
+
+// Take returns the record of the renamed task, and what is left of it under its former
+// name: the history of its runs, and what it perhaps was. To is the record that the new name
+// has so far.
+//
+// A rename moves everything: also what a person has said, such as a hold, a rejection or
+// a request, and the backoff of a failing task. What is lost with a rename is named here.
+// The task must have no run under either name.
+func (r Rename) Take(from, to Task) (next, left Task) {
+	next = from
+	next.Definition, next.Attempted = r.definition(from.Definition), r.attempt(from.Attempted)
+	if next.Held = to.Held; from.Held != nil && to.Held == nil {
+		held := r.attempt(*from.Held)
+		next.Held = &held
+	}
+	if from.Accepted != nil {
+		accepted := *from.Accepted
+		accepted.Content.Definition = r.definition(accepted.Content.Definition)
+		next.Accepted = &accepted
+	}
+	if from.Last != nil {
+		last := *from.Last
+		last.Task = cmp.Or(last.Task, r.From)
+		next.Last = &last
+	}
+	if limit := r.At.Add(Backoff(r.To, max(from.Failures, 1))); from.RetryAt.After(limit) {
+		next.RetryAt = limit // of two names, one backs off a little longer
+	}
+	next.HoldNext = from.HoldNext || to.HoldNext
+	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
+	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false
+	next.Moving = slices.DeleteFunc(Names([]string{r.From}, from.Moving), func(name string) bool { return name == r.To })
+	next.MovedFrom, next.MovedTo, next.Shape = nil, "", to.Shape
+	next.Recheck = true // it is read, and its place in a queue is found, anew
+	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
+	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
+	next.MissingSince, next.RemovedAt, next.Deleted, next.DeletedBy, next.Leaving = time.Time{}, time.Time{}, false, "", nil
+	next.OnRemoval = "" // it is kept for the new name
+	next.Drift = nil    // its findings have addresses of the former name
+	next.History, next.Recent, next.Events = to.History, to.Recent, to.Events
+
+	left = Task{Removal: Removal{RemovedAt: r.At}, Naming: Naming{MovedTo: r.To, Renamed: from.Renamed}, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
+	return next, left
+}
+
+func (r Rename) definition(digest string) string {
+	if digest != "" && digest == r.Was {
+		return r.Is
+	}
+	return digest
+}
+
+func (r Rename) attempt(a Attempt) Attempt {
+	return Attempt{Definition: r.definition(a.Definition), Observed: a.Observed}
+}
+
+// Used reports whether a task may have made something, or a person has said something
+// about it: it is no task that nobody would miss.
+func (t Task) Used() bool {
+	if t.Destroyed() && t.Held == nil && !t.HoldNext {
+		return false // it was removed, and so destroyed
+	}
+	return !t.AppliedAt.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Held != nil || t.HoldNext || t.Destroy != nil
+}
+
+// Names returns the names of both lists, each once.
+func Names(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, name := range b {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// maxSaid is how many tasks a sentence names.
+const maxSaid = 5
+
+// Some names the first of several tasks in words.
+func Some(names []string, last string) string {
+	if more := len(names) - maxSaid; more > 0 {
+		return fmt.Sprintf("%s %s %d more", strings.Join(names[:maxSaid], ", "), last, more)
+	}
+	if n := len(names) - 1; n > 0 {
+		return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
+	}
+	return names[0]
+}

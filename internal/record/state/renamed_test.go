@@ -1,0 +1,98 @@
+package state
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// filled sets every field of a value to something.
+func filled(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(2)
+	case reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		filled(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		filled(v.Index(0))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)))
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				filled(v.Field(i))
+			}
+		}
+	}
+}
+
+// Everything that a record of a task has moves to its new name, or is named here: a new field
+// needs a decision.
+func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
+	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}                         // judged, read or kept anew
+	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "MovedTo", "Run", "Leaving"} // under the former name
+	both := []string{"Renamed"}                                                                                                        // perhaps the former name comes back
+	renamed := []string{"Definition", "Attempted", "Held", "Accepted", "Last", "Moving", "MovedFrom"}                                  // see below
+	var from Task
+	filled(reflect.ValueOf(&from).Elem())
+	from.RetryAt = time.Date(2026, 11, 24, 12, 0, 1, 0, time.UTC)
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	next, left := Rename{From: "old", To: "new", Was: "x", Is: "y", At: at}.Take(from, Task{Events: 3})
+	was, is, former := reflect.ValueOf(from), reflect.ValueOf(next), reflect.ValueOf(left)
+	for _, field := range reflect.VisibleFields(was.Type()) {
+		if field.Anonymous {
+			continue // one of the parts, whose fields come, too
+		}
+		name, i := field.Name, field.Index
+		moves := reflect.DeepEqual(was.FieldByIndex(i).Interface(), is.FieldByIndex(i).Interface())
+		switch listed := slices.Contains(slices.Concat(anew, stays, renamed), name); {
+		case !listed && !moves:
+			t.Errorf("%s does not move: %v", name, is.FieldByIndex(i))
+		case !listed && !slices.Contains(both, name) && !former.FieldByIndex(i).IsZero() && name != "Reason":
+			t.Errorf("%s is under both names", name)
+		case slices.Contains(stays, name) && moves && name != "Run" && name != "Leaving":
+			t.Errorf("%s moves", name)
+		}
+	}
+	def := Attempt{Definition: "y", Observed: "x"}
+	if next.Definition != "y" || next.Attempted != def || *next.Held != def || next.Accepted.For() != def || !next.HoldNext {
+		t.Errorf("the same definition under the new name: %+v", next)
+	}
+	if next.Last.Task != "x" || !slices.Equal(next.Moving, []string{"old", "x"}) || next.MovedFrom != nil || next.Events != 3 {
+		t.Errorf("%+v", next)
+	}
+	if left.MovedTo != "new" || !left.RemovedAt.Equal(at) || left.Last == nil || len(left.History) != 1 {
+		t.Errorf("what is left: %+v", left)
+	}
+}
+
+func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
+	from := Task{Observation: Observation{Definition: "d1"}, Stops: Stops{Held: &Attempt{Definition: "d1", Observed: "A"}}}
+	next, _ := Rename{From: "old", To: "new", Was: "d2", Is: "d3"}.Take(from, Task{})
+	if next.Definition != "d1" || next.Held.Definition != "d1" {
+		t.Errorf("a definition that has changed counts as the same: %+v", next)
+	}
+}
+
+func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
+	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: "ann"}, Tries: Tries{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Failures: 2}, Naming: Naming{Moving: []string{"new", "first"}}}
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, HoldNext: true}, Requests: Requests{Forced: "bob"}, History: []string{"r0"}})
+	if next.OnHold.By != "bob" || next.Forced != "bob" || !next.HoldNext || !slices.Equal(next.History, []string{"r0"}) || !slices.Equal(next.Moving, []string{"old", "first"}) {
+		t.Errorf("%+v", next)
+	}
+	if limit := at.Add(Backoff("new", 2)); !next.RetryAt.Equal(limit) {
+		t.Errorf("the next attempt is at %s, which is more than the backoff of the new name: %s", next.RetryAt, limit)
+	}
+}

@@ -1,0 +1,185 @@
+// Package statetest contains the contract of state.Store as tests for every implementation, and a
+// Store that counts requests and fails on demand.
+package statetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// Test runs the tests of the contract. create makes a new, empty store and returns a function that
+// opens a handle on it; every handle must behave like that of another process. Test closes the
+// handles.
+func Test(t *testing.T, create func(t *testing.T) (open func() state.Store)) {
+	contract := map[string]func(*testing.T, func() state.Store){
+		"a change of an earlier version is refused":             staleRefused,
+		"a list is in key order":                                list,
+		"a long list is complete":                               longList,
+		"an expired record can be replaced until it is removed": expired,
+		"a record replaced without expiry does not expire":      expiryIsForgotten,
+		"no increment is lost":                                  increments,
+		"one of many creators succeeds":                         creators,
+		"the largest changes fit":                               largest,
+		"too many changes are refused":                          tooMuch,
+		"malformed keys are refused and named":                  malformedKeys,
+		"an ended context ends a request":                       endedContext,
+		"any history agrees with a map":                         agreesWithModel,
+	}
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			open := create(t)
+			test(t, func() state.Store {
+				s := open()
+				t.Cleanup(func() {
+					if err := s.Close(); err != nil {
+						t.Errorf("close: %v", err)
+					}
+				})
+				return s
+			})
+		})
+	}
+}
+
+func apply(t testing.TB, s state.Store, changes ...state.Change) []state.Record {
+	t.Helper()
+	records, err := s.Apply(context.Background(), changes...)
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	if len(records) != len(changes) {
+		t.Fatalf("%d changes returned %d records", len(changes), len(records))
+	}
+	return records
+}
+
+func create(t testing.TB, s state.Store, key, value string) state.Record {
+	t.Helper()
+	return apply(t, s, state.Create(key, []byte(value)))[0]
+}
+
+func expect(t testing.TB, s state.Store, want state.Record) {
+	t.Helper()
+	got, err := s.Get(context.Background(), want.Key)
+	if err != nil {
+		t.Fatalf("get %s: %v", want.Key, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("get %s (-want +got):\n%s", want.Key, diff)
+	}
+}
+
+// Each of the conditions of a change is refused for a version that was replaced, removed or created
+// again, which never has an earlier version.
+func staleRefused(t *testing.T, open func() state.Store) {
+	s := open()
+	for name, change := range map[string]func(state.Record) state.Change{
+		"replace": func(r state.Record) state.Change { return state.Replace(r, []byte("x")) }, "delete": state.Delete, "check": state.Check,
+	} {
+		key := "task/" + name
+		read := create(t, s, key, "read")
+		now := apply(t, s, state.Replace(read, []byte("changed")))[0]
+		expectConflict(t, s, &now, change(read))
+		apply(t, s, state.Delete(now))
+		expectConflict(t, s, nil, change(now))
+		anew := create(t, s, key, "read")
+		expectConflict(t, s, &anew, change(read))
+		expectConflict(t, s, &anew, change(now))
+		expectConflict(t, s, &anew, state.Create(key, nil))
+		expect(t, s, anew)
+	}
+}
+
+func expectConflict(t testing.TB, s state.Store, current *state.Record, change state.Change) {
+	t.Helper()
+	_, err := s.Apply(context.Background(), change)
+	var refused *state.ConflictError
+	if !errors.As(err, &refused) || !cmp.Equal(current, refused.Current) {
+		t.Errorf("%+v: %v, want a conflict with %v", change, err, current)
+	}
+}
+
+// A list is in the order of bytes, not of words.
+func list(t *testing.T, open func() state.Store) {
+	s := open()
+	keys := []string{"run/A", "run/B", "run/a", "run/a-1", "run/a.1", "run/a/1", "run/a0", "run/aa", "run/b%", "run/b_", "run/bb", "run/~"}
+	others := []string{"ru/a", "runs/a", "run!/a", "run0/a", "RUN/a"}
+	for _, i := range rand.Perm(len(keys)) {
+		create(t, s, keys[i], "")
+	}
+	for _, key := range others {
+		create(t, s, key, "")
+	}
+	got, err := s.List(context.Background(), "run/")
+	var listed []string
+	for _, r := range got {
+		listed = append(listed, r.Key)
+	}
+	if diff := cmp.Diff(keys, listed); err != nil || diff != "" {
+		t.Errorf("list: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// longList is longer than a page of any store (DynamoDB's is 1 MB).
+func longList(t *testing.T, open func() state.Store) {
+	s := open()
+	var want []state.Record
+	for i := range 24 {
+		want = append(want, apply(t, s, state.Create(fmt.Sprintf("large/%02d", i), bytes.Repeat([]byte{byte(i)}, 100<<10)))...)
+	}
+	if got, err := s.List(context.Background(), "large/"); err != nil || !reflect.DeepEqual(want, got) {
+		t.Errorf("%d records, %v; want %d as they were written", len(got), err, len(want))
+	}
+}
+
+// Expired records may stay or be removed. The next write must succeed in both cases.
+func expired(t *testing.T, open func() state.Store) {
+	s := open()
+	r := apply(t, s, state.Create("run/old", []byte("old")).Until(time.Now().Add(-time.Hour)))[0]
+	create(t, s, "run/other", "x")
+	got, err := s.Get(context.Background(), "run/old")
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		create(t, s, "run/old", "new")
+	case err != nil:
+		t.Fatal(err)
+	case !cmp.Equal(r, got):
+		t.Errorf("the record is %+v, want %+v", got, r)
+	}
+}
+
+func expiryIsForgotten(t *testing.T, open func() state.Store) {
+	s := open()
+	end := time.Now().Add(20 * time.Millisecond)
+	r := apply(t, s, state.Create("run/kept", []byte("a")).Until(end))[0]
+	r = apply(t, s, state.Replace(r, []byte("b")))[0]
+	time.Sleep(time.Until(end))
+	create(t, s, "run/other", "x")
+	expect(t, s, r)
+}
+
+func endedContext(t *testing.T, open func() state.Store) {
+	s := open()
+	r := create(t, s, "task/a", "a")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Get(ctx, "task/a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("get: %v", err)
+	}
+	if _, err := s.List(ctx, "task/"); !errors.Is(err, context.Canceled) {
+		t.Errorf("list: %v", err)
+	}
+	if _, err := s.Apply(ctx, state.Replace(r, []byte("b"))); !errors.Is(err, context.Canceled) {
+		t.Errorf("apply: %v", err)
+	}
+	expect(t, s, r)
+}

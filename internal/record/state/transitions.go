@@ -1,0 +1,108 @@
+package state
+
+import "time"
+
+// The fields of a task's record that say what it should do, and what stops it, are written only
+// here, by Conclude when a run ends, and by Rename.Take. internal/rules/lifecycle has the stops and
+// what ends them.
+
+// RequestRun notes that somebody requests a run.
+func (t *Task) RequestRun(by string) { t.Forced, t.Replaces = by, false }
+
+// DropRequests removes the change and the request that wait for a run.
+func (t *Task) DropRequests() { t.Pending, t.Forced, t.Replaces = nil, "", false }
+
+// RequestDestroy notes that a person requests that everything that the task has made is destroyed.
+func (t *Task) RequestDestroy(by string, at time.Time) { t.Destroy = &Request{By: by, At: at} }
+
+// DropDestroy removes such a request.
+func (t *Task) DropDestroy() { t.Destroy = nil }
+
+// PutOnHold stops the task until Release.
+func (t *Task) PutOnHold(hold OnHold) { t.OnHold = &hold }
+
+// Release ends a hold.
+func (t *Task) Release() { t.OnHold = nil }
+
+// Enable notes that a person has enabled the task. It runs at once if run names who requests
+// that, otherwise when its condition changes next.
+func (t *Task) Enable(run string) {
+	t.Held, t.HoldNext = nil, run == ""
+	if run != "" {
+		t.RequestRun(run)
+	}
+}
+
+// Create returns the record of a task that is created through the API where there was
+// another one. Run is as in Enable.
+func (t Task) Create(run string) Task {
+	next := Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun}
+	next.Enable(run)
+	return next
+}
+
+// Delete notes that a person has deleted the task through the API. Definition is what people
+// see of it until its run has ended; nil if it has none.
+func (t *Task) Delete(by string, definition []byte) {
+	t.Deleted, t.DeletedBy = true, by
+	if definition != nil {
+		t.Leaving = definition
+	}
+	t.DropRequests()
+}
+
+// Configured notes that the task is in the configuration.
+func (t *Task) Configured() {
+	if !t.RemovedAt.IsZero() && t.Last != nil && t.Last.Kind == KindDestroy {
+		t.Held = nil // it is back, and perhaps a part of it was destroyed
+	}
+	t.MissingSince, t.RemovedAt, t.Deleted, t.DeletedBy, t.MovedTo = time.Time{}, time.Time{}, false, "", ""
+}
+
+// Missing notes that the task is in no configuration since a time. Removed says that this
+// counts as its removal.
+func (t *Task) Missing(since, now time.Time, removed bool) {
+	switch {
+	case t.RemovedAt.After(now):
+		t.RemovedAt = now
+	case !t.RemovedAt.IsZero():
+	case removed:
+		t.MissingSince, t.RemovedAt = time.Time{}, now
+	default:
+		t.MissingSince = since
+	}
+}
+
+// HoldFor stops the task for as long as it would try the same; nil ends that.
+func (t *Task) HoldFor(same *Attempt) { t.Held, t.HoldNext = same, false }
+
+// Accept keeps what a person permits to apply; nil forgets it.
+func (t *Task) Accept(a *Accepted) { t.Accepted = a }
+
+// Try notes what a waiting run tries to apply when it continues.
+func (t *Task) Try(a Attempt) { t.Attempted = a }
+
+// Begin notes that a run is decided on: it ends every stop that it passes, and serves all
+// requests. A run that destroys ends no stop.
+func (t *Task) Begin(a Attempt, destroys bool) {
+	t.DropRequests()
+	if !destroys {
+		t.Held, t.HoldNext = nil, false
+	}
+	t.Doubt, t.Due, t.Attempted = "", time.Time{}, a
+}
+
+// Restore keeps what the record in a backup says, except what may not be true any more. Why
+// says so in Doubt.
+func (t *Task) Restore(why string, now time.Time) {
+	if r := t.LiveRemote(); r != nil {
+		t.RemoteRun = r.GiveUp(GivenUp{Comment: "Terrapulse was restored from a backup", Since: now})
+	}
+	t.DropRequests()
+	t.Run, t.Destroy, t.Accepted, t.Leaving, t.Recheck = nil, nil, nil, nil, true
+	t.RetryAt, t.Due = time.Time{}, now
+	*t = t.WithoutCheck()
+	if !t.AppliedAt.IsZero() {
+		t.Doubt = why
+	}
+}

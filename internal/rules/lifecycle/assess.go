@@ -1,0 +1,260 @@
+package lifecycle
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// Setting is what the configuration says of a task.
+type Setting int
+
+// What the configuration says.
+const (
+	Unknown  Setting = iota // only the store was read
+	Enabled                 // the task may run
+	Disabled                // the task is disabled
+	Gone                    // the task is in no configuration
+)
+
+// Facts are what the view of a task follows from.
+type Facts struct {
+	Name    string
+	Task    state.Task
+	Run     state.Run // the task's run that has not ended; zero if its record is gone
+	Setting Setting
+	Corrupt error // of a record that cannot be decoded
+	Resumed bool  // nothing is paused
+	// Unpolled are the tasks of which nothing is known while they wait for a remote run.
+	Unpolled *state.Unpolled
+	// Unwatched says that the claim of the run has expired while nobody leads.
+	Unwatched bool
+}
+
+// View is what people see of a task.
+type View struct {
+	Phase  Phase
+	Reason state.Reason // with a sentence for people
+	Due    time.Time    // when it is decided on next if nothing changes; zero if that is not known
+	Person bool         // it needs a person
+}
+
+// Assess returns what people see of a task. The record of a task has the reason of the
+// latest decision. Changes since that decision count at once: a run that has ended, and
+// what people changed through the API.
+func (f Facts) Assess() View {
+	t := f.Task
+	switch {
+	case f.Corrupt != nil:
+		return shown(state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.Corrupt.Error())}, time.Time{})
+	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Elsewhere()):
+		return f.underWay()
+	case f.Setting == Gone && t.OnRemoval != "" && !t.RemovedAt.IsZero() && t.Reason.Code != state.ReasonRemoved:
+		if t.OnHold != nil {
+			return f.onHold()
+		}
+		return f.between() // it is to be destroyed
+	case f.Setting == Gone:
+		return f.off(state.ReasonRemoved, "the task is in no configuration")
+	case f.Setting == Disabled && t.Destroy == nil:
+		return f.off(state.ReasonDisabled, "the task is disabled")
+	case t.OnHold != nil && !(f.Setting == Unknown && (t.Reason.Code == state.ReasonDisabled || t.Reason.Code == state.ReasonRemoved)):
+		return f.onHold()
+	}
+	return f.between()
+}
+
+// shown is the view of a task that has no run under way, from the row of its reason.
+func shown(reason state.Reason, due time.Time) View {
+	row := RowOf(reason.Code)
+	return View{row.Phase, reason, due, row.Person}
+}
+
+// underWay views a task whose run has not ended.
+func (f Facts) underWay() View {
+	if wait := f.Task.Waits(); wait != nil {
+		return f.waiting(*wait)
+	}
+	v := View{Phase: Running, Reason: f.Task.Reason, Due: f.Task.Due}
+	switch f.Run.State {
+	case state.RunIntended:
+		v.Phase, v.Reason = Soon, f.Run.Reason
+		v.Reason.Text = "a run waits for its turn: " + v.Reason.Text
+	case state.RunRunning:
+		v.Reason = f.Run.Reason
+		if f.Unwatched {
+			v.Reason.Text = fmt.Sprintf("the runner should have reported by %s and has not, and nobody leads: the next leader decides whether the run is lost; the run is for: %s",
+				stamp(f.Run.Expires), v.Reason.Text)
+		}
+	}
+	return v
+}
+
+// waiting views a task whose run waits.
+func (f Facts) waiting(wait state.Wait) View {
+	v := View{Reason: state.Reason{Code: state.ReasonWaiting, Text: wait.String()}, Due: wait.Until}
+	switch {
+	case wait.For == state.WaitWindow:
+		v.Phase = Soon
+		if v.Due.IsZero() {
+			v.Due = f.Task.Due
+		}
+	case wait.For.ForPeople():
+		v.Phase, v.Person = Waiting, true
+	default:
+		v.Phase = Running // in another system
+	}
+	resume := f.Task.Run.Resume
+	switch {
+	case resume != nil && RowOf(f.Task.Reason.Code).Refuses:
+		v = shown(f.Task.Reason, f.Task.Due)
+		v.Reason.Text = fmt.Sprintf("resumed by %s, and %s", resume.By, v.Reason.Text)
+	case resume != nil:
+		v.Phase, v.Person = Soon, false
+		v.Reason.Text += "; resumed by " + resume.By
+	case f.Task.LiveRemote() != nil && !wait.For.ForPeople() && f.Unpolled.Concerns(f.Name):
+		v.Reason.Text += fmt.Sprintf("; its remote run cannot be polled since %s: %s", stamp(f.Unpolled.Since), f.Unpolled.Error)
+	case wait.For == state.WaitApproval && wait.Content != nil && wait.Guards():
+		ends := "it ends when the data comes back, when %s approves it, or when the limit is raised"
+		if wait.Has(state.RuleCheck) {
+			ends = "it ends when the data changes, when %s approves it, or when the check is changed"
+		}
+		v.Reason.Text = fmt.Sprintf("waits since %s: %s; "+ends, stamp(wait.Since), causes(wait), "`"+wait.Command("approve", "", f.Name)+"`")
+	case wait.For == state.WaitApproval && wait.Content != nil:
+		v.Reason.Text = fmt.Sprintf("waits for approval since %s: %s; %s shows the plan, and %s approves it",
+			stamp(wait.Since), causes(wait), f.command("plan show"), "`"+wait.Command("approve", "", f.Name)+"`")
+	}
+	return v
+}
+
+// onHold views a task that a person has put on hold.
+func (f Facts) onHold() View {
+	h := f.Task.OnHold
+	text := fmt.Sprintf("on hold by %s since %s", h.By, stamp(h.At))
+	if h.Comment != "" {
+		text += ": " + h.Comment
+	}
+	if wait := f.Task.Waits(); wait != nil {
+		text += "; its run " + wait.String()
+	}
+	text += "; " + f.command("release") + " ends it"
+	return View{Phase: Stopped, Reason: state.Reason{Code: state.ReasonOnHold, Text: text}}
+}
+
+// off views a task that is disabled or gone.
+func (f Facts) off(code state.ReasonCode, text string) View {
+	if f.Task.Reason.Code == code {
+		return shown(f.Task.Reason, f.Task.Due)
+	}
+	return shown(state.Reason{Code: code, Text: text}, time.Time{}) // no tick has seen it yet
+}
+
+// between views a task that has no run under way.
+func (f Facts) between() View {
+	t, asked := f.Task, state.Reason{}
+	switch {
+	case t.Destroy != nil && t.Failures == 0:
+		asked = state.Reason{Code: state.ReasonDestroy, Text: t.Destroy.By + " requested that everything that the task has made is destroyed"}
+	case t.Forced != "":
+		asked = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
+	}
+	if RowOf(t.Reason.Code).Refuses {
+		if t.Reason.Code == state.ReasonPaused && f.Resumed {
+			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next pass decides whether it runs"}, Due: t.Due}
+		}
+		return shown(t.Reason, t.Due)
+	}
+	switch t.Reason.Code {
+	case state.ReasonRenamed:
+		if len(t.Renamed) == 0 || t.Forced == "" { // a request says of a task that is perhaps renamed that it is new
+			return shown(t.Reason, t.Due)
+		}
+	case state.ReasonDisabled, state.ReasonRemoved:
+		if f.Setting == Unknown {
+			return shown(t.Reason, t.Due)
+		}
+		t.Reason = state.Reason{} // the configuration has changed since
+	case state.ReasonRunning, state.ReasonWaiting, state.ReasonOnHold, state.ReasonRules:
+		if t.Reason = (state.Reason{}); t.Last != nil { // a run has ended, or a hold
+			t.Reason = t.Last.Reason
+		}
+	}
+	in := func(phase Phase) View { return View{Phase: phase, Reason: t.Reason, Due: t.Due} }
+	row := RowOf(t.Reason.Code)
+	switch {
+	case asked != (state.Reason{}) && t.Reason.Code != state.ReasonQueued:
+		t.Reason = asked
+		return in(Soon)
+	case asked != (state.Reason{}):
+		return in(Soon)
+	case row.Phase == Stopped:
+		return in(Stopped)
+	case t.Failures > 0:
+		if t.Due.IsZero() {
+			t.Due = t.RetryAt
+		}
+		return in(Failing)
+	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted():
+		return in(Soon) // also after a cancelled run
+	case t.Cancelled(), t.Held != nil, t.HoldNext:
+		return in(Stopped)
+	case row.Phase == Soon, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
+		return in(Soon)
+	case t.Drifted() != nil:
+		return f.drifted(*t.Drifted())
+	}
+	return in(Applied)
+}
+
+// drifted views a task whose infrastructure differs from what was applied last.
+func (f Facts) drifted(found state.Drifted) View {
+	text := fmt.Sprintf("drifted since %s: %s", stamp(found.Since), &found)
+	if found.Persists {
+		text += "; an apply has not ended it: look whether something else changes it back, or whether each plan of the module differs"
+	}
+	text += "; " + f.command("plan show") + " shows the plan"
+	return View{Phase: Drifted, Reason: state.Reason{Code: state.ReasonDrift, Text: text}, Due: f.Task.Due}
+}
+
+// causes are the causes of a wait in one sentence.
+func causes(wait state.Wait) string {
+	if len(wait.Causes) == 0 {
+		return wait.Text
+	}
+	var texts []string
+	for _, c := range wait.Causes {
+		texts = append(texts, c.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// command is a command about the task, as people type it.
+func (f Facts) command(name string) string { return fmt.Sprintf("`terrapulse %s %s`", name, f.Name) }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Count adds a task, as the latest decision left it, to the counts that the metrics show.
+func Count(c *state.TaskCounts, t state.Task) {
+	phase := Facts{Task: t}.Assess().Phase
+	if t.Reason.Code == state.ReasonDisabled || phase == Removed {
+		return
+	}
+	if wait := t.Waits(); wait != nil && wait.For == state.WaitApproval && t.Run.Resume == nil {
+		c.Approval++
+	}
+	if t.Failures > 0 || phase == Failing { // also while the task runs again, or is stopped
+		c.Failing++
+	}
+	switch phase {
+	case Soon:
+		c.Soon++
+	case Waiting:
+		c.Waiting++
+	case Stopped:
+		c.Stopped++
+	case Drifted:
+		c.Drifted++
+	}
+}

@@ -1,0 +1,90 @@
+package lifecycle_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+)
+
+var update = flag.Bool("update", false, "write the tables in docs")
+
+// The tables of phases and reasons are made from this package, so that they say what
+// the program does.
+func TestDocs_TablesAreCurrent(t *testing.T) {
+	var phases, runs, waits []string
+	for _, p := range lifecycle.Phases {
+		phases = append(phases, fmt.Sprintf("| `%s` | %s |", p.Phase, p.Means))
+	}
+	for _, r := range lifecycle.Reasons {
+		if r.Runs {
+			runs = append(runs, fmt.Sprintf("| `%s` | %s |", r.Code, r.Means))
+			continue
+		}
+		phase := "–"
+		if r.Phase != "" {
+			phase = "`" + string(r.Phase) + "`"
+		}
+		waits = append(waits, fmt.Sprintf("| `%s` | %s | %s | %s |", r.Code, phase, r.Means, r.Until))
+	}
+	head, rule := "| stop | set by | ends with |", "|---|---|---|"
+	for _, event := range lifecycle.Events {
+		head, rule = head+" "+event+" |", rule+"---|"
+	}
+	var stops, renames []string
+	for _, s := range lifecycle.Stops {
+		row := fmt.Sprintf("| %s | %s | %s |", s.Name, s.By, s.Until)
+		for _, effect := range s.On {
+			row += " " + string(effect) + " |"
+		}
+		stops, renames = append(stops, row), append(renames, fmt.Sprintf("| %s | %s |", s.Name, s.Rename))
+	}
+	for _, r := range lifecycle.Renames {
+		renames = append(renames, fmt.Sprintf("| %s | %s |", r.Before, r.After))
+	}
+	diagram := []string{"stateDiagram-v2"}
+	for _, s := range lifecycle.RunSteps {
+		from, to := string(s.From), string(s.To)
+		if s.From == "" {
+			from = "[*]"
+		}
+		diagram = append(diagram, fmt.Sprintf("    %s --> %s: %s", from, to, s.When))
+	}
+	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
+	current(t, "reasons.md", head+"\n"+rule+"\n", stops)
+	current(t, "trust.md", "| before the rename | under the new name |\n|---|---|\n", renames)
+	current(t, "commands.md", "| phase | meaning |\n|---|---|\n", phases)
+	current(t, "reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
+	current(t, "reasons.md", "| code | phase | the task does not run because | it runs when |\n|---|---|---|---|\n", waits)
+}
+
+// current compares the rows below a head with those that they should be.
+func current(t *testing.T, name, head string, rows []string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "..", "docs", name)
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(doc), head)
+	if !ok {
+		t.Fatalf("%s has no table with the head %q", path, head)
+	}
+	table, after, _ := strings.Cut(rest, "\n\n")
+	want := strings.Join(rows, "\n")
+	if *update {
+		if err := os.WriteFile(path, []byte(before+head+want+"\n\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, table); diff != "" {
+		t.Errorf("docs/%s is not what internal/rules/lifecycle says; run go generate ./internal/rules/lifecycle (-want +got):\n%s", name, diff)
+	}
+}

@@ -1,0 +1,176 @@
+// Package lifecycle has the states of a task: for each reason whether a task runs for it,
+// in which phase the task is, and whether it needs a person. What people see of a task,
+// in pages, API, command line, metrics and messages, comes from this package.
+package lifecycle
+
+import "github.com/terrapulse/terrapulse/internal/record/state"
+
+//go:generate go test -run Docs_TablesAreCurrent -args -update
+
+// Phase is what people see of a task at first sight. A task is in exactly one phase.
+type Phase string
+
+// The phases.
+const (
+	Applied    Phase = "applied"
+	Soon       Phase = "soon"
+	Running    Phase = "running"
+	Waiting    Phase = "waiting"
+	Stopped    Phase = "stopped"
+	Failing    Phase = "failing"
+	Unreadable Phase = "unreadable"
+	Drifted    Phase = "drifted"
+	Removed    Phase = "removed"
+)
+
+// Tone is what a phase means to people at first sight: its color.
+type Tone string
+
+// The tones.
+const (
+	Calm   Tone = "calm"
+	Good   Tone = "good"
+	Busy   Tone = "busy"
+	Ask    Tone = "ask" // a person decides
+	Bad    Tone = "bad"
+	Absent Tone = "absent"
+)
+
+// Tone returns the tone of a phase; "" of one of a newer version.
+func (p Phase) Tone() Tone {
+	for _, row := range Phases {
+		if row.Phase == p {
+			return row.Tone
+		}
+	}
+	return ""
+}
+
+// Phases are all phases with what they mean, in the order in which documents list them.
+var Phases = []struct {
+	Phase Phase
+	Tone  Tone
+	Means string
+}{
+	{Applied, Good, "What was observed last is applied."},
+	{Soon, Busy, "It runs without anybody's help: at once, after its buffer period, in its window, or when there is room."},
+	{Running, Busy, "A run is under way, here or in another system."},
+	{Waiting, Ask, "It waits for a person: for an approval, or for a decision about a Consul that was replaced or a task that was perhaps renamed."},
+	{Stopped, Calm, "A person has stopped it: it is disabled, on hold or paused, or its plan was rejected, its run cancelled, or what it made destroyed. Or it was created or enabled without a run."},
+	{Failing, Bad, "Its latest run failed, and it is retried; or it cannot run until somebody has removed the cause."},
+	{Unreadable, Bad, "Consul does not show what it watches."},
+	{Drifted, Ask, "Its infrastructure differs from what was applied last."},
+	{Removed, Absent, "It is not in the configuration any more."},
+}
+
+// Row is what a reason means.
+type Row struct {
+	Code   state.ReasonCode
+	Runs   bool  // the task runs for this reason
+	Phase  Phase // of a task whose latest decision had this reason and that has no run; "" if the rest of its record says it
+	Person bool  // it needs a person; other tasks of the phase may not
+	// Refuses says that also a run that was approved or resumed does not continue.
+	Refuses bool
+	// Waits says that a requested run begins only when a person or a window lets it: who
+	// waits for the run is told so.
+	Waits bool
+	Means string // why the task runs, or does not, as the end of a sentence
+	Until string // when a task runs that does not run for this reason
+}
+
+// RowOf returns the row of a reason. The task of a reason that is unknown, as one of a
+// newer version, will run: it is never shown as applied.
+func RowOf(code state.ReasonCode) Row {
+	if row, ok := rows[code]; ok {
+		return row
+	}
+	return Row{Code: code, Phase: Soon}
+}
+
+var rows = func() map[state.ReasonCode]Row {
+	all := map[state.ReasonCode]Row{"": {}} // there was no decision yet
+	for _, row := range Reasons {
+		all[row.Code] = row
+	}
+	return all
+}()
+
+// Reasons are the rows of all reasons, in the order of docs/reasons.md, whose tables are
+// made from them.
+var Reasons = []Row{
+	{Code: state.ReasonFirst, Runs: true, Means: "it was never applied."},
+	{Code: state.ReasonDefinition, Runs: true, Means: "its definition (its block, its module's version, its variables, the providers it uses) is not the one that was applied last."},
+	{Code: state.ReasonChanged, Runs: true, Means: "Consul shows something else than was applied last."},
+	{Code: state.ReasonSchedule, Runs: true, Means: "its schedule is due and there is something to apply."},
+	{Code: state.ReasonForced, Runs: true, Means: "somebody requested a run: a person, or `-once`."},
+	{Code: state.ReasonRetry, Runs: true, Means: "its latest run failed. `attempt` counts the retries."},
+	{Code: state.ReasonLost, Runs: true, Means: "the runner of its latest run died."},
+	{Code: state.ReasonInterrupted, Runs: true, Means: "its latest run was interrupted, for example by a deployment."},
+	{Code: state.ReasonDoubt, Runs: true, Means: "something else may have changed its infrastructure: a run that was taken for dead went on, or somebody confirmed a run in HCP Terraform that Terrapulse had given up."},
+	{Code: state.ReasonWindow, Runs: true, Means: "its run waited for its window, which is open now."},
+	{Code: state.ReasonDrift, Runs: true, Means: "a check found that its infrastructure differs from what was applied last, and `drift` has `action: apply`."},
+	{Code: state.ReasonDestroy, Runs: true, Means: "everything that it has made is to be destroyed: it was removed and has `on_removal: destroy`, or somebody requested it."},
+	{Code: state.ReasonUnchanged,
+		Means: "nothing changed since it was applied last, or its schedule is not due.",
+		Until: "its condition or definition changes, or its schedule is due"},
+	{Code: state.ReasonRunning,
+		Means: "a run is under way.",
+		Until: "the run has ended and there is more to do"},
+	{Code: state.ReasonWaiting,
+		Means: "its run waits: for an approval, for its window, or for a run of another system, such as HCP Terraform: the sentence says what that says.",
+		Until: "the run is resumed, or new input or a new definition replaces it"},
+	{Code: state.ReasonQueued, Phase: Soon,
+		Means: "its run waits for room: the pass has no time left, too many launches are under way, or a launch could not be started.",
+		Until: "there is room; each pass tries again, and begins with the task that has been due for longest"},
+	{Code: state.ReasonBuffering, Phase: Soon,
+		Means: "its condition changed, and its buffer period is not over.",
+		Until: "the buffer period is over"},
+	{Code: state.ReasonBackoff,
+		Means: "its latest run failed. `attempt` counts the retries.",
+		Until: "the pause is over, at most 15 minutes"},
+	{Code: state.ReasonHeld, Phase: Stopped,
+		Means: "it was created or enabled without a run; or a person had everything destroyed that it had made.",
+		Until: "its condition changes, or a run is requested; after a destroy, its definition changes, or a run is requested"},
+	{Code: state.ReasonOnHold,
+		Means: "a person has put it on hold.",
+		Until: "somebody releases it: `terrapulse release TASK`"},
+	{Code: state.ReasonPaused, Phase: Stopped, Refuses: true, Waits: true,
+		Means: "a person has paused all tasks, or a new deployment in AWS begins paused. The sentence says who, since when and why, and what the task would run for.",
+		Until: "somebody resumes: `terrapulse resume`"},
+	{Code: state.ReasonOutside, Phase: Soon, Refuses: true, Waits: true,
+		Means: "no window of the task is open, or one denies the change.",
+		Until: "its window opens; the sentence says when"},
+	{Code: state.ReasonRules,
+		Means: "its run waited, and its guard, approval, window or check has changed.",
+		Until: "the next pass decides it anew"},
+	{Code: state.ReasonCancelled, Phase: Stopped,
+		Means: "somebody cancelled its latest run.",
+		Until: "its condition or definition changes, its schedule is due, or a run is requested"},
+	{Code: state.ReasonRejected, Phase: Stopped,
+		Means: "a person rejected its plan.",
+		Until: "its input or definition changes (with a schedule: then at its next time), or a run is requested"},
+	{Code: state.ReasonDisabled, Phase: Stopped,
+		Means: "it is disabled.",
+		Until: "it is enabled"},
+	{Code: state.ReasonRemoved, Phase: Removed,
+		Means: "it is not in the configuration any more. This counts as its removal after 30 seconds, see [trust.md](trust.md#removal). Its records are kept for `keep_removed`, 30 days by default.",
+		Until: "it is in the configuration again"},
+	{Code: state.ReasonBlocked, Phase: Failing, Person: true, Refuses: true,
+		Means: "it cannot run on the instance that leads, or it was removed and cannot be destroyed.",
+		Until: "the cause, which the sentence names, is gone"},
+	{Code: state.ReasonReplaced, Phase: Waiting, Person: true, Refuses: true, Waits: true,
+		Means: "Consul was emptied or replaced since the task was applied, and the task would lose entries: see [trust.md](trust.md#a-consul-that-was-replaced).",
+		Until: "the entries are back, or somebody approves the loss with `terrapulse approve -all`"},
+	{Code: state.ReasonRenamed, Phase: Waiting, Person: true,
+		Means: "it is perhaps a removed task under a new name: see [trust.md](trust.md#a-task-that-is-renamed). The sentence names the removed tasks; none of them is destroyed meanwhile. Or what its `moved_from` names cannot be taken along yet: the sentence says why.",
+		Until: "`moved_from` names the removed task, or a run is requested: then it is a new task"},
+	{Code: state.ReasonUnreadable, Phase: Unreadable, Refuses: true,
+		Means: "Consul does not answer, or does not show what the task watches.",
+		Until: "its condition can be read"},
+	{Code: state.ReasonUnread, Phase: Soon,
+		Means: "its condition was not read yet.",
+		Until: "its condition is read, which is at the next pass"},
+	{Code: state.ReasonCorrupt, Phase: Failing, Person: true, Refuses: true,
+		Means: "one of its records in the store cannot be decoded.",
+		Until: "the record is repaired or removed with `terrapulse forget`"},
+}

@@ -1,0 +1,93 @@
+package lifecycle
+
+import "github.com/terrapulse/terrapulse/internal/record/state"
+
+// Event is something that happens to a task that is stopped: an index of Events and Stop.On.
+type Event int
+
+// The events.
+const (
+	OnStart Event = iota
+	OnDisable
+	OnInput
+	OnDefinition
+	OnRequest
+	OnOnce
+)
+
+// Events has what the head of the table in docs/reasons.md says of each event.
+var Events = [...]string{"start, takeover", "disable and enable", "new input", "new definition", "request for a run", "`-once`"}
+
+// Effect is what an event does to a stop.
+type Effect string
+
+// The effects.
+const (
+	Keeps    Effect = "stays"
+	Ends     Effect = "**ends**"
+	Holds    Effect = "`held`"        // it ends, and what it was for waits for new input, as of a task that was enabled without a run
+	Refused  Effect = "refused"       // the request is refused, and the stop stays
+	Deferred Effect = "request waits" // the stop stays, and the request is kept until it has ended
+	Never    Effect = "–"             // the event cannot happen
+)
+
+// Stop is one way in which a task is stopped.
+type Stop struct {
+	Name   string
+	Reason state.ReasonCode // that its decisions have
+	By     string           // who or what stops it
+	Until  string           // what ends it
+	On     [len(Events)]Effect
+	Rename string // what a rename does to it
+}
+
+// Stops are all stops. Tests of package reconcile try each event with each of them, and each of
+// them together with the others.
+var Stops = []Stop{
+	{"disabled", state.ReasonDisabled, "a person, or the task file", "enable",
+		[...]Effect{Keeps, Ends, Keeps, Keeps, Refused, Keeps}, "moves: `terrapulse task enable` ends it; without a command, the key `enabled` of the new name counts"},
+	{"on hold", state.ReasonOnHold, "a person", "release",
+		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Keeps}, "moves"},
+	{"paused", state.ReasonPaused, "a person, or a new deployment", "resume",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "keeps"},
+	{"plan rejected", state.ReasonRejected, "a person", "new input, a new definition, a request",
+		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
+	{"run cancelled", state.ReasonCancelled, "a person", "new input, a new definition, a request, its next scheduled time",
+		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
+	{"destroyed by hand", state.ReasonHeld, "a person", "a new definition, a request",
+		[...]Effect{Keeps, Keeps, Keeps, Ends, Ends, Keeps}, "moves"},
+	{"created without a run", state.ReasonHeld, "a person", "new input, a request",
+		[...]Effect{Keeps, Keeps, Ends, Never, Ends, Keeps}, string(Never)},
+	{"enabled without a run", state.ReasonHeld, "a person", "new input, a new definition, a request",
+		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
+	{"plan waits for an approval", state.ReasonWaiting, "`approval`, a guard, a check", "approve, reject, expiry; the data comes back (guard); the limit changes",
+		[...]Effect{Keeps, Holds, Ends, Ends, Keeps, Keeps}, "asks again: the plan is withdrawn, and the task is planned under its new name"},
+	{"outside its window", state.ReasonOutside, "`window`", "time",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the windows of the new name"},
+	{"Consul was replaced", state.ReasonReplaced, "Consul", "the entries are back, `approve -all`",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "moves"},
+	{"perhaps renamed", state.ReasonRenamed, "the configuration", "`moved_from`, a request",
+		[...]Effect{Keeps, Keeps, Keeps, Keeps, Ends, Keeps}, "ends if `moved_from` names the removed task"},
+	{"unreadable", state.ReasonUnreadable, "Consul", "Consul shows everything that it watches",
+		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Deferred}, "judged again"},
+	{"blocked", state.ReasonBlocked, "the leader, which cannot run it", "the cause is gone",
+		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Deferred}, "waits: if the new name is blocked, everything stays under the former name until the cause is gone"},
+	{"broken record", state.ReasonCorrupt, "the store", "repair, `terrapulse forget`",
+		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "waits"},
+	{"backing off", state.ReasonBackoff, "a failed run", "time",
+		[...]Effect{Keeps, Holds, Ends, Ends, Ends, Ends}, "moves"},
+	{"buffering", state.ReasonBuffering, "new input", "time",
+		[...]Effect{Keeps, Holds, Keeps, Ends, Ends, Ends}, "moves"},
+	{"queued", state.ReasonQueued, "no room", "room",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "leaves the queue, and is queued under its new name"},
+	{"removed", state.ReasonRemoved, "the configuration", "it is in the configuration again, `keep_removed`, a destroy",
+		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "becomes the new name's"},
+}
+
+// Renames is what a rename does to what is no stop.
+var Renames = []struct{ Before, After string }{
+	{"plan approved, and not applied", "asks again: the plan has other addresses"},
+	{"input approved, and not applied", "moves with its content"},
+	{"a check for drift is under way", "its outcome is dropped: the new name is checked at its next time"},
+	{"a run was given up, and continues", "runs again as soon as that is known"},
+}

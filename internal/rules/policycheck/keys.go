@@ -1,0 +1,73 @@
+package policycheck
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/block"
+)
+
+// Keys are the keys of a check block.
+type Keys struct {
+	block.Labelled
+	Command block.Strings  `key:"command" example:"conftest" doc:"program and arguments, without a shell. The program runs in the folder that relative paths of modules are relative to; the exit code 0 means that the plan may be applied"`
+	OnFail  block.String   `key:"on_fail" default:"hold" one:"hold fail" doc:"'hold': a plan that the check refuses waits for an approval; 'fail': the run fails, and no approval helps"`
+	Timeout block.Duration `key:"timeout" default:"30s" form:"delay" doc:"time limit; a check that takes longer is killed, which counts as a refusal"`
+	Files   block.Strings  `key:"files" unset:"none" example:"policy" doc:"files and folders that the check reads, with relative paths: a bundle takes them along, and if they change, a plan that waits is judged again"`
+	Enabled block.Bool     `key:"enabled" default:"true" doc:"'false': the check is not run; in a task, to leave out a global check"`
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// Specs checks the blocks, and returns the checks: those of parents, which a block
+// with the same name changes, and the others, sorted by name. read returns what identifies the
+// content of files; nil if they are not read.
+func Specs(r *block.Report, blocks []Keys, parents []Spec, read func(files []string) (content string, err error)) []Spec {
+	checks := slices.Clone(parents)
+	first := map[string]*Keys{}
+	for i := range blocks {
+		k := &blocks[i]
+		if other := first[k.Label]; other != nil {
+			r.Fail(k.Origin, fmt.Sprintf("another check (%s) has the name %s", other.Pos, block.Quoted(k.Label)), "give each check a name of its own")
+			continue
+		}
+		first[k.Label] = k
+		at := slices.IndexFunc(checks, func(c Spec) bool { return c.Name == k.Label })
+		if at < 0 {
+			at, checks = len(checks), append(checks, Spec{Name: k.Label, Enabled: true, OnFail: Hold, Timeout: 30 * time.Second})
+		}
+		checks[at] = k.spec(r, checks[at], read)
+	}
+	slices.SortStableFunc(checks, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	return checks
+}
+
+func (k *Keys) spec(r *block.Report, parent Spec, read func([]string) (string, error)) Spec {
+	c := Spec{
+		Name: k.Label, Enabled: k.Enabled.Or(parent.Enabled), Command: k.Command.Or(parent.Command),
+		OnFail: k.OnFail.Or(parent.OnFail), Timeout: k.Timeout.Or(parent.Timeout),
+		Files: k.Files.Or(parent.Files), Content: parent.Content,
+	}
+	if !nameForm.MatchString(c.Name) {
+		r.Fail(k.Origin, "not a name for a check: "+block.Quoted(c.Name), "letters, digits, '_', '-' and '.'")
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		r.Missing(k.Key("command"), "the check has no command", `program and arguments, such as ["conftest", "test", "--policy", "policy", "-"]`)
+	}
+	if c.OnFail != Hold && c.OnFail != Fail {
+		r.Fail(k.OnFail.Origin, "invalid on_fail "+block.Quoted(c.OnFail), "allowed: hold, fail")
+	}
+	if c.Timeout <= 0 {
+		r.Fail(k.Timeout.Origin, "the timeout must be longer than 0s", `such as "30s"`)
+	}
+	if k.Files.Set && read != nil {
+		var err error
+		if c.Content, err = read(c.Files); err != nil {
+			r.Fail(k.Files.Origin, "the files of the check cannot be read: "+err.Error(), "a path is relative to the folder in which Terrapulse is started")
+		}
+	}
+	return c
+}

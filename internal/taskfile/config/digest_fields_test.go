@@ -1,0 +1,103 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+)
+
+// changed makes a value another one.
+func changed(t *testing.T, v reflect.Value) {
+	t.Helper()
+	if v.Type() == reflect.TypeFor[cty.Value]() {
+		v.Set(reflect.ValueOf(cty.StringVal("changed")))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Struct:
+		changed(t, v.Field(0))
+	case reflect.Slice:
+		element := reflect.New(v.Type().Elem()).Elem()
+		changed(t, element)
+		v.Set(reflect.Append(v, element))
+	case reflect.Map:
+		into := reflect.MakeMap(v.Type())
+		keys := append(v.MapKeys(), reflect.ValueOf("new"))
+		for _, key := range keys {
+			value := reflect.New(v.Type().Elem()).Elem()
+			changed(t, value)
+			into.SetMapIndex(key, value)
+		}
+		v.Set(into)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(condition.Spec(condition.ConsulKV{Path: "changed"})))
+	default:
+		t.Fatalf("no other value of type %s", v.Type())
+	}
+}
+
+// A field that is missing in the canonical form lets two tasks look the same, so
+// that a change of it runs nothing. A field that does not count is listed here.
+func TestDigest_EveryFieldCounts(t *testing.T) {
+	for name, test := range map[string]struct {
+		of     func(*Config) any                // pointer to the struct
+		spec   func(changed any) condition.Spec // if the struct is of a spec
+		ignore []string
+	}{
+		"task": {of: func(c *Config) any { return &c.Tasks[0] },
+			ignore: []string{"Description", "Enabled", "VariableFiles", "BufferPeriod", "RunTimeout", "MovedFrom", "Rules", "Guard", "Approval", "Removal", "Windows", "Checks", "Drift", "Cloud", "DeprecatedServices", "Source", "FromAPI"}},
+		"condition": {of: func(c *Config) any { return &c.Tasks[0].Condition }},
+		"provider":  {of: func(c *Config) any { return &c.Providers[0] }},
+		"terraform": {of: func(c *Config) any { return &c.Terraform }, ignore: []string{"Path", "Log", "PersistLog"}},
+		"backend":   {of: func(c *Config) any { return &c.Terraform.Backend }},
+		"terraform-cloud": {of: func(c *Config) any { cloud := new(Cloud); c.OtherDriver = cloud; return cloud },
+			ignore: []string{"Token", "TagsAllowlist", "TagsDenylist", "RequiredProviders", "TLS", "NotificationURL", "NotificationToken"}},
+		"workspace": {of: func(c *Config) any { c.OtherDriver = new(Cloud); return &c.Tasks[0].Cloud }},
+		"body":      {of: func(c *Config) any { return &c.Providers[0].Body }},
+		"services": {of: func(*Config) any { return &condition.ServiceQuery{} },
+			spec: func(q any) condition.Spec { return condition.Services{*q.(*condition.ServiceQuery)} }},
+		"catalog-services": {of: func(*Config) any { return &condition.CatalogServices{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.CatalogServices) }},
+		"consul-kv": {of: func(*Config) any { return &condition.ConsulKV{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.ConsulKV) }},
+		"config-entries": {of: func(*Config) any { return &condition.ConfigEntries{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.ConfigEntries) }},
+		"resources": {of: func(*Config) any { return &condition.Resources{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.Resources) }},
+		"schedule": {of: func(*Config) any { return &condition.Schedule{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.Schedule) }},
+	} {
+		digest := func(field string) string {
+			cfg := load(t, "f.hcl", digested)
+			of := test.of(cfg)
+			if field != "" {
+				changed(t, reflect.ValueOf(of).Elem().FieldByName(field))
+			}
+			if test.spec != nil {
+				cfg.Tasks[0].Condition.Spec = test.spec(of)
+			}
+			return cfg.Tasks[0].Digest(cfg)
+		}
+		before := digest("")
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(test.of(load(t, "f.hcl", digested))).Elem()) {
+			if !f.IsExported() {
+				continue
+			}
+			if counts, want := digest(f.Name) != before, !slices.Contains(test.ignore, f.Name); counts != want {
+				t.Errorf("%s: that %s counts is %v, want %v", name, f.Name, counts, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/base/block"
+)
+
+var backticked = regexp.MustCompile("`([^`]+)`")
+
+// A section of docs/configure.md has one table, of the keys of the blocks in its
+// heading: "" is the top level. withTables returns the document with the tables
+// that the schema makes, and the blocks that have none.
+func withTables(t *testing.T, doc string) (string, []string) {
+	t.Helper()
+	blocks := map[string]described{}
+	for _, b := range describedBlocks() {
+		blocks[b.path] = b
+	}
+	var out []string
+	var section []described // of the heading
+	var deprecated, inTable bool
+	for _, line := range strings.Split(doc, "\n") {
+		switch {
+		case strings.HasPrefix(line, "#"):
+			section, deprecated = nil, line == "## Deprecated keys"
+			var names []string
+			for _, m := range backticked.FindAllStringSubmatch(line, -1) {
+				names = append(names, m[1])
+			}
+			if line == "## Top level" {
+				names = []string{""}
+			}
+			for _, name := range names {
+				if b, ok := blocks[name]; ok {
+					section = append(section, b)
+				}
+			}
+		case strings.HasPrefix(line, "| key | type |"):
+			inTable = true
+			rows := deprecatedTable()
+			if !deprecated {
+				rows = table(section)
+			}
+			if len(rows) <= 2 {
+				t.Errorf("a table under a heading that names no block, before:\n%s", line)
+			}
+			out = append(out, rows...)
+			for _, b := range section {
+				delete(blocks, b.path)
+			}
+			section = nil
+			continue
+		case inTable && strings.HasPrefix(line, "|"):
+			continue
+		default:
+			inTable = false
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n"), slices.Sorted(maps.Keys(blocks))
+}
+
+// A described block is one whose keys the reference has a table of.
+type described struct {
+	path   string
+	of     reflect.Type
+	prefix string
+}
+
+func describedBlocks() []described {
+	all := []described{{path: "", of: reflect.TypeFor[rawConfig]()}, {path: "terraform_provider", of: reflect.TypeFor[rawProvider]()}}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, prefix string, k key, t reflect.Type) {
+		if k.deprecated != "" || strings.HasPrefix(path, "service.") || k.field && t.Kind() != reflect.Slice {
+			return
+		}
+		if t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		all = append(all, described{path, t, prefix + k.prefix})
+	})
+	return all
+}
+
+// table is that of blocks with the same keys.
+func table(section []described) []string {
+	rows := []string{"| key | type | default | environment | meaning |", "|---|---|---|---|---|"}
+	if len(section) == 0 {
+		return rows
+	}
+	for _, k := range schemaOf(section[0].of).keys {
+		if k.say != "" || k.deprecated != "" {
+			continue
+		}
+		var env []string
+		for _, b := range section {
+			for _, name := range k.variables(b.prefix) {
+				if name = "`" + name + "`"; !slices.Contains(env, name) {
+					env = append(env, name)
+				}
+			}
+		}
+		rows = append(rows, row(k.name, kindOf(k.typ, k), k.otherwise(), strings.Join(env, ", "), k.meaning()))
+	}
+	return rows
+}
+
+var replacement = regexp.MustCompile(`\w+ "\w+"|^\w+$`)
+
+func deprecatedTable() []string {
+	rows := []string{"| key | type | default | environment | instead |", "|---|---|---|---|---|"}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, t reflect.Type) {
+		switch {
+		case k.say != "":
+		case k.deprecated != "":
+			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", replacement.ReplaceAllString(k.deprecated, "`$0`")))
+		case strings.HasPrefix(path, "service."):
+			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", k.meaning()))
+		}
+	})
+	return rows
+}
+
+func row(key string, cells ...string) string {
+	line := "| `" + key + "` |"
+	for _, cell := range cells {
+		if cell = " " + cell; cell != " " {
+			cell += " "
+		}
+		line += strings.ReplaceAll(cell, "|", "\\|") + "|"
+	}
+	return line
+}
+
+// otherwise is what counts where a key is not set.
+func (k key) otherwise() string {
+	switch {
+	case k.required():
+		return "*required*"
+	case k.fallback != "":
+		return "`" + k.fallback + "`"
+	default:
+		return markdown(k.tag.Get("unset"))
+	}
+}
+
+func (k key) meaning() string {
+	doc := markdown(k.tag.Get("doc"))
+	if one, _ := k.one(); len(one) > 0 {
+		doc += ": `" + strings.Join(one[:len(one)-1], "`, `") + "` or `" + one[len(one)-1] + "`"
+	}
+	return doc
+}
+
+// everyKey calls f for every key of the schema, with its full path.
+func everyKey(of reflect.Type, path, prefix string, f func(path, prefix string, k key, t reflect.Type)) {
+	for _, k := range schemaOf(of).keys {
+		t := k.typ
+		path := block.Joined(path, k.name)
+		f(path, prefix, k, t)
+		switch {
+		case k.deprecated != "" && k.name == "source_input": // the keys of module_input
+		case t.Kind() == reflect.Slice:
+			everyKey(t.Elem(), path, prefix, f)
+		case !k.field:
+			everyKey(t, path, prefix+k.prefix, f)
+		}
+	}
+}
+
+func kindOf(t reflect.Type, k key) string {
+	switch {
+	case hasLabels(t):
+		return "labelled blocks"
+	case t.Kind() == reflect.Slice:
+		return "blocks"
+	case !k.field:
+		return "block"
+	case t == reflect.TypeFor[labelled]() && k.name != "backend": // there is one backend
+		return "labelled blocks"
+	}
+	return cmp.Or(k.value, map[reflect.Type]string{
+		reflect.TypeFor[freeForm](): "map of strings and maps",
+		reflect.TypeFor[labelled](): "labelled block",
+	}[t])
+}
+
+func readReference(t *testing.T) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../../docs/configure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(doc), "\r\n", "\n")
+}
+
+func TestReference_IsCurrent(t *testing.T) {
+	doc, missing := withTables(t, readReference(t))
+	for _, block := range missing {
+		t.Errorf("docs/configure.md has no table under a heading for %s", block)
+	}
+	current(t, "configure.md", []byte(doc))
+}
+
+func TestReference_ListsUnsupportedKeys(t *testing.T) {
+	said := map[string]bool{}
+	for _, line := range strings.Split(readReference(t), "\n") {
+		if cells := strings.Split(strings.Trim(line, "|"), "|"); strings.HasPrefix(line, "| `") && len(cells) == 2 {
+			said[strings.Trim(cells[0], " `")] = true
+		}
+	}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
+		if (k.say != "") != said[path] {
+			t.Errorf("%s: not supported: %v, said to be: %v", path, k.say != "", said[path])
+		}
+		delete(said, path)
+	})
+	for path := range said {
+		t.Errorf("%s is said not to be supported, and is not known", path)
+	}
+}
+
+func TestSchema_DescribesEveryKey(t *testing.T) {
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
+		if k.say == "" && k.tag.Get("doc") == "" {
+			t.Errorf("%s has no doc tag in schema.go", path)
+		}
+		for _, name := range []string{"doc", "unset", "deprecated"} {
+			if strings.HasSuffix(k.tag.Get(name), ".") {
+				t.Errorf("%s: %s ends in a full stop", path, name)
+			}
+		}
+		if f := k.tag.Get("form"); f != "" && values[f] == nil {
+			t.Errorf("%s: there is no form %q", path, f)
+		}
+	})
+}
+
+var fenced = regexp.MustCompile("(?ms)^```(yaml|hcl|json)( full)?\n(.*?)^```$")
+
+func TestReference_ExamplesLoad(t *testing.T) {
+	seen := map[string]bool{}
+	var full []string
+	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
+		name := fmt.Sprintf("example-%d.%s", i+1, m[1])
+		dir := write(t, name, m[3], "policy/terrapulse.rego", "package main\n") // a file that an example names
+		o := options(dir, name)
+		cfg, err := Load(o)
+		if err != nil {
+			t.Errorf("%s\n%s\n%v", name, m[3], err)
+			continue
+		}
+		if m[2] != "" {
+			full = append(full, cfg.Digest())
+		}
+		if len(cfg.Warnings) > 0 && !strings.Contains(m[3], "kv_namespace") {
+			t.Errorf("%s: %v", name, cfg.Warnings)
+		}
+		root, _ := parsers["."+m[1]](name, []byte(m[3]))
+		mentioned(root, "", seen)
+	}
+	if len(full) != 2 || full[0] != full[1] {
+		t.Errorf("the full file in YAML and in HCL do not mean the same: %v", full)
+	}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) {
+		if k.say == "" && k.deprecated == "" && !k.hidden && !strings.HasPrefix(path, "service.") && !seen[path] {
+			t.Errorf("%s is in no example", path)
+		}
+	})
+}
+
+// mentioned collects the paths of the keys of a file, without indexes.
+func mentioned(n *node, path string, seen map[string]bool) {
+	for _, item := range n.items {
+		mentioned(item, path, seen)
+	}
+	for _, e := range n.entries {
+		path := block.Joined(path, e.key)
+		seen[path] = true
+		if e.key == "check" { // its labels are in no path
+			for _, label := range e.value.entries {
+				mentioned(label.value, path, seen)
+			}
+			continue
+		}
+		mentioned(e.value, path, seen)
+	}
+}
+
+func TestSchema_EveryDefaultCanBeDecoded(t *testing.T) {
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, typ reflect.Type) {
+		if k.fallback == "" {
+			return
+		}
+		if !slices.Contains([]string{"string", "bool", "number", "duration"}, k.value) {
+			t.Errorf("%s has a default that is never read", path)
+			return
+		}
+		var d loader
+		fieldOf(reflect.New(typ).Elem()).decode(&d, &node{kind: kindString, text: k.fallback}, path)
+		if len(d.Errors) > 0 {
+			t.Error(d.Errors)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+)
+
+func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
+	for _, test := range []struct {
+		name, file, text string
+		want             []string // warnings
+	}{
+		{"a key that is set twice", "f.hcl", "port = 1\nid = \"x\"\nport = 8559\n" + aTask("condition \"services\" {\n names = [\"db\"]\n names = [\"web\"]\n}"), []string{
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
+			"f.hcl:9: task[0].condition.services.names: set more than once: this value is used, and the one of line 8 is not; remove one of them",
+		}},
+		{"a key that is set three times", "f.hcl", "port = 1\nport = 2\nport = 8559\n" + aTask(services), []string{
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
+			"f.hcl:3: port: set more than once: this value is used, and the one of line 2 is not; remove one of them",
+		}},
+		{"a key that is set twice in JSON", "f.json", "{\"port\": 1,\n\"port\": 8559, \"task\": {\"name\": \"t\", \"module\": \"./m\", \"condition\": {\"services\": {\"names\": [\"web\"]}}}}", []string{
+			"f.json:2: port: set more than once: this value is used, and the one of line 1 is not; remove one of them",
+		}},
+		{"lists of one", "f.hcl", "port = [\"8559\"]\n" + aTask("enabled = [true]\ncondition \"services\" {\n regexp = [\"web\"]\n cts_user_defined_meta { a = [\"b\"] }\n}\nbuffer_period { min = [\"1s\"] }"), []string{
+			"f.hcl:1: port: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:5: task[0].enabled: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:7: task[0].condition.services.regexp: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:8: task[0].condition.services.cts_user_defined_meta.a: a list of one, where a single value is expected: its element is used; remove the brackets",
+			"f.hcl:10: task[0].buffer_period.min: a list of one, where a single value is expected: its element is used; remove the brackets",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := load(t, test.file, test.text)
+			var said []string
+			for _, w := range cfg.Warnings {
+				said = append(said, w.String())
+			}
+			if !slices.Equal(said, test.want) {
+				t.Errorf("warned of %q", said)
+			}
+			watched := cfg.Tasks[0].Condition.Spec.(condition.Services)[0]
+			if cfg.Port != 8559 || !slices.Equal(watched.Names, []string{"web"}) && (watched.Regexp == nil || *watched.Regexp != "web") {
+				t.Errorf("port %d, services %v %v", cfg.Port, watched.Names, watched.Regexp)
+			}
+			converted, _, err := Convert(options(write(t, test.file, test.text), test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := load(t, "f.yaml", string(converted)); again.Digest() != cfg.Digest() || len(again.Warnings) > 0 {
+				t.Errorf("converted to\n%s\nwarnings %v", converted, again.Warnings)
+			}
+		})
+	}
+	if got, want := mistakes(t, "f.yaml", "id: [x]\n"), "f.yaml:1: id: must be a string, not a list"; got != want {
+		t.Error(got)
+	}
+	for text, want := range map[string]string{
+		"port = [1, 2]": `f.hcl:1: port: cannot parse a list as int; it must be a whole number`,
+		"id = []":       `f.hcl:1: id: must be a string, not a list`,
+	} {
+		if got := mistakes(t, "f.hcl", text+"\n"+aTask(services)); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -1,7 +1,0 @@
-package terraform
-
-import "time"
-
-func hold(string) (let func()) { return func() {} }
-
-func abandoned(string, time.Time) (let func(), ok bool) { return nil, false }
