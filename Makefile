@@ -51,15 +51,15 @@ compiled:
 	@$(COMPILE) -race -trimpath ./...
 	@for arch in amd64 arm64; do $(SAME) GOOS=linux GOARCH=$$arch $(COMPILE) -tags lambda.norpc ./cmd/terrapulse ./functions/... || exit 1; done
 
-# What these tests exercise are other programs (Terraform, the SAM CLI, terrapulse itself), histories
-# that run in one goroutine, or the text of the source: the race detector would take three to ten times
-# their processor time and find nothing that the tests of the packages do not. `make test-all` has it in
-# them, too.
-PROGRAMS = ./cmd/terrapulse ./functions/e2e ./infra ./internal ./internal/engine/simulate ./examples ./examples/demo
+# What these tests exercise are other programs (Terraform, the SAM CLI, a browser, terrapulse itself),
+# histories that run in one goroutine, or the text of the source: the race detector would take three to
+# ten times their processor time and find nothing that the tests of the packages do not. `make test-all`
+# has it in them, too.
+PROGRAMS = ./cmd/terrapulse ./functions/e2e ./infra ./internal/people/web ./internal ./internal/engine/simulate ./examples ./examples/demo
 PACKAGES = $(filter-out $(PROGRAMS:./%=github.com/terrapulse/terrapulse/%),$(shell go list ./...))
 
 # The packages that take longest begin first: otherwise some of them would run alone at the end.
-LONGEST = ./internal/people/web ./internal/driver/terraformcli ./internal/engine/reconcile ./internal/consul
+LONGEST = ./internal/driver/terraformcli ./internal/engine/reconcile ./internal/consul
 
 # `make lint` runs go vet. Stacks have names and lines also without symbols, which take a third of the
 # time of linking. Without its paths, all checkouts share what is compiled.
@@ -76,6 +76,7 @@ test-programs:
 # hundreds of them.
 test-packages:
 	GORACE=atexit_sleep_ms=100 $(GOTEST) -race $(LONGEST) $(PACKAGES)
+	$(if $(PROGRAMS),GORACE=atexit_sleep_ms=100 $(GOTEST) -race -short ./internal/people/web)
 
 test-all: ## Run all tests: also of releases, all mutants and long searches, all with the race detector
 	@go run ./tools/fetch judges release
