@@ -273,8 +273,16 @@ func (b *bench) applied(task state.Stored[state.Task]) {
 	}
 	run.Data.State, run.Data.Ended, run.Data.Digest = state.RunSucceeded, b.now, task.Data.Observed
 	def, _ := b.Config.Task(name)
-	next, _ := task.Data.Conclude(run.Data, def.Digest(b.Config))
-	if _, err := b.store.Apply(b.t.Context(), run.Write(run.Data), task.Write(next)); err != nil {
-		b.t.Fatal(err)
+	for {
+		next, _ := task.Data.Conclude(run.Data, def.Digest(b.Config))
+		_, err := b.store.Apply(b.t.Context(), run.Write(run.Data), task.Write(next))
+		conflict := new(state.ConflictError)
+		if err == nil {
+			return
+		}
+		if !errors.As(err, &conflict) || conflict.Change.Key != task.Key {
+			b.t.Fatal(err)
+		}
+		task = b.taskRecord(name) // a tick has written it meanwhile
 	}
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -68,34 +69,37 @@ func TestLoop_ClusterWithManyKVConditionsIsIdle(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.Run(ctx) }()
 	defer func() { stop(); <-done }()
-	launched := func(n int) []string {
+	// atRest waits until no tick was busy for so long.
+	atRest := func(long time.Duration) {
 		t.Helper()
-		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
-			if len(b.launchedRuns()) == n {
-				break
+		before, since := busy.Load(), time.Now()
+		for began := since; time.Since(since) < long; time.Sleep(20 * time.Millisecond) {
+			if n := busy.Load(); n != before {
+				before, since = n, time.Now()
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatal("ticks are busy all the time, though nothing has changed")
 			}
 		}
-		time.Sleep(300 * time.Millisecond) // the tick ends
-		var names []string
-		for name := range b.launchedRuns() {
-			names = append(names, name)
+	}
+	launched := func(n int) []string {
+		t.Helper()
+		for began := time.Now(); len(b.launchedRuns()) < n && time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		}
+		atRest(300 * time.Millisecond)
+		names := slices.Sorted(maps.Keys(b.launchedRuns()))
+		for _, name := range names {
 			b.now = time.Now()
 			b.applied(b.taskRecord(name))
 		}
 		b.launcher.forget()
 		ended <- struct{}{}
-		slices.Sort(names)
 		return names
 	}
 	if got := launched(6); len(got) != 6 {
 		t.Fatalf("%v", got)
 	}
-	time.Sleep(3 * time.Second)
-	before := busy.Load()
-	time.Sleep(3 * time.Second) // the lease is renewed 15 times
-	if n := busy.Load() - before; n > 0 {
-		t.Errorf("%d ticks were not idle, though nothing has changed", n)
-	}
+	atRest(3 * time.Second) // the lease is renewed 15 times
 	put("app/3/b", "1")
 	put("other/key", "1")
 	if got := launched(2); !slices.Equal(got, []string{"kv-3", "kv-missing"}) {
