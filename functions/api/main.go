@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 )
 
@@ -48,7 +49,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 		return nil, err
 	}
 	return inTime(middleware.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
-		AWS: cfg, Store: dynamo.New(cfg, settings.Table), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
+		AWS: cfg, Store: summary.Keep(dynamo.New(cfg, settings.Table)), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
 		Who:     who, Failed: countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
 	}), middleware.MaxBody)))), nil

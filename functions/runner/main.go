@@ -36,6 +36,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -124,7 +125,7 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 		return nil, err
 	}
 	name, self := identity(ctx, log)
-	store := dynamo.New(cfg, settings.Table)
+	store := summary.Keep(dynamo.New(cfg, settings.Table))
 	terraform := &terraformDriver{
 		Options: tfdriver.Options{
 			Orphaned: tfdriver.Locks{Store: store, Log: log}.Orphaned, Keep: unsavedStates{client, settings.Bundle}.keep,

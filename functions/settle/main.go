@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/awsenv"
 	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 )
 
@@ -41,7 +42,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		return nil, err
 	}
 	return &handler{
-		store:   dynamo.New(cfg, settings.Table),
+		store:   summary.Keep(dynamo.New(cfg, settings.Table)),
 		cluster: settings.Cluster,
 		family:  ecstask.Family(settings.TaskDefinition),
 		now:     time.Now,

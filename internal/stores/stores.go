@@ -14,6 +14,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -96,7 +97,7 @@ func (p Place) open(ctx context.Context, open func(context.Context) (state.Store
 	if err != nil {
 		return nil, err
 	}
-	return &Store{store, p}, nil
+	return &Store{summary.Keep(store), p}, nil
 }
 
 // Output returns what Terraform printed in a run.

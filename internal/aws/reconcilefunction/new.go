@@ -28,6 +28,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -37,7 +38,8 @@ import (
 
 // New returns the handler for all invocations of a process. It writes metrics to out.
 func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) *Handler {
-	store, files, source := dynamo.New(cfg, s.Table), s3.NewFromConfig(cfg), secrets.New(cfg)
+	table, files, source := dynamo.New(cfg, s.Table), s3.NewFromConfig(cfg), secrets.New(cfg)
+	store := summary.Keep(table)
 	containers := &ecs.Launcher{
 		Client: awsjson.New(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition,
 		Capacity: s.Capacity, Subnets: s.Subnets, SecurityGroups: s.SecurityGroups, PublicIP: s.PublicIP, Function: s.Function, Now: time.Now,
@@ -56,7 +58,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		store: store, launcher: &launcher{containers: containers, store: store, load: bundles.Load},
 		bundles: &inforce.Follower{Source: bundles, Store: store, Now: time.Now}, keep: bundles.Keep,
 		checks: []doctor.Check{
-			{Name: "table", Look: store.Check, Fix: "deploy the stack again, or restore the table: see docs/operate.md"},
+			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see docs/operate.md"},
 			{Name: "ecs", Look: containers.Check, Fix: "deploy the stack again with a RunnerImage, and a cluster, that are there"},
 		},
 		window: s.Window, now: time.Now, log: log, metrics: metrics.New(out, s.Stack),

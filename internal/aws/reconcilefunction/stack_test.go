@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -52,7 +53,7 @@ func newStack(t *testing.T, names ...string) *stack {
 	t.Helper()
 	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
-	s := &stack{t: t, store: store, digest: "A", running: true, configs: map[string]*config.Config{}, wrong: map[string]string{}}
+	s := &stack{t: t, store: summary.Keep(store), digest: "A", running: true, configs: map[string]*config.Config{}, wrong: map[string]string{}}
 	if len(names) > 0 {
 		s.push("b1", names...)
 	}

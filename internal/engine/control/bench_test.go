@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -44,7 +45,7 @@ func newBench(t *testing.T, tasks ...config.Task) *bench {
 	t.Helper()
 	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
-	b := &bench{t: t, launcher: &launcher{}, store: store, now: noon}
+	b := &bench{t: t, launcher: &launcher{}, store: summary.Keep(store), now: noon}
 	b.restart(tasks...)
 	return b
 }

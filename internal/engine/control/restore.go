@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 const (
@@ -70,6 +71,7 @@ func Restore(ctx context.Context, to, backup state.Store, by string, skew time.D
 		{"staged/", none}, // of runs that are dropped
 		{state.OverridePrefix, asIs},
 		{state.TaskPrefix, r.task},
+		{summary.Prefix, none}, // the next tick makes it anew
 	} {
 		if err := r.collection(ctx, collection.prefix, collection.keep); err != nil {
 			return 0, fmt.Errorf("restore the records %s*: %w", collection.prefix, err)

@@ -33,7 +33,7 @@ type batch struct {
 // item is one decision with the changes that it needs.
 type item struct {
 	decision *decide.Decision
-	was      state.Task
+	was      state.Stored[state.Task]
 	since    time.Time // when it came due
 	run      *state.PlannedRun
 	resumed  *state.Stored[state.Run] // the waiting run that run resumes
@@ -44,7 +44,7 @@ type item struct {
 // add puts the decision into the batch, which is written first if it is full.
 // A decision that changes nothing needs no writing.
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.Decision) error {
-	it := item{decision: &d, was: was.Data, since: dueSince(was.Data, b.now)}
+	it := item{decision: &d, was: was, since: dueSince(was.Data, b.now)}
 	if d.Lost != nil {
 		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
 			it.changes = append(it.changes, run.Write(*d.Lost))
@@ -250,7 +250,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 		} else {
 			live.Scheduled = d.Scheduled
 			if it.resumed != nil {
-				live.Scheduled = it.was.Run.Scheduled
+				live.Scheduled = it.was.Data.Run.Scheduled
 			}
 			if launch.Kind != state.KindApply {
 				live.Kind = launch.Kind
@@ -278,7 +278,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 		}
 		run.Launch, run.Fence, run.State = launch.ID, launch.Fence, state.RunIntended
 		last := len(it.changes) - 1 // the task's own record
-		it.changes[last].Value = state.Encode(d.State)
+		it.changes[last] = it.was.Write(d.State)
 		changes = append(changes, it.changes...)
 		changes = append(changes, record.Write(run).Until(run.KeptUntil()))
 		for _, e := range it.events {

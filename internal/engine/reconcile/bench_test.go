@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -152,7 +153,7 @@ func newBench(t testing.TB, tasks ...config.Task) *bench {
 	t.Helper()
 	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
-	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &statetest.Faulty{Store: store}, now: noon}
+	b := &bench{t: t, catalog: &catalog{digest: "A"}, launcher: &launcher{}, store: &statetest.Faulty{Store: summary.Keep(store)}, now: noon}
 	b.Reconciler = b.another(tasks)
 	return b
 }

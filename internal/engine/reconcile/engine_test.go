@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -103,8 +104,8 @@ func (w *world) start(variant int) *proc {
 	cfg := w.configuration(variant)
 	clock := func() time.Time { return w.now }
 	log := slog.New(slog.DiscardHandler)
-	p.rec = &reconcile.Reconciler{Config: cfg, Store: view{p, true}, Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
-	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: view{p, false}, Consul: p, Driver: p,
+	p.rec = &reconcile.Reconciler{Config: cfg, Store: summary.Keep(view{p, true}), Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
+	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: summary.Keep(view{p, false}), Consul: p, Driver: p,
 		Owner: p.owner, Claim: anHour, Now: clock, Log: log}
 	if w.cloud != nil {
 		p.rec.Remote, p.run.Driver = p.remote(), p.remote()
@@ -154,7 +155,7 @@ func (w *world) step(depth int) {
 	case 18:
 		if p.held == nil && !p.ticking {
 			p.do(func() {
-				p.held, _ = lease.Acquire(context.Background(), view{p, false}, state.LeaderLease, p.owner,
+				p.held, _ = lease.Acquire(context.Background(), summary.Keep(view{p, false}), state.LeaderLease, p.owner,
 					lease.Options{TTL: ttl, Now: func() time.Time { return w.now }})
 			})
 		}

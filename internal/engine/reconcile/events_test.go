@@ -198,8 +198,8 @@ func TestTick_LaunchOfLostRunsIsOneWriteWithOneRecordOfEvents(t *testing.T) {
 	if writes.changes > state.MaxChanges || writes.outbox != 1 {
 		t.Errorf("a write has up to %d changes, %d of them of the outbox", writes.changes, writes.outbox)
 	}
-	if n := len(report.Launches[0].Runs); n != 20 {
-		t.Errorf("the first launch has %d runs, want 20", n)
+	if n := len(report.Launches[0].Runs); n != 19 {
+		t.Errorf("the first launch has %d runs, want 19", n)
 	}
 	seen := map[string]string{}
 	for _, e := range events.got {

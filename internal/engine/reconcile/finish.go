@@ -35,7 +35,8 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
-	next.Due, t.report.Due = t.expiry, t.expiry
+	next.Due = clock.Earlier(t.expiry, t.restDue(now))
+	t.report.Due = next.Due
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
 			next.Failing = max(next.Failing, d.State.Failures)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/consulkv"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -58,7 +59,7 @@ func TestLoop_ClusterWithManyKVConditionsIsIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, all...)
-	b.store.Store = kv
+	b.store.Store = summary.Keep(kv)
 	b.Reconciler.Consul, b.Reconciler.Now, b.Reconciler.LeaseTTL = client, time.Now, 600*time.Millisecond // renewed every 200 ms
 	busy, ended := new(busyTicks), make(chan struct{}, 1)
 	l := &Loop{Reconciler: b.Reconciler, Ended: ended, Observer: busy,

@@ -18,8 +18,8 @@ import (
 
 // runsPerLaunch is how many runs one launch carries at most. They are
 // written at once with the launch, their events and the check of the lease: two
-// records each, three where a run was lost, so that 20 lost ones fill a launch
-// (64 of state.MaxChanges, with the runner to which the launch is offered).
+// records each, three where a run was lost, so that 19 lost ones fill a launch
+// (61 of state.MaxChanges, with the runner to which the launch is offered).
 const runsPerLaunch = 25
 
 // startsAtOnce is how many launches are started in parallel: ECS takes up to a

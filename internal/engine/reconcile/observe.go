@@ -85,7 +85,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 		return inputs, nil
 	}
-	return inputs, t.readConsul(ctx, inputs, r)
+	return t.readConsul(ctx, inputs, states, r)
 }
 
 // stored returns the input of the decision as far as it is known without Consul and without
@@ -98,23 +98,7 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 	names := t.renames(states, now)
 	inputs := make([]decide.Input, len(t.tasks))
 	for i, task := range t.tasks {
-		if err := t.corrupt[task.Name]; err != nil {
-			inputs[i] = decide.Input{Task: task.Task, Corrupt: err}
-			continue
-		}
-		s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
-		in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked[task.Name], Skew: t.Skew,
-			Request:     decide.Request{Force: t.opts.Force[task.Name], All: t.opts.All},
-			Reading:     decide.Reading{Datacenters: task.datacenters},
-			Renaming:    decide.Renaming{Shape: task.shape, Renamed: names.before[task.Name], Unmoved: t.unmoved(task.Task, states)},
-			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed, ChangedBy: o.ChangedBy()}}
-		if len(in.Renamed) == 0 {
-			in.Unmoved = cmp.Or(in.Unmoved, t.occupied(task.Task, states))
-		}
-		if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
-			in.Force, in.All = o.By, false // what was asked for is forgotten where the task was not there for a while
-		}
-		inputs[i] = in
+		inputs[i] = t.input(task, states, names.before[task.Name], blocked[task.Name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if t.configured(name) {
@@ -135,11 +119,33 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 	return inputs, nil
 }
 
+// input is the input about a task of the configuration, as far as its record says. renamed are the
+// removed tasks of which it is perhaps one.
+func (t *tick) input(task task, states map[string]state.Stored[state.Task], renamed []string, blocked error) decide.Input {
+	if err := t.corrupt[task.Name]; err != nil {
+		return decide.Input{Task: task.Task, Corrupt: err}
+	}
+	s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
+	in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked, Skew: t.Skew,
+		Request:     decide.Request{Force: t.opts.Force[task.Name], All: t.opts.All},
+		Reading:     decide.Reading{Datacenters: task.datacenters},
+		Renaming:    decide.Renaming{Shape: task.shape, Renamed: renamed, Unmoved: t.unmoved(task.Task, states)},
+		Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed, ChangedBy: o.ChangedBy()}}
+	if len(in.Renamed) == 0 {
+		in.Unmoved = cmp.Or(in.Unmoved, t.occupied(task.Task, states))
+	}
+	if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
+		in.Force, in.All = o.By, false // what was asked for is forgotten where the task was not there for a while
+	}
+	return in
+}
+
 // reading is what a tick reads of Consul.
 type reading struct {
-	queries []consul.Query // the conditions, and then the module inputs
-	asked   []int          // which input each condition is for
-	whole   []int          // the inputs whose module inputs are read as well
+	queries    []consul.Query // the conditions, then the module inputs, then the conditions of tasks at rest
+	asked      []int          // which input each condition is for
+	whole      []int          // the inputs whose module inputs are read as well
+	bystanders []int          // the tasks at rest, by their places in the configuration
 }
 
 // toRead returns what has to be read: what may have changed, and what a decision needs.
@@ -170,25 +176,22 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 			r.queries = append(r.queries, q.Query)
 		}
 	}
+	r.bystanders = t.bystanders(moved)
+	for _, i := range r.bystanders {
+		r.queries = append(r.queries, *t.Reconciler.tasks[i].query)
+	}
 	return r
 }
 
-// readConsul reads from Consul, and adds to the inputs what it shows, or why it cannot be read.
-func (t *tick) readConsul(ctx context.Context, inputs []decide.Input, r reading) error {
+// readConsul reads from Consul, and adds to the inputs what it shows, or why it cannot be read. Tasks
+// at rest whose conditions show something else get an input, too.
+func (t *tick) readConsul(ctx context.Context, inputs []decide.Input, states map[string]state.Stored[state.Task], r reading) ([]decide.Input, error) {
 	answers := t.Consul.Observe(ctx, r.queries)
 	if t.unanswered = outage(answers); t.unanswered && t.opts.GatesErr == nil {
 		t.opts.GatesErr = answers[0].Err // the gates show it later
 	}
 	for n, i := range r.asked {
-		in, answer := &inputs[i], answers[n]
-		t.leftOut.note(in.Task.Name, answer)
-		if answer.Err != nil {
-			in.Unreadable = answer.Err
-			in.ConsulUnreachable = t.unanswered
-			continue
-		}
-		in.Observed, in.Unreadable = t.observed(ctx, in, answer)
-		t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
+		t.answered(ctx, &inputs[i], answers[n])
 	}
 	answers = answers[len(r.asked):]
 	for _, i := range r.whole {
@@ -199,7 +202,22 @@ func (t *tick) readConsul(ctx context.Context, inputs []decide.Input, r reading)
 		t.observedInputs(ctx, &inputs[i], t.tasks[i].inputs, answers[:n])
 		answers = answers[n:]
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || t.unanswered {
+		return inputs, err
+	}
+	return t.disturb(ctx, inputs, states, r.bystanders, answers)
+}
+
+// answered adds to an input what the condition of its task showed.
+func (t *tick) answered(ctx context.Context, in *decide.Input, answer consul.Answer) {
+	t.leftOut.note(in.Task.Name, answer)
+	if answer.Err != nil {
+		in.Unreadable = answer.Err
+		in.ConsulUnreachable = t.unanswered
+		return
+	}
+	in.Observed, in.Unreadable = t.observed(ctx, in, answer)
+	t.warnHidden(in.Task.Name, answer.Visibility.Hidden())
 }
 
 // warnHidden logs, once in this process, that a task works with a part of what

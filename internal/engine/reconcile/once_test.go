@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -59,7 +60,7 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	store := statetest.NewMemory()
 	t.Cleanup(func() { store.Close() })
-	return &machine{t: t, store: store, closed: map[string]bool{}, broken: map[string]error{}, digest: "A"}
+	return &machine{t: t, store: summary.Keep(store), closed: map[string]bool{}, broken: map[string]error{}, digest: "A"}
 }
 
 func (m *machine) Observe(_ context.Context, queries []consul.Query) []consul.Answer {
@@ -414,7 +415,7 @@ func TestOnce_QueuedRunsDoNotStartAfterAStop(t *testing.T) {
 
 func TestOnce_ThousandTasksAreLaunchedInBatches(t *testing.T) {
 	m := newMachine(t)
-	m.store = statetest.NewMemory()
+	m.store = summary.Keep(statetest.NewMemory())
 	var all []config.Task
 	for i := range 1000 {
 		all = append(all, task(fmt.Sprintf("task-%03d", i)))

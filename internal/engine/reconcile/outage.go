@@ -20,7 +20,7 @@ func (t *tick) concerned() (n int) {
 		return 0
 	}
 	behind := t.gates.Failing(t.opts.GatesErr)
-	for _, task := range t.tasks {
+	for _, task := range t.Reconciler.tasks {
 		if task.Enabled && task.query != nil && (!t.sighted() || behind(*task.query)) {
 			n++
 		}
@@ -30,7 +30,7 @@ func (t *tick) concerned() (n int) {
 
 // unreadable sums up which tasks cannot be read, nil if all can.
 func (t *tick) unreadable() *state.Unreadable {
-	u := state.Unreadable{All: true}
+	u := state.Unreadable{All: !slices.ContainsFunc(t.resting, func(i int) bool { return t.Reconciler.tasks[i].Enabled && t.Reconciler.tasks[i].Condition.Spec != nil })}
 	for _, d := range t.report.Decisions {
 		switch since := d.State.UnreadableSince; {
 		case !since.IsZero():

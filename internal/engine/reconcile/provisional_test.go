@@ -74,7 +74,7 @@ func TestTick_TaskDisabledOrDeletedMeanwhileIsNotRun(t *testing.T) {
 			return err
 		},
 	} {
-		for _, request := range []string{"list override/", "list task/", "write task/", "write launch/"} {
+		for _, request := range []string{"list override/", "list summary/", "get task/", "write task/", "write launch/"} {
 			t.Run(what+" before "+request, func(t *testing.T) {
 				b := newBench(t, tasks(2)...)
 				b.must(b.people().Create(t.Context(), json.RawMessage(made), control.ChangeOptions{}))
@@ -115,7 +115,7 @@ func TestTick_TaskDisabledOrDeletedMeanwhileIsNotRun(t *testing.T) {
 }
 
 func TestTick_ChangesMadeMeanwhileAreKept(t *testing.T) {
-	for _, request := range []string{"list override/", "list task/", "write task/", "write reconcile/"} {
+	for _, request := range []string{"list override/", "list summary/", "get task/", "write task/", "write reconcile/"} {
 		for _, provisional := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, provisional %v", request, provisional), func(t *testing.T) {
 				all := tasks(3)
@@ -345,8 +345,8 @@ func TestProvisionalChange_NotSettledWithAnOlderTaskRecord(t *testing.T) {
 	b.tick()
 	b.end(state.RunSucceeded, "A")
 	b.now = b.now.Add(liveCheck)
-	m := &statetest.Moment{Store: b.store, Request: "list task/"}
-	m.Happens = func() { // the tasks are read now; what happens next is after that
+	m := &statetest.Moment{Store: b.store, Request: "get task/"}
+	m.Happens = func() { // the task is read now; what happens next is after that
 		m.Request, m.Happens = "get reconcile/", func() {
 			b.must(b.people().Delete(t.Context(), "made", "another"))
 			b.must(b.people().Create(t.Context(), json.RawMessage(made), control.ChangeOptions{By: "another", Provisional: true}))

@@ -65,7 +65,7 @@ func (b *batch) postpone(why string) {
 			b.postponed = append(b.postponed, waits)
 			continue
 		}
-		d := decide.Decision{Task: it.decision.Task, State: it.was, Reason: queued(it.was.Reason, it.decision.Reason, why)}
+		d := decide.Decision{Task: it.decision.Task, State: it.was.Data, Reason: queued(it.was.Data.Reason, it.decision.Reason, why)}
 		b.tick.report.Postponed = append(b.tick.report.Postponed, d.Task.Name)
 		d.State.Accept(it.decision.State.Accepted) // no other record has it
 		d.State.Unconfirmed = it.decision.State.Unconfirmed

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -113,6 +114,7 @@ type Reconciler struct {
 
 	prepared
 	deliveries
+	summary summary.Summary
 
 	inLoop    bool // quiet is kept from tick to tick
 	quiet     quietGates

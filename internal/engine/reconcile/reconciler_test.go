@@ -406,20 +406,20 @@ func TestTick_RunThatEndsMeanwhileIsNotLost(t *testing.T) {
 	}
 }
 
-// ender has something happen just after the tasks were first read.
+// ender has something happen just after a task was first read.
 type ender struct {
 	state.Store
 	end func()
 }
 
-func (e *ender) List(ctx context.Context, prefix string) ([]state.Record, error) {
-	recs, err := e.Store.List(ctx, prefix)
-	if prefix == state.TaskPrefix && e.end != nil {
+func (e *ender) Get(ctx context.Context, key string) (state.Record, error) {
+	rec, err := e.Store.Get(ctx, key)
+	if strings.HasPrefix(key, state.TaskPrefix) && e.end != nil {
 		end := e.end
 		e.end = nil
 		end()
 	}
-	return recs, err
+	return rec, err
 }
 
 func TestTick_RecordsWhenGatesMoved(t *testing.T) {

@@ -32,6 +32,9 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 	next := consulReplaced(rec, shown, marked(inputs), t.Now())
 	switch {
 	case next.HoldsAll() && (!t.modules || unseen(rec, shown)):
+		if err := t.widen(ctx, states); err != nil {
+			return nil, err
+		}
 		t.everything, t.modules = true, true // what every task loses by it, and not what the Consul of before showed
 		if inputs, err = t.observe(ctx, rec, states); err != nil {
 			return nil, err
@@ -51,25 +54,29 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 // identify reads the identity of Consul in the datacenters that matter. What
 // cannot be identified is left out.
 func (t *tick) identify(ctx context.Context, inputs []decide.Input) (map[string]state.Identity, error) {
-	shown := map[string]state.Identity{}
+	matter := map[string]bool{}
+	if t.everything {
+		maps.Copy(matter, t.shown)
+	}
 	for _, in := range inputs {
 		if in.Observed == nil || !t.everything && in.Observed.Lost == nil && !in.State.Unconfirmed {
 			continue
 		}
 		for _, dc := range in.Datacenters {
-			if _, known := shown[dc]; known {
-				continue
-			}
-			id, err := t.Consul.Identify(ctx, dc)
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("identify Consul: %w", ctx.Err())
-			}
-			if err != nil {
-				t.Log.Debug("Consul cannot be identified", "datacenter", dc, "error", err)
-				continue
-			}
-			shown[dc] = id
+			matter[dc] = true
 		}
+	}
+	shown := map[string]state.Identity{}
+	for _, dc := range slices.Sorted(maps.Keys(matter)) {
+		id, err := t.Consul.Identify(ctx, dc)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("identify Consul: %w", ctx.Err())
+		}
+		if err != nil {
+			t.Log.Debug("Consul cannot be identified", "datacenter", dc, "error", err)
+			continue
+		}
+		shown[dc] = id
 	}
 	return shown, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 )
@@ -35,7 +36,7 @@ func (b *bench) backup(url string) state.Store {
 
 // onTable moves a bench to a store, which another process then uses.
 func (b *bench) onTable(store state.Store) {
-	b.store = &statetest.Faulty{Store: store}
+	b.store = &statetest.Faulty{Store: summary.Keep(store)}
 	b.Reconciler = b.another(b.Config.Tasks)
 }
 

@@ -81,7 +81,7 @@ type Report struct {
 // there is something to do and another process leads, and an *OtherBundleError if
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
-	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}}
+	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}, shown: map[string]bool{}}
 	before := r.watched
 	rec, err := t.read(ctx)
 	if err != nil {
@@ -143,6 +143,8 @@ type tick struct {
 	opts       TickOptions
 	version    string // of the reconcile record when the tick began
 	rec        state.Stored[state.Reconcile]
+	tasks      []task // those that concern the tick
+	resting    []int  // the others, by their places in the configuration
 	gates      consul.GateSet
 	polledHere bool                               // Marks were polled by this tick
 	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
@@ -159,6 +161,7 @@ type tick struct {
 	offered []state.Launch // by this tick, and not yet known to be taken
 
 	everything bool                      // every condition is read
+	shown      map[string]bool           // datacenters that showed tasks at rest what was applied
 	unanswered bool                      // Consul answered no read of this tick
 	readable   []outbox.Event            // of tasks that can be read again
 	leftOut    leftOut                   // names of services
@@ -177,7 +180,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		}
 	}
 	t.rec = rec
-	states, corrupt, err := t.readStates(ctx)
+	states, corrupt, err := t.readChosen(ctx, rec.Data)
 	if err != nil {
 		return Report{}, err
 	}
@@ -222,6 +225,9 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	t.warnCorrupt()
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, t.rec, now)
+	}
+	if err == nil {
+		err = t.summary.Fold(ctx, t.Store, t.opts.Lease.Apply)
 	}
 	t.deliverNow(ctx)
 	t.report.Due = clock.Earlier(t.report.Due, t.deliverAt)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -102,7 +103,7 @@ func (w *world) person(what, meant string, do func(context.Context, *control.Con
 	w.judge.meant[p.id] = meant
 	base := bundles[w.pointer].config
 	p.base = base
-	c := &control.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second,
+	c := &control.Control{Store: summary.Keep(view{process: p}), Now: p.now, Poll: 5 * time.Second,
 		Base: func(context.Context) (*config.Config, error) { return base, nil }}
 	w.note("%s %s", p.name, what)
 	go func() {

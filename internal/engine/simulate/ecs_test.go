@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -245,7 +246,7 @@ func (e *cluster) tell(w *world) bool {
 	go func() {
 		ctx, stop := context.WithTimeout(ctx, invocationLimit)
 		defer stop()
-		_, err := orphan.Runs(ctx, view{process: p}, ev.Stopped, p.now())
+		_, err := orphan.Runs(ctx, summary.Keep(view{process: p}), ev.Stopped, p.now())
 		_, _ = ask(ctx, p, terraform, "answers", func() (any, error) {
 			p.dead = true
 			e.settling = slices.DeleteFunc(e.settling, func(other *process) bool { return other == p })
@@ -273,7 +274,7 @@ func (c *container) main(ctx context.Context) {
 	var launch state.Stored[state.Launch]
 	for range 3 {
 		var err error
-		if launch, err = state.Read[state.Launch](ctx, view{process: c.process}, state.LaunchKey(c.launch)); err == nil {
+		if launch, err = state.Read[state.Launch](ctx, summary.Keep(view{process: c.process}), state.LaunchKey(c.launch)); err == nil {
 			break
 		}
 	}
@@ -289,7 +290,7 @@ func (c *container) work(ctx context.Context, launch state.Launch) bool {
 	}
 	var well atomic.Int32
 	hand := &hand{process: c.process}
-	r := &runner.Runner{Store: view{process: c.process}, Source: new(overlay.Source), Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing,
+	r := &runner.Runner{Store: summary.Keep(view{process: c.process}), Source: new(overlay.Source), Logs: hand, Owner: "ecs-" + c.id, ID: c.id, Who: c.who, Claim: claim, Yields: true, Now: c.now, Log: nothing,
 		Ended: func(run state.Run) {
 			if run.State == state.RunSucceeded || run.State == state.RunSuperseded || run.State == state.RunWaiting {
 				well.Add(1)

@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	s3 "github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -128,7 +129,7 @@ func (w *world) manual() {
 		if a.err = f.prepare(ctx); a.err != nil {
 			return
 		}
-		f.engine.Store = view{process: f.process, act: a}
+		f.engine.Store = summary.Keep(view{process: f.process, act: a})
 		if a.inspects && draft {
 			_, a.err = f.engine.Planner().Start(ctx, nil, definition, "a person")
 			return
@@ -170,7 +171,7 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 	if f == nil {
 		p, ctx := w.process("function")
 		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0, deployed: w.deployed}
-		f.bundles = &inforce.Follower{Source: source{p}, Store: view{process: p}, Now: p.now}
+		f.bundles = &inforce.Follower{Source: source{p}, Store: summary.Keep(view{process: p}), Now: p.now}
 		w.functions = append(w.functions, f)
 	}
 	w.note("%s is invoked", f.name)
@@ -202,7 +203,7 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 		opts.Replaces = f.bundles.Replaces
 		a.unread = map[string]bool{}
 		f.engine.Windowed = f.windowed && len(opts.Force) == 0
-		f.engine.Store, f.engine.Consul = view{process: f.process, act: a}, eyes{f.process, a}
+		f.engine.Store, f.engine.Consul = summary.Keep(view{process: f.process, act: a}), eyes{f.process, a}
 		opts.Until = f.began.Add(f.skew + invocationLimit - launchReserve)
 		if f.engine.Windowed {
 			f.engine.Window(ctx, f.watch, opts, f.now().Add(windowFor), func(report reconcile.Report, err error) bool {

@@ -76,6 +76,7 @@ func decoded[T any](value []byte) T {
 
 // written checks a write of a process that could not read the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
+	j.summarized(v, changes)
 	if wrong := j.transitions(v, changes); wrong != "" {
 		defer func() { v.violated("%s", wrong) }()
 	}

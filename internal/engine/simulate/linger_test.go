@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 // In every fifth history, containers in AWS that have ended their runs wait for another
@@ -65,7 +66,7 @@ func (w *world) deploy() {
 // workAndLinger carries out a launch, and those that the container takes afterwards.
 func (c *container) workAndLinger(ctx context.Context, launch state.Launch) {
 	began := c.now()
-	waits := linger.Runner{Store: view{process: c.process}, ID: c.id, Definition: c.revision, Now: c.now, Log: nothing}
+	waits := linger.Runner{Store: summary.Keep(view{process: c.process}), ID: c.id, Definition: c.revision, Now: c.now, Log: nothing}
 	waits.Free = func() { go c.invokesTick(ctx) }
 	for more := true; more; {
 		well := c.work(ctx, launch)

@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -60,7 +61,7 @@ func (w *world) startInstance() {
 
 	a := &act{}
 	hand := &hand{process: p}
-	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: view{process: p}, Logs: hand,
+	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: summary.Keep(view{process: p}), Logs: hand,
 		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
 	far := p.newFar()
 	if w.remote {
@@ -85,7 +86,7 @@ func (w *world) startInstance() {
 		p.heard(run.Task, err)
 		return err
 	})
-	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = view{process: p, act: a}, eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
+	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = summary.Keep(view{process: p, act: a}), eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			if w.consul.docs != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -72,7 +73,7 @@ func (w *world) somebody() {
 	if w.chance(200) {
 		base = w.someBundle()
 	}
-	c := &control.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second,
+	c := &control.Control{Store: summary.Keep(view{process: p}), Now: p.now, Poll: 5 * time.Second,
 		Base: func(ctx context.Context) (*config.Config, error) {
 			return ask(ctx, p, bucket, "read bundle "+bundles[base].digest, func() (*config.Config, error) { return bundles[base].config, nil })
 		}}

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -114,7 +115,7 @@ func (f *function) carriesOut(ctx context.Context) {
 	context.AfterFunc(ctx, stop)
 	f.local = launch.NewLocal(until, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
 		b := indexOf(l.Bundle)
-		r := &runner.Runner{Store: view{process: f.process}, Source: new(overlay.Source), Logs: &hand{process: f.process}, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
+		r := &runner.Runner{Store: summary.Keep(view{process: f.process}), Source: new(overlay.Source), Logs: &hand{process: f.process}, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
 			Config: func() *config.Config { return bundles[b].config }, Consul: eyes{process: f.process, act: new(act)}, Driver: f.far}
 		return r.Run(ofRun(ctx, run), l, run)
 	})

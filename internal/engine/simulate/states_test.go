@@ -7,6 +7,8 @@ import (
 
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	tf "github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 // tfstate is what a backend keeps of a task: Terraform's state, and its lock.
@@ -53,7 +55,7 @@ func (h *hand) begin(ctx context.Context, task string, effect func() error) erro
 	if !errors.As(err, &locked) {
 		return err
 	}
-	if why := (tfdriver.Locks{Store: view{process: h.process}, Log: nothing}).Orphaned(ctx, task, locked); why == "" {
+	if why := (tfdriver.Locks{Store: summary.Keep(view{process: h.process}), Log: nothing}).Orphaned(ctx, task, locked); why == "" {
 		return err
 	}
 	if err := h.step(ctx, "terraform releases the lock of "+task, func() error { h.unlock(task, locked.ID); return nil }); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 // waited is a wait that somebody knows of, perhaps one that is long over.
@@ -41,7 +42,7 @@ func (w *world) resumes(it waited) {
 	p, ctx := w.process("api")
 	w.people = append(w.people, p)
 	w.judge.meant[p.id] = it.id
-	c := &control.Control{Store: view{process: p}, Now: p.now, Poll: 5 * time.Second}
+	c := &control.Control{Store: summary.Keep(view{process: p}), Now: p.now, Poll: 5 * time.Second}
 	w.note("%s resumes run %s of %s from %s", p.name, it.run, it.task, it.id)
 	go func() {
 		limited, stop := context.WithTimeout(ctx, patience)

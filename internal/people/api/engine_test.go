@@ -35,6 +35,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -98,7 +99,7 @@ func load(t testing.TB, hcl string) *config.Config {
 // newEngine makes an engine that does not work yet.
 func newEngine(t testing.TB, hcl string) *engine {
 	t.Helper()
-	store := statetest.NewMemory()
+	store := summary.Keep(statetest.NewMemory())
 	t.Cleanup(func() { store.Close() })
 	e := &engine{t: t, store: store, asked: make(chan struct{}, 1), gates: make(chan struct{}, 1), digest: "A", broken: map[string]error{}}
 	e.base.Store(load(t, hcl))

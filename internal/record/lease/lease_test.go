@@ -385,7 +385,7 @@ func TestApply_TakesOneChangeLessThanTheStore(t *testing.T) {
 	if err != nil || len(records) != len(changes) || records[0].Key != "run/0" {
 		t.Errorf("%d records, %v", len(records), err)
 	}
-	if _, err := l.Apply(ctx, append(changes, state.Create("run/more", nil))...); err == nil || !strings.Contains(err.Error(), "64 changes, at most 63") {
+	if _, err := l.Apply(ctx, append(changes, state.Create("run/more", nil))...); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%d changes, at most %d", state.MaxChanges, lease.MaxChanges)) {
 		t.Errorf("one more: %v", err)
 	}
 	if _, err := l.Apply(ctx); err != nil {

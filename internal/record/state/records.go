@@ -42,7 +42,12 @@ type Task struct {
 	Last      *Result    `json:"last,omitempty"`    // of the latest run that ended
 	Recent    Outcomes   `json:"recent,omitempty"`  // of the newest runs in History, RecentRuns at most
 	Events    uint64     `json:"events,omitempty"`  // number of the task's latest event
+	// Revision is how often the record was written since it was made. Stored.Write counts.
+	Revision uint64 `json:"revision,omitempty"`
 }
+
+// counted makes the record the next revision of what it was.
+func (t *Task) counted(was Task) { t.Revision = was.Revision + 1 }
 
 // Observation is what a task's condition showed last, and what was applied last. As long as they
 // differ, there is work to do.
@@ -490,7 +495,12 @@ func (s Stored[T]) Exists() bool { return s.Version != "" }
 
 // Write returns the change that writes data to the record, on the condition that
 // the record is still as it was read.
-func (s Stored[T]) Write(data T) Change { return s.Record.write(Encode(data)) }
+func (s Stored[T]) Write(data T) Change {
+	if counts, ok := any(&data).(interface{ counted(was T) }); ok {
+		counts.counted(s.Data)
+	}
+	return s.Record.write(Encode(data))
+}
 
 // Cut shortens a text of unknown size to MaxText bytes.
 func Cut(text string) string { return CutTo(text, MaxText) }

@@ -16,7 +16,8 @@ import (
 // items a transaction, 400 KB an item) and Consul's KV (64 operations a
 // transaction, 512 KB a request, base64 included).
 const (
-	MaxChanges = 64        // changes of one Apply
+	MaxChanges = 63        // changes of one Apply
+	MaxWrite   = 64        // changes that a back-end takes: package summary adds one
 	MaxBytes   = 256 << 10 // keys and values of one Apply, in bytes
 )
 

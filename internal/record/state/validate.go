@@ -13,8 +13,8 @@ const MaxKey = 1024
 // large for one Apply, a malformed key, a key that comes twice, or a condition
 // without the version that it is about. Back-ends call it first.
 func Validate(changes ...Change) error {
-	if len(changes) > MaxChanges {
-		return fmt.Errorf("%d changes, at most %d are allowed", len(changes), MaxChanges)
+	if len(changes) > MaxWrite {
+		return fmt.Errorf("%d changes, at most %d are allowed", len(changes), MaxWrite)
 	}
 	size := 0
 	seen := make(map[string]bool, len(changes))

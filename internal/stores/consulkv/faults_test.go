@@ -417,7 +417,7 @@ func TestApply_ManyTransactionsOnOneRecord(t *testing.T) {
 func TestApply_LargestNumberOfDeletes(t *testing.T) {
 	s, _, _ := behind(t)
 	var creates, deletes []state.Change
-	for i := range state.MaxChanges {
+	for i := range state.MaxWrite {
 		creates = append(creates, state.Create(fmt.Sprintf("task/%d", i), nil).Until(time.Now()))
 	}
 	for _, r := range apply(t, s, creates...) {

@@ -8,7 +8,8 @@
 // # Load
 //
 // DynamoDB allows a partition 3,000 reads of 4 KB and 1,000 writes of 1 KB per
-// second. 1,000 tasks of 4 KB are 1,000 reads, once in a tick that acts. A tick
+// second. 10,000 tasks of 4 KB are 10,000 reads, in a tick that needs all of
+// their records; others read the summary, of some 300 KB, and a few records. A tick
 // that decides on 1,000 runs writes them in a few seconds; transactions cost
 // twice. So for moments the largest collections come close to the limit of one
 // partition: refused requests are retried, and DynamoDB splits a busy partition by

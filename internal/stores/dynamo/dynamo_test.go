@@ -143,7 +143,7 @@ func TestStore_NumberOfRequests(t *testing.T) {
 	expect(t, s, rec)
 	asks("a read", map[string]int{"GetItem": 1})
 	var changes []state.Change
-	for i := range state.MaxChanges - 1 {
+	for i := range state.MaxWrite - 1 {
 		changes = append(changes, state.Create("task/"+strconv.Itoa(i), bytes.Repeat([]byte("v"), 4000)))
 	}
 	apply(t, s, append(changes, state.Check(rec))...)

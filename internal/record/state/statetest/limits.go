@@ -21,9 +21,9 @@ func largest(t *testing.T, open func() state.Store) {
 	}
 
 	var changes []state.Change
-	for i := range state.MaxChanges {
+	for i := range state.MaxWrite {
 		k := fmt.Sprintf("many/%02d", i)
-		changes = append(changes, state.Create(k, bytes.Repeat([]byte("v"), state.MaxBytes/state.MaxChanges-len(k))))
+		changes = append(changes, state.Create(k, bytes.Repeat([]byte("v"), state.MaxBytes/state.MaxWrite-len(k))))
 	}
 	for _, r := range apply(t, s, changes...) {
 		expect(t, s, r)
@@ -53,7 +53,7 @@ func expectRefused(t *testing.T, s state.Store, changes []state.Change, what ...
 func tooMuch(t *testing.T, open func() state.Store) {
 	s := open()
 	var changes []state.Change
-	for i := range state.MaxChanges + 1 {
+	for i := range state.MaxWrite + 1 {
 		changes = append(changes, state.Create(fmt.Sprintf("many/%d", i), nil))
 	}
 	expectRefused(t, s, changes, "65", "64")

@@ -1,0 +1,241 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
+	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// eachItsOwn are n tasks, each of which watches a service of its own.
+func eachItsOwn(n int) []config.Task {
+	all := tasks(n)
+	for i := range all {
+		all[i].Condition.Spec = condition.Services{{Names: []string{fmt.Sprintf("service-%d", i)}}}
+	}
+	return all
+}
+
+// changed is a catalog in which the services of some tasks have changed.
+type changed struct {
+	*catalog
+	shows map[string]string // by id of a query
+}
+
+func (c changed) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := c.catalog.Observe(ctx, queries)
+	for i, q := range queries {
+		if digest, ok := c.shows[q.ID()]; ok && answers[i].Err == nil {
+			answers[i].Digest, answers[i].Elements = digest, map[string]string{digest: "1"}
+		}
+	}
+	return answers
+}
+
+// shows has the services of tasks change, and a gate move.
+func (b *bench) shows(to string, all ...config.Task) {
+	c, ok := b.Consul.(changed)
+	if !ok {
+		c = changed{b.catalog, map[string]string{}}
+		b.Consul = c
+	}
+	for _, task := range all {
+		query, _ := consul.ConditionQuery(&task)
+		c.shows[query.ID()] = to
+	}
+	b.catalog.digest = "A" // of the others
+	b.moveGate()
+}
+
+// moveGate has every gate move, though nothing else has changed.
+func (b *bench) moveGate() {
+	rec, err := state.ReadReconcile(b.t.Context(), b.store)
+	b.must(err)
+	for key, gate := range rec.Data.Gates {
+		gate.Mark = "before"
+		rec.Data.Gates[key] = gate
+	}
+	_, err = b.store.Apply(b.t.Context(), rec.Write(rec.Data))
+	b.must(err)
+}
+
+// asked is a store that notes what it is asked for.
+type asked struct {
+	state.Store
+	reads, writes []string
+}
+
+func (a *asked) Get(ctx context.Context, key string) (state.Record, error) {
+	a.reads = append(a.reads, "get "+key)
+	return a.Store.Get(ctx, key)
+}
+
+func (a *asked) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	a.reads = append(a.reads, "list "+prefix)
+	return a.Store.List(ctx, prefix)
+}
+
+func (a *asked) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	for _, c := range changes {
+		if c.Op != state.OpCheck {
+			a.writes = append(a.writes, c.Key)
+		}
+	}
+	return a.Store.Apply(ctx, changes...)
+}
+
+// tasksRead are the tasks whose records were read; "all" if they were listed.
+func (a *asked) tasksRead() []string {
+	var names []string
+	for _, read := range a.reads {
+		if key, ok := strings.CutPrefix(read, "get "+state.TaskPrefix); ok {
+			names = append(names, key)
+		}
+		if read == "list "+state.TaskPrefix {
+			names = append(names, "all")
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// asks returns what the store is asked for from now on.
+func (b *bench) asks() *asked {
+	a := &asked{Store: b.store}
+	b.Store = a
+	return a
+}
+
+// reads checks of which tasks a tick reads the records.
+func (b *bench) reads(what string, want ...string) Report {
+	b.t.Helper()
+	a := b.asks()
+	report := b.tick()
+	b.Store = b.store
+	if got := a.tasksRead(); !slices.Equal(got, want) {
+		b.t.Errorf("%s: the records of the tasks %v are read, want %v", what, got, want)
+	}
+	return report
+}
+
+func TestTick_ReadsTheRecordsOfTheTasksThatConcernIt(t *testing.T) {
+	all := eachItsOwn(100)
+	all[50].Condition.Spec = condition.Schedule{Cron: "0 18 * * *"}
+	all[60].Enabled = false
+	b := newBench(t, all...)
+	b.settle()
+	b.moveGate()
+	if r := b.reads("a gate moves and nothing has changed"); r.Idle {
+		t.Error("the tick was idle")
+	}
+
+	b.shows("B", all[7], all[3])
+	b.reads("two tasks have changed", "task-3", "task-7")
+	if b.begun("task-3") != 2 || b.begun("task-7") != 2 || b.begun("task-4") != 1 {
+		t.Errorf("tasks 3, 7, 4 were begun %d, %d, %d times", b.begun("task-3"), b.begun("task-7"), b.begun("task-4"))
+	}
+	b.now = b.now.Add(liveCheck)
+	b.reads("their runs are under way", "task-3", "task-7")
+	b.end(state.RunSucceeded, "B")
+	b.now = b.now.Add(liveCheck)
+	b.reads("their runs have ended", "task-3", "task-7")
+
+	b.now = b.now.Add(refreshEvery)
+	if r := b.reads("everything is read again"); r.Idle {
+		t.Error("the tick was idle")
+	}
+	b.must(b.people().Hold(t.Context(), "task-9", "ann", "maintenance"))
+	b.moveGate()
+	b.reads("a task is on hold", "task-9")
+	b.shows("C", all[9], all[10])
+	b.reads("a task on hold and another one have changed", "task-10", "task-9")
+	if b.begun("task-9") != 1 || b.begun("task-10") != 2 {
+		t.Errorf("tasks 9 and 10 were begun %d and %d times", b.begun("task-9"), b.begun("task-10"))
+	}
+	b.end(state.RunFailed, "")
+	b.now = b.now.Add(liveCheck)
+	b.reads("a task fails", "task-10", "task-9")
+
+	b.now = time.Date(2086, 3, 14, 18, 0, 1, 0, time.UTC)
+	b.reads("a schedule is due", "task-10", "task-50", "task-9")
+}
+
+// A process that was just started knows no rows. In AWS it is no new leadership, either.
+func TestTick_NewProcessReadsTheSummaryOnce(t *testing.T) {
+	all := eachItsOwn(100)
+	b := newBench(t, all...)
+	b.settle()
+	b.shows("B", all[7])
+	consul := b.Consul
+	b.Reconciler = b.another(all)
+	b.Consul = consul
+	b.reads("a new process", "task-7")
+	if b.begun("task-7") != 2 {
+		t.Errorf("the task was begun %d times", b.begun("task-7"))
+	}
+}
+
+// What is at rest by its row, and was changed without it, is put right when everything is read.
+func TestTick_SummaryIsMadeAnew(t *testing.T) {
+	all := eachItsOwn(100)
+	b := newBench(t, all...)
+	b.settle()
+	records, err := b.store.List(t.Context(), summary.Prefix)
+	b.must(err)
+	for _, rec := range records {
+		_, err := b.store.Apply(t.Context(), state.Delete(rec))
+		b.must(err)
+	}
+	b.shows("B", all[7])
+	b.reads("the summary is lost", "all")
+	if b.begun("task-7") != 2 {
+		t.Errorf("the task was begun %d times", b.begun("task-7"))
+	}
+	b.now = b.now.Add(liveCheck)
+	b.reads("it was made anew", "task-7")
+}
+
+// The number of requests and of records does not depend on the number of tasks.
+func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
+	const n = 500
+	url := dynamotest.Start(t)
+	proxy := dynamotest.NewProxy(t, url)
+	table := dynamotest.Table(t, url)
+	all := eachItsOwn(n)
+	b := newBench(t, all...)
+	b.onTable(dynamo.New(dynamotest.Config(proxy.URL), table))
+	b.settle()
+	b.moveGate()
+	b.tick() // folds what has settled
+	b.shows("B", all[321])
+	a := b.asks()
+	proxy.Requests()
+	b.tick()
+	requests := proxy.Requests()
+	total := 0
+	for _, count := range requests {
+		total += count
+	}
+	kinds := map[string]bool{}
+	for _, key := range a.writes {
+		kind, _, _ := strings.Cut(key, "/")
+		kinds[kind] = true
+	}
+	if want := []string{"events", "launch", "lease", "outbox", "reconcile", "run", "task"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
+		t.Errorf("records of the kinds %v are written, want %v", slices.Sorted(maps.Keys(kinds)), want)
+	}
+	if total > 15 {
+		t.Errorf("%d requests: %v, reads %v, writes %v", total, requests, a.reads, a.writes)
+	}
+}

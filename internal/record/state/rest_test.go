@@ -1,0 +1,101 @@
+package state_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// harmless are the fields of a task's record that say nothing of what is to be done about it.
+var harmless = []string{
+	"Definition", "Observed", "ObservedAt", "Applied", "AppliedAt", "Counts", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval",
+	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Reason",
+}
+
+func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
+	resting := func() state.Task {
+		at := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+		return state.Task{
+			Observation: state.Observation{Definition: "d", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at, Counts: []state.Count{{Of: "service instances"}}},
+			Requests:    state.Requests{Scheduled: at},
+			Tries:       state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
+			Naming:      state.Naming{Shape: "s", MovedFrom: []string{"was"}},
+			Removal:     state.Removal{OnRemoval: "k"},
+			Drift:       &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"},
+			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,
+		}
+	}
+	if got := resting().Rest(); got != state.RestApplied {
+		t.Fatalf("a task at rest is %q", got)
+	}
+	var walk func(typ reflect.Type, index []int)
+	walk = func(typ reflect.Type, index []int) {
+		for i := range typ.NumField() {
+			f, at := typ.Field(i), append(slices.Clone(index), i)
+			if f.Anonymous {
+				walk(f.Type, at)
+				continue
+			}
+			if slices.Contains(harmless, f.Name) {
+				continue
+			}
+			task := resting()
+			setSomething(t, reflect.ValueOf(&task).Elem().FieldByIndex(at))
+			if got := task.Rest(); got != "" {
+				t.Errorf("with %s, a task is %q", f.Name, got)
+			}
+		}
+	}
+	walk(reflect.TypeFor[state.Task](), nil)
+	for what, change := range map[string]func(*state.Task){
+		"something else is observed":   func(s *state.Task) { s.Observed = "B" },
+		"it was never applied":         func(s *state.Task) { s.AppliedAt = time.Time{} },
+		"another reason":               func(s *state.Task) { s.Reason.Code = state.ReasonFirst },
+		"its run was interrupted":      func(s *state.Task) { s.Last.State = state.RunInterrupted },
+		"its run was lost":             func(s *state.Task) { s.Last.State = state.RunLost },
+		"it is being checked":          func(s *state.Task) { s.Drift.Run = new(state.LiveRun) },
+		"a check has found something":  func(s *state.Task) { s.Drift.Found = new(state.Drifted) },
+		"a check was interrupted":      func(s *state.Task) { s.Drift.Interrupted = true },
+		"drift was applied":            func(s *state.Task) { s.Drift.Applied = "d" },
+		"a remote run is given up":     func(s *state.Task) { s.RemoteRun.GivenUp = new(state.GivenUp) },
+		"a remote run may still exist": func(s *state.Task) { s.RemoteRun.Version = "1" },
+	} {
+		task := resting()
+		if change(&task); task.Rest() != "" {
+			t.Errorf("%s: a task is %q", what, task.Rest())
+		}
+	}
+	disabled := resting()
+	disabled.Reason.Code, disabled.AppliedAt, disabled.Observed = state.ReasonDisabled, time.Time{}, ""
+	if got := disabled.Rest(); got != state.RestDisabled {
+		t.Errorf("a disabled task is %q", got)
+	}
+}
+
+// setSomething gives a field a value other than zero.
+func setSomething(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int:
+		v.SetInt(1)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Date(2086, 1, 1, 0, 0, 0, 0, time.UTC)))
+			return
+		}
+		setSomething(t, v.Field(0))
+	default:
+		t.Fatalf("a field of kind %s", v.Kind())
+	}
+}

@@ -1,0 +1,351 @@
+// Package summary keeps a row for each task's record, so that a tick reads the records of the tasks
+// that concern it, and no others.
+//
+// Keep wraps a store. Whatever changes records of tasks through it also writes their new rows as one
+// more record, a note, in the same conditional write: so the rows are never behind the records. The
+// leader folds notes into shards, each of which has the rows of many tasks. A reader takes the notes
+// first and then the shards: what was folded in between is in both, and of two rows the one of the
+// higher revision counts. Only a removal has no revision. Until it is folded, the record of its task
+// is read.
+//
+// The summary can be rebuilt from the records at any time, and is when it has no head.
+package summary
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// Prefix is the collection of the summary's records.
+const Prefix = "summary/"
+
+const (
+	notesPrefix = Prefix + "notes/" // sorts before shardPrefix
+	shardPrefix = Prefix + "tasks/"
+	headKey     = notesPrefix + "0" // sorts before all notes, whose names are UUIDs of version 7
+
+	// shards is how many records have the rows: with 10,000 tasks each has some 160, in 5 KB.
+	shards = 64
+)
+
+// head is written whenever notes are folded.
+type head struct {
+	Folds uint64 `json:"folds"`
+}
+
+// note is what one write changed.
+type note struct {
+	Rows []Row `json:"rows"`
+}
+
+// shard has the rows of the tasks whose names have its hash.
+type shard struct {
+	Rows []Row `json:"rows"`
+}
+
+func shardKey(task string) string {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, task)
+	return fmt.Sprintf("%s%02d", shardPrefix, h.Sum32()%shards)
+}
+
+// Summary is what a process knows of the rows. It is not safe for concurrent use.
+type Summary struct {
+	known  bool              // the rows are those of the store when it was read last
+	head   string            // version of its record; empty if there is none
+	folds  uint64            // as in it
+	rows   map[string]Row    // by task
+	notes  map[string][]Row  // that are not folded, by key
+	notice map[string]string // versions of the notes
+	shards map[string]string // versions of the shards, by key
+	broken []string          // keys of shards that cannot be decoded
+	unsure map[string]bool   // tasks whose records were removed, and perhaps made again
+}
+
+// Read brings the rows up to date. It reports whether there is a summary: without one, Rebuild makes it.
+func (s *Summary) Read(ctx context.Context, store state.Store) (bool, error) {
+	if s.known {
+		records, err := store.List(ctx, notesPrefix)
+		if err != nil {
+			return false, fmt.Errorf("read what has changed about tasks: %w", err)
+		}
+		if len(records) > 0 && records[0].Key == headKey && records[0].Version == s.head {
+			err := s.take(records[1:])
+			return s.known, err
+		}
+	}
+	return s.readAll(ctx, store)
+}
+
+// Forget makes the next Read read everything.
+func (s *Summary) Forget() { *s = Summary{} }
+
+func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) {
+	records, err := store.List(ctx, Prefix)
+	if err != nil {
+		return false, fmt.Errorf("read the summary of all tasks: %w", err)
+	}
+	*s = Summary{rows: map[string]Row{}, notes: map[string][]Row{}, notice: map[string]string{}, shards: map[string]string{}, unsure: map[string]bool{}}
+	var notes []state.Record
+	for _, rec := range records {
+		switch {
+		case rec.Key == headKey:
+			h, err := state.Decode[head](rec)
+			if s.head, s.folds = rec.Version, h.Data.Folds; err == nil {
+				s.known = true
+			} else if err := unlessCorrupt(err); err != nil {
+				return false, err
+			}
+		case strings.HasPrefix(rec.Key, notesPrefix):
+			notes = append(notes, rec)
+		default:
+			rows, err := unpack(rec)
+			if err != nil {
+				s.known, s.broken = false, append(s.broken, rec.Key)
+			}
+			if err := unlessCorrupt(err); err != nil {
+				return false, err
+			}
+			s.shards[rec.Key] = rec.Version
+			for _, row := range rows {
+				s.rows[row.Task] = row
+			}
+		}
+	}
+	err = s.take(notes)
+	return s.known, err
+}
+
+// unlessCorrupt returns an error, unless it says that a record cannot be decoded: that is made anew.
+func unlessCorrupt(err error) error {
+	if errors.As(err, new(*state.CorruptError)) {
+		return nil
+	}
+	return err
+}
+
+// take adds the notes that are not known yet.
+func (s *Summary) take(records []state.Record) error {
+	for _, rec := range records {
+		if _, known := s.notes[rec.Key]; known {
+			continue
+		}
+		n, err := state.Decode[note](rec)
+		if err != nil {
+			s.known, n.Data.Rows = false, nil
+		}
+		if err := unlessCorrupt(err); err != nil {
+			return err
+		}
+		s.notes[rec.Key], s.notice[rec.Key] = n.Data.Rows, rec.Version
+		for _, row := range n.Data.Rows {
+			s.add(row)
+		}
+	}
+	return nil
+}
+
+func (s *Summary) add(row Row) {
+	switch {
+	case row.Gone:
+		s.unsure[row.Task] = true
+		s.rows[row.Task] = Row{Task: row.Task}
+	case s.unsure[row.Task]:
+	case row.Revision > s.rows[row.Task].Revision:
+		s.rows[row.Task] = row
+	}
+}
+
+// Row returns the row of a task; a task without a record has none.
+func (s *Summary) Row(task string) (Row, bool) {
+	row, ok := s.rows[task]
+	return row, ok
+}
+
+// Rows returns all rows, in no order.
+func (s *Summary) Rows() iter.Seq[Row] { return maps.Values(s.rows) }
+
+// Apply is how the leader writes: under its lease.
+type Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
+
+const (
+	// maxNotes is how many notes there are before they are folded: each non-idle tick reads them.
+	maxNotes = 15
+	// changesAtOnce is how many records one write of a fold changes.
+	changesAtOnce = 40
+)
+
+// Fold moves the notes into the shards if there are many.
+func (s *Summary) Fold(ctx context.Context, store state.Store, apply Apply) error {
+	if !s.known || len(s.notes) <= maxNotes {
+		return nil
+	}
+	if err := s.settle(ctx, store); err != nil {
+		return err
+	}
+	concerned := map[string]bool{}
+	for _, rows := range s.notes {
+		for _, row := range rows {
+			concerned[shardKey(row.Task)] = true
+		}
+	}
+	return s.write(ctx, apply, slices.Sorted(maps.Keys(concerned)))
+}
+
+// settle reads the records of tasks that were removed, and perhaps made again.
+func (s *Summary) settle(ctx context.Context, store state.Store) error {
+	for task := range s.unsure {
+		record, corrupt, err := state.ReadAnyway[state.Task](ctx, store, state.TaskKey(task))
+		if err != nil {
+			return fmt.Errorf("read the record of task %s: %w", task, err)
+		}
+		switch {
+		case corrupt != nil:
+		case !record.Exists():
+			delete(s.rows, task)
+		default:
+			s.rows[task] = Of(task, record.Data)
+		}
+	}
+	return nil
+}
+
+// Rebuild makes the rows anew from the records of all tasks, and writes what differs. It returns the
+// tasks whose rows were wrong.
+func (s *Summary) Rebuild(ctx context.Context, apply Apply, tasks map[string]state.Stored[state.Task], corrupt map[string]error) ([]string, error) {
+	before, concerned := s.rows, map[string]bool{}
+	var wrong []string
+	s.rows, s.unsure = make(map[string]Row, len(tasks)), map[string]bool{}
+	for task, record := range tasks {
+		if !record.Exists() {
+			continue
+		}
+		row := Row{Task: task}
+		if corrupt[task] == nil {
+			row = Of(task, record.Data)
+		}
+		s.rows[task] = row
+	}
+	for task, row := range s.rows {
+		if was, known := before[task]; !known || was != row {
+			wrong, concerned[shardKey(task)] = append(wrong, task), true
+		}
+	}
+	for task := range before {
+		if _, there := s.rows[task]; !there {
+			wrong, concerned[shardKey(task)] = append(wrong, task), true
+		}
+	}
+	for _, rows := range s.notes {
+		for _, row := range rows {
+			concerned[shardKey(row.Task)] = true
+		}
+	}
+	for _, key := range s.broken {
+		concerned[key] = true
+	}
+	slices.Sort(wrong)
+	if s.known && len(wrong) == 0 && len(s.notes) <= maxNotes {
+		return nil, nil
+	}
+	return wrong, s.write(ctx, apply, slices.Sorted(maps.Keys(concerned)))
+}
+
+// write writes shards, and then removes the notes, which they contain. After an error, the next Read
+// reads everything.
+func (s *Summary) write(ctx context.Context, apply Apply, keys []string) (err error) {
+	defer func() {
+		if err != nil {
+			s.Forget()
+			err = fmt.Errorf("write the summary of all tasks: %w", err)
+		}
+	}()
+	byShard := map[string][]Row{}
+	for _, row := range s.rows {
+		key := shardKey(row.Task)
+		byShard[key] = append(byShard[key], row)
+	}
+	var changes []state.Change
+	size := 0
+	flush := func() error {
+		written, err := apply(ctx, changes...)
+		for _, rec := range written {
+			if strings.HasPrefix(rec.Key, shardPrefix) {
+				s.shards[rec.Key] = rec.Version
+			}
+			if rec.Key == headKey {
+				s.head = rec.Version
+			}
+		}
+		changes, size = nil, 0
+		return err
+	}
+	add := func(c state.Change) error {
+		if n := len(c.Key) + len(c.Value); len(changes) == changesAtOnce || size+n > state.MaxBytes/2 && len(changes) > 0 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		changes, size = append(changes, c), size+len(c.Key)+len(c.Value)
+		return nil
+	}
+	for _, key := range keys {
+		if err := add(change(key, s.shards[key], pack(byShard[key]))); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.notes)) {
+		if err := add(state.Delete(state.Record{Key: key, Version: s.notice[key]})); err != nil {
+			return err
+		}
+	}
+	if err := add(change(headKey, s.head, state.Encode(head{s.folds + 1}))); err != nil {
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	s.folds++
+	s.known, s.broken = true, nil
+	s.notes, s.notice, s.unsure = map[string][]Row{}, map[string]string{}, map[string]bool{}
+	return nil
+}
+
+func change(key, version string, value []byte) state.Change {
+	if version == "" {
+		return state.Create(key, value)
+	}
+	return state.Replace(state.Record{Key: key, Version: version}, value)
+}
+
+func pack(rows []Row) []byte {
+	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Task, b.Task) })
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write(state.Encode(shard{rows})) // into a buffer
+	_ = zip.Close()
+	return packed.Bytes()
+}
+
+func unpack(rec state.Record) ([]Row, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(rec.Value))
+	if err == nil {
+		rec.Value, err = io.ReadAll(zip)
+	}
+	if err != nil {
+		return nil, &state.CorruptError{Record: rec, Err: err}
+	}
+	decoded, err := state.Decode[shard](rec)
+	return decoded.Data.Rows, err
+}

@@ -1,0 +1,350 @@
+package summary_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
+)
+
+var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// resting is the record of a task that was applied with what its condition shows.
+func resting(observed string) state.Task {
+	return state.Task{
+		Observation: state.Observation{Definition: "def", Observed: observed, ObservedAt: noon, Applied: observed, AppliedAt: noon},
+		Reason:      state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"},
+	}
+}
+
+type bench struct {
+	t     *testing.T
+	store state.Store
+}
+
+func newBench(t *testing.T) *bench {
+	store := statetest.NewMemory()
+	t.Cleanup(func() { store.Close() })
+	return &bench{t, summary.Keep(store)}
+}
+
+func (b *bench) apply(changes ...state.Change) {
+	b.t.Helper()
+	if _, err := b.store.Apply(b.t.Context(), changes...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) record(task string) state.Stored[state.Task] {
+	b.t.Helper()
+	record, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey(task))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return record
+}
+
+// put writes the record of a task.
+func (b *bench) put(task string, t state.Task) {
+	b.t.Helper()
+	b.apply(b.record(task).Write(t))
+}
+
+func (b *bench) remove(task string) { b.t.Helper(); b.apply(state.Delete(b.record(task).Record)) }
+
+func (b *bench) read(s *summary.Summary) bool {
+	b.t.Helper()
+	known, err := s.Read(b.t.Context(), b.store)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return known
+}
+
+// rebuild makes the summary anew.
+func (b *bench) rebuild(s *summary.Summary) []string {
+	b.t.Helper()
+	b.read(s)
+	tasks, corrupt := map[string]state.Stored[state.Task]{}, map[string]error{}
+	all, undecoded, err := state.ReadEach[state.Task](b.t.Context(), b.store, state.TaskPrefix)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, t := range all {
+		tasks[state.TaskName(t.Key)] = t
+	}
+	for _, err := range undecoded {
+		name := state.TaskName(err.Record.Key)
+		tasks[name], corrupt[name] = state.Stored[state.Task]{Record: err.Record}, err
+	}
+	wrong, err := s.Rebuild(b.t.Context(), b.store.Apply, tasks, corrupt)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return wrong
+}
+
+// holds checks that a summary has a row of each record, and of nothing else.
+func (b *bench) holds(s *summary.Summary) {
+	b.t.Helper()
+	all, err := state.ReadAll[state.Task](b.t.Context(), b.store, state.TaskPrefix)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	want := map[string]summary.Row{}
+	for _, t := range all {
+		name := state.TaskName(t.Key)
+		want[name] = summary.Of(name, t.Data)
+	}
+	got := map[string]summary.Row{}
+	for row := range s.Rows() {
+		got[row.Task] = row
+	}
+	if !maps.Equal(want, got) {
+		b.t.Errorf("the rows are\n%v\nwant\n%v", got, want)
+	}
+}
+
+func TestKeep_RowsAreWrittenWithTheRecords(t *testing.T) {
+	b := newBench(t)
+	b.put("web", resting("A"))
+	var first, later summary.Summary
+	if b.read(&first) {
+		t.Error("there is a summary before anybody made one")
+	}
+	b.rebuild(&first)
+	b.holds(&first)
+	for i := range 50 { // some of it is folded meanwhile
+		task := fmt.Sprintf("task-%d", i%7)
+		if i%3 == 0 {
+			b.put(task, resting(fmt.Sprint(i)))
+		} else {
+			b.put(task, state.Task{Reason: state.Reason{Code: state.ReasonFirst}})
+		}
+		if !b.read(&first) || !b.read(&later) {
+			t.Fatal("there is no summary any more")
+		}
+		b.holds(&first)
+		b.holds(&later)
+		if err := first.Fold(t.Context(), b.store, b.store.Apply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if notes, err := b.store.List(t.Context(), summary.Prefix+"notes/"); err != nil || len(notes) > 20 {
+		t.Errorf("%d notes are left (%v)", len(notes), err)
+	}
+	if wrong := b.rebuild(&later); len(wrong) > 0 {
+		t.Errorf("the rows of %v were wrong", wrong)
+	}
+}
+
+// A write that is refused leaves no row, and the records that it returns are those of its changes.
+func TestKeep_RefusedWriteLeavesNothing(t *testing.T) {
+	b := newBench(t)
+	b.put("web", resting("A"))
+	var s summary.Summary
+	b.rebuild(&s)
+	old := b.record("web")
+	b.put("web", resting("B"))
+	var conflict *state.ConflictError
+	if _, err := b.store.Apply(t.Context(), old.Write(resting("C"))); !errors.As(err, &conflict) || conflict.Change.Key != state.TaskKey("web") {
+		t.Errorf("a write over a newer record: %v", err)
+	}
+	b.read(&s)
+	b.holds(&s)
+	written, err := b.store.Apply(t.Context(), b.record("web").Write(resting("D")), state.Create("run/web/1", []byte("{}")))
+	if err != nil || len(written) != 2 || written[0].Key != state.TaskKey("web") || written[1].Key != "run/web/1" {
+		t.Errorf("it returns %v (%v)", written, err)
+	}
+}
+
+// Clocks differ: a note may sort before another that was written earlier.
+func TestRead_TheHigherRevisionCounts(t *testing.T) {
+	b := newBench(t)
+	b.put("web", resting("A"))
+	var s, cold summary.Summary
+	b.rebuild(&s)
+	b.put("web", state.Task{Reason: state.Reason{Code: state.ReasonFirst}})
+	b.put("web", resting("C"))
+	// The second note sorts first from now on.
+	notes, err := b.store.List(t.Context(), summary.Prefix+"notes/0")
+	if err != nil || len(notes) != 3 {
+		t.Fatalf("%d records (%v)", len(notes), err)
+	}
+	last := notes[2]
+	b.apply(state.Delete(last), state.Create(summary.Prefix+"notes/00000000-0000-7000-8000-000000000000", last.Value))
+	b.read(&s)
+	b.holds(&s)
+	b.read(&cold)
+	b.holds(&cold)
+}
+
+// A task that was removed and made again has a low revision again.
+func TestRead_RecordOfATaskThatWasRemovedIsRead(t *testing.T) {
+	b := newBench(t)
+	b.put("web", resting("A"))
+	b.put("web", resting("B"))
+	b.put("api", resting("A"))
+	var s summary.Summary
+	b.rebuild(&s)
+	b.remove("web")
+	b.put("web", resting("C"))
+	b.remove("api")
+	for _, reader := range []*summary.Summary{&s, {}} {
+		b.read(reader)
+		for _, task := range []string{"web", "api"} {
+			if row, ok := reader.Row(task); ok && row.Rest != "" {
+				t.Errorf("%s rests: %+v", task, row)
+			}
+		}
+	}
+	for range 20 {
+		b.put("other", resting("A"))
+	}
+	b.read(&s)
+	if err := s.Fold(t.Context(), b.store, b.store.Apply); err != nil {
+		t.Fatal(err)
+	}
+	b.holds(&s)
+	var cold summary.Summary
+	b.read(&cold)
+	b.holds(&cold)
+}
+
+func TestRead_AnotherLeaderHasFoldedMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.put("web", resting("A"))
+	var s, other summary.Summary
+	b.rebuild(&s)
+	b.read(&other)
+	for i := range 20 {
+		b.put("web", resting(fmt.Sprint(i)))
+	}
+	b.read(&other)
+	if err := other.Fold(t.Context(), b.store, b.store.Apply); err != nil {
+		t.Fatal(err)
+	}
+	b.read(&s)
+	b.holds(&s)
+	for i := range 20 {
+		b.put("web", resting(fmt.Sprint("more", i)))
+	}
+	b.read(&s)
+	b.read(&other)
+	if err := other.Fold(t.Context(), b.store, b.store.Apply); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Fold(t.Context(), b.store, b.store.Apply); !errors.As(err, new(*state.ConflictError)) {
+		t.Errorf("it folds what is folded: %v", err)
+	}
+	if !b.read(&s) {
+		t.Error("it is lost for one that could not fold it")
+	}
+	b.holds(&s)
+}
+
+func TestRebuild_WhatCannotBeDecodedIsMadeAnew(t *testing.T) {
+	for _, key := range []string{"notes/0", "tasks/", "notes/01"} {
+		t.Run(key, func(t *testing.T) {
+			b := newBench(t)
+			for i := range 100 {
+				b.put(fmt.Sprintf("task-%d", i), resting("A"))
+			}
+			var s summary.Summary
+			b.rebuild(&s)
+			b.put("task-7", resting("B"))
+			all, err := b.store.List(t.Context(), summary.Prefix+key)
+			if err != nil || len(all) == 0 {
+				t.Fatalf("%d records (%v)", len(all), err)
+			}
+			b.apply(state.Replace(all[0], []byte("edited by hand")))
+			s.Forget()
+			if b.read(&s) {
+				t.Error("it counts as a summary")
+			}
+			b.rebuild(&s)
+			b.holds(&s)
+			var cold summary.Summary
+			if !b.read(&cold) {
+				t.Error("it was not made anew")
+			}
+			b.holds(&cold)
+		})
+	}
+}
+
+// A fold that fails half way, or whose answer is lost, loses nothing.
+func TestFold_ThatFailsLosesNothing(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for fails := 1; ; fails++ {
+			b := newBench(t)
+			var s summary.Summary
+			for i := range 300 {
+				b.put(fmt.Sprintf("task-%d", i), resting("A"))
+			}
+			b.rebuild(&s)
+			for i := range 100 {
+				b.put(fmt.Sprintf("task-%d", i), resting("B"))
+			}
+			b.read(&s)
+			n := 0
+			err := s.Fold(t.Context(), b.store, func(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+				if n++; n == fails && !after {
+					return nil, errors.New("no answer")
+				}
+				records, err := b.store.Apply(ctx, changes...)
+				if n == fails {
+					return nil, errors.New("the answer was lost")
+				}
+				return records, err
+			})
+			if err == nil {
+				break
+			}
+			if !strings.Contains(err.Error(), "write the summary of all tasks: ") {
+				t.Errorf("the error is %v", err)
+			}
+			for _, reader := range []*summary.Summary{&s, {}} {
+				b.read(reader)
+				b.holds(reader)
+			}
+		}
+	}
+}
+
+func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
+	b := newBench(t)
+	tasks := map[string]state.Stored[state.Task]{}
+	for i := range 10_000 {
+		name := fmt.Sprintf("switch-building-%02d-rack-%04d", i%17, i)
+		record := resting(fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
+		record.Definition, record.Revision = fmt.Sprintf("%x", sha256.Sum256([]byte("definition of "+name))), uint64(i%50)
+		tasks[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: record}
+	}
+	var s summary.Summary
+	b.read(&s)
+	if _, err := s.Rebuild(t.Context(), b.store.Apply, tasks, nil); err != nil {
+		t.Fatal(err)
+	}
+	all, err := b.store.List(t.Context(), summary.Prefix)
+	size := 0
+	for _, rec := range all {
+		size += len(rec.Key) + len(rec.Value)
+	}
+	if err != nil || size > 500_000 {
+		t.Errorf("the summary of 10,000 tasks has %d bytes in %d records (%v)", size, len(all), err)
+	}
+	t.Logf("%d bytes in %d records", size, len(all))
+	if got := slices.Collect(s.Rows()); len(got) != 10_000 {
+		t.Errorf("%d rows", len(got))
+	}
+}
