@@ -96,7 +96,14 @@ func (d *decider) windowOpened(action window.Action) (t trigger, due time.Time) 
 	if live.Wait.For != state.WaitWindow {
 		return trigger{}, live.Wait.Until
 	}
-	v := window.Judge(d.Task.Windows, window.Change{Action: action}, d.now)
+	// The run waits because its runner judged that the window is closed. If the clock of the runner is
+	// ahead, that is so until this clock has come to that time: otherwise the run would be resumed, and
+	// wait, again and again.
+	now := d.now
+	if since := live.Wait.Since; since.After(now) && since.Sub(now) <= d.Skew {
+		now = since
+	}
+	v := window.Judge(d.Task.Windows, window.Change{Action: action}, now)
 	if !v.Open {
 		return trigger{}, clock.Earlier(live.Wait.Until, v.Next)
 	}

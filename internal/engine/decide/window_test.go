@@ -40,3 +40,29 @@ func night(t *testing.T) []window.Window {
 	}
 	return []window.Window{w}
 }
+
+// The window closes between the clock of the leader and that of the runner, which is ahead.
+func TestWindow_RunnerWithAClockAheadHasSeenItClosed(t *testing.T) {
+	task := webTask()
+	task.BufferPeriod, task.Windows = config.BufferPeriod{}, night(t)
+	closes := time.Date(noon.Year(), noon.Month(), noon.Day(), 6, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		runner time.Duration // its clock when it judged, after the window closed
+		leader time.Duration
+		action Action
+	}{
+		{runner: 10 * time.Second, leader: -15 * time.Second, action: Wait},
+		{runner: 10 * time.Second, leader: 10 * time.Second, action: Wait},
+		{runner: 10 * time.Second, leader: 16 * time.Hour, action: Resume},
+		{runner: time.Hour, leader: -15 * time.Second, action: Resume}, // its clock was wrong
+	} {
+		waiting := with(applied(), func(s *state.Task) {
+			s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+			s.Run = &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitWindow, Since: closes.Add(tt.runner), Rules: task.RulesDigest()}}
+		})
+		in := Input{Task: task, Definition: "def", State: waiting, Skew: 30 * time.Second, Reading: Reading{Observed: &Observed{Digest: "B"}}}
+		if d := Decide([]Input{in}, closes.Add(tt.leader))[0]; d.Action != tt.action {
+			t.Errorf("judged %s after the window closed, and seen at %s: action %v because of %+v", tt.runner, tt.leader, d.Action, d.Reason)
+		}
+	}
+}

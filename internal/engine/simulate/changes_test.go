@@ -60,7 +60,7 @@ func (j *judge) compose(w *world) {
 // decidedBy is decidedOn for a launch that a process writes now. Its list of overrides is no
 // snapshot: perhaps nothing ever had the digest of its configuration.
 func (j *judge) decidedBy(v view, launch state.Launch) *config.Config {
-	if cfg := j.decidedOn(launch); len(cfg.Tasks) > 0 {
+	if cfg := j.decidedOn(launch); launch.Bundle != "" || len(cfg.Tasks) > 0 {
 		return cfg
 	}
 	return j.knownTo(v)

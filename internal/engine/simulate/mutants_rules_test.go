@@ -66,7 +66,7 @@ var ruleMutants = []mutant{
 		says: "with one of that very content",
 	}, {
 		rule: "rules: the guard compares with what was applied last, not with what was seen",
-		seed: 19686,
+		seed: 203025,
 		file: "engine/runner/output.go",
 		old:  "case run.State != state.RunSucceeded || !run.Kind.Applies():",
 		new:  "case done.snap == nil || !run.Kind.Applies():",

@@ -27,12 +27,6 @@ var summaryMutants = []mutant{
 		new:  "_ = row\n\t\t}\n\t}\n\treturn s.write(",
 		says: "the summary says what the records say",
 	}, {
-		rule: "summary: a task that does not rest concerns each tick",
-		file: "engine/reconcile/chosen.go",
-		old:  "case row.Rest != state.RestApplied, !task.Enabled,",
-		new:  "case !task.Enabled,",
-		test: "engine/reconcile TestTick_ReadsTheRecordsOfTheTasksThatConcernIt",
-	}, {
 		rule: "summary: a task at rest whose condition shows something else concerns the tick",
 		file: "engine/reconcile/chosen.go",
 		old:  "answer.Err != nil || !row.Shows(answer.Digest)",

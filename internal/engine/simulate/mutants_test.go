@@ -275,7 +275,7 @@ var engineMutants = []mutant{
 		file: "engine/control/run.go",
 		old:  "if t.Run != nil {\n\t\te.Live",
 		new:  "if t.Run != nil && false {\n\t\te.Live",
-		test: "engine/reconcile TestControl_ForceDuringARunAwaitsTheNext",
+		test: "engine/control TestControl_ForceDuringARunAwaitsTheNext",
 	},
 }
 
@@ -285,7 +285,24 @@ func TestMutants_EditTheSourceOnce(t *testing.T) {
 		if _, _, err := edited(m.file, m.old, m.new); err != nil {
 			t.Errorf("%s: %v", m.rule, err)
 		}
+		if m.test != "" && !isTest(t, m.test) {
+			t.Errorf("%s: there is no test %s", m.rule, m.test)
+		}
 	}
+}
+
+// isTest reports whether a package below internal has a test: its name follows that of the package.
+func isTest(t *testing.T, name string) bool {
+	t.Helper()
+	pkg, name, _ := strings.Cut(name, " ")
+	files, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pkg), "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(path string) bool {
+		source, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(source), "func "+name+"(")
+	})
 }
 
 // mutantsOfARun is how many mutants a run tries without TERRAPULSE_TEST_ALL: one takes about 10
