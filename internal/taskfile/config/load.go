@@ -105,7 +105,7 @@ func Examine(opts Options) (*Config, error) {
 	cfg.Warnings = l.sorted(l.Warnings, files)
 	cfg.files = files
 	if len(l.Errors) > 0 {
-		cfg.Tasks = slices.DeleteFunc(cfg.Tasks, l.isWrong)
+		cfg.Tasks = slices.DeleteFunc(cfg.Tasks, l.wrong())
 		cfg.nameTasks()
 		return cfg, Errors(l.sorted(l.Errors, files))
 	}
@@ -113,12 +113,22 @@ func Examine(opts Options) (*Config, error) {
 	return cfg, nil
 }
 
-// isWrong reports whether an error is about the task.
-func (l *loader) isWrong(t Task) bool {
-	return slices.ContainsFunc(l.Errors, func(d Diagnostic) bool {
-		return d.File == t.Source.File && (d.Key == t.path || strings.HasPrefix(d.Key, t.path+".")) ||
-			slices.Contains(t.VariableFiles, d.File)
-	})
+// wrong returns a function that reports whether an error is about a task: about one of its keys, or
+// one of its variable files.
+func (l *loader) wrong() func(Task) bool {
+	type place struct{ file, key string }
+	keys, files := map[place]bool{}, map[string]bool{}
+	for _, d := range l.Errors {
+		files[d.File], keys[place{d.File, d.Key}] = true, true
+		for i, c := range d.Key {
+			if c == '.' {
+				keys[place{d.File, d.Key[:i]}] = true
+			}
+		}
+	}
+	return func(t Task) bool {
+		return keys[place{t.Source.File, t.path}] || slices.ContainsFunc(t.VariableFiles, func(file string) bool { return files[file] })
+	}
 }
 
 // noFiles is the error where no path has a task file.

@@ -55,11 +55,12 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		}
 		next.Tasks, taken[t.Name] = append(next.Tasks, t), true
 	}
+	others, modules := next.others(), digestsOfModules(c.Tasks) // also where the task that has the module was deleted
 	for _, ch := range changes {
 		if taken[ch.Task] || len(ch.Definition) == 0 {
 			continue
 		}
-		t, err := next.parse(ch.Definition, true, ch.Kept)
+		t, err := next.parse(ch.Definition, true, ch.Kept, others)
 		if err == nil && t.Name != ch.Task {
 			err = fmt.Errorf("the definition that is kept for task %s is that of %s", block.Quoted(ch.Task), block.Quoted(t.Name))
 		}
@@ -70,7 +71,9 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		if ch.Enabled != nil {
 			t.Enabled = *ch.Enabled
 		}
-		t.filesOfModule(c.Tasks) // also where the task that has it was deleted
+		t.ModuleDigest = modules[t.Module]
+		others.add(t)
+		others.move(t.Name, t.MovedFrom)
 		next.Tasks, taken[t.Name] = append(next.Tasks, *t), true
 	}
 	next.nameTasks()
@@ -80,11 +83,23 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 // Parse reads one more task of the configuration, in the JSON form of the API. It
 // reports everything that is wrong with it at once, as Errors; keys begin with
 // "task".
-func (c *Config) Parse(definition []byte) (*Task, error) { return c.parse(definition, false, false) }
+func (c *Config) Parse(definition []byte) (*Task, error) {
+	t, err := c.parse(definition, false, false, c.others())
+	if err != nil {
+		return nil, err
+	}
+	t.ModuleDigest = digestsOfModules(c.Tasks)[t.Module]
+	return t, nil
+}
+
+// others returns what the tasks have taken, for parse.
+func (c *Config) others() taken {
+	return (&loader{Options: Options{Dir: c.dir}}).takenBy(c, c.Tasks)
+}
 
 // parse reads a task that is being created or, if made is set, was created before. If kept
 // is set, a file had it.
-func (c *Config) parse(definition []byte, made, kept bool) (*Task, error) {
+func (c *Config) parse(definition []byte, made, kept bool, others taken) (*Task, error) {
 	l := loader{
 		Options: Options{Dir: c.dir, Getenv: func(string) string { return "" }},
 		Report:  block.Report{Now: time.Now(), Existing: made},
@@ -109,24 +124,25 @@ func (c *Config) parse(definition []byte, made, kept bool) (*Task, error) {
 	l.fill(&raw, "")
 	t := l.task(&raw, c, nil)
 	t.FromAPI, t.Source = true, Position{}
-	others := l.takenBy(c, c.Tasks)
+	others.loader = &l // errors are those of this task
 	others.refuse(&raw, &t)
 	others.refuseMove(&raw)
 	if len(l.Errors) > 0 {
 		return nil, Errors(l.Errors)
 	}
-	t.filesOfModule(c.Tasks)
 	return &t, nil
 }
 
-// filesOfModule takes the digest of the module's files from a task of a bundle with
-// the same module.
-func (t *Task) filesOfModule(tasks []Task) {
+// digestsOfModules returns the digests of the modules' files, by module, where the tasks are those
+// of a bundle.
+func digestsOfModules(tasks []Task) map[string]string {
+	digests := map[string]string{}
 	for i := range tasks {
-		if tasks[i].Module == t.Module && tasks[i].ModuleDigest != "" {
-			t.ModuleDigest = tasks[i].ModuleDigest
+		if digest := tasks[i].ModuleDigest; digest != "" {
+			digests[tasks[i].Module] = digest
 		}
 	}
+	return digests
 }
 
 // dashed gives the types of conditions and module inputs the names that they

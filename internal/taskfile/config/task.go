@@ -38,6 +38,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 	}
 	for i := range raw.Tasks {
 		others.refuseMove(&raw.Tasks[i])
+		others.move(raw.Tasks[i].Name.V, raw.Tasks[i].MovedFrom.V)
 	}
 	return tasks
 }
@@ -58,11 +59,18 @@ func (l *loader) takenBy(cfg *Config, tasks []Task) taken {
 	all := taken{l, cfg, map[string]*Task{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	for i := range tasks {
 		all.add(&tasks[i])
-		for _, from := range tasks[i].MovedFrom {
-			all.moved[from] = tasks[i].Name
-		}
+		all.move(tasks[i].Name, tasks[i].MovedFrom)
 	}
 	return all
+}
+
+// move adds the former names of a task, unless another task has them.
+func (all taken) move(task string, from []string) {
+	for _, name := range from {
+		if _, ok := all.moved[name]; !ok {
+			all.moved[name] = task
+		}
+	}
 }
 
 func (all taken) dir(t *Task) string { return filepath.Clean(all.abs(t.WorkingDir)) }
@@ -124,8 +132,6 @@ func (all taken) refuseMove(raw *rawTask) {
 			all.Fail(at, fmt.Sprintf("moved_from names the task %s, which is in the configuration", block.Quoted(from)), "remove moved_from, or the task of that name")
 		case moved && other != raw.Name.V:
 			all.Fail(at, fmt.Sprintf("the tasks %s and %s are both moved from %s", block.Quoted(other), block.Quoted(raw.Name.V), block.Quoted(from)), "only one of them can have its state")
-		default:
-			all.moved[from] = raw.Name.V
 		}
 	}
 }
