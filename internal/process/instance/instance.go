@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -227,9 +226,13 @@ func WarnAccess(ctx context.Context, client *consul.Client, log *slog.Logger) {
 // LogWarnings logs the warnings of a configuration, except those that an earlier
 // configuration had, on whichever line.
 func LogWarnings(log *slog.Logger, cfg *config.Config, earlier ...config.Diagnostic) {
+	type finding struct{ key, problem string }
+	known := map[finding]bool{}
+	for _, w := range earlier {
+		known[finding{w.Key, w.Problem}] = true
+	}
 	for _, w := range cfg.Warnings {
-		same := func(b config.Diagnostic) bool { return b.Key == w.Key && b.Problem == w.Problem }
-		if !slices.ContainsFunc(earlier, same) {
+		if !known[finding{w.Key, w.Problem}] {
 			log.Warn("configuration", "finding", w.String())
 		}
 	}

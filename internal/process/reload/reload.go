@@ -178,8 +178,12 @@ func (w *Watcher) run(ctx context.Context, asked <-chan os.Signal) {
 
 // replace replaces the followed files.
 func (w *Watcher) replace(f follow) {
+	followed := make(map[string]bool, len(f.files))
+	for _, name := range f.files {
+		followed[name] = true
+	}
 	for _, name := range w.more {
-		if !slices.Contains(f.files, name) {
+		if !followed[name] {
 			delete(w.contents, name)
 		}
 	}
