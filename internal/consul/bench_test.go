@@ -17,9 +17,14 @@ const manyServices = 10_000
 
 // withManyServices is a Consul with service-0 to service-9999, and their names.
 func withManyServices(b *testing.B) (*consultest.Server, []string) {
+	return withServices(b, manyServices)
+}
+
+// withServices is a Consul with n services, a multiple of 50, and their names.
+func withServices(b *testing.B, n int) (*consultest.Server, []string) {
 	s := consultest.Start(b)
 	var names []string
-	for start := 0; start < manyServices; start += 50 {
+	for start := 0; start < n; start += 50 {
 		node := fmt.Sprintf("node-%d", start/1000)
 		put(b, s, &api.CatalogRegistration{Node: node, Address: "10.0.0.1", SkipNodeUpdate: start%1000 != 0})
 		var ops api.TxnOps

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// BenchmarkGrowthStatus prints the status of n tasks from a store in SQLite, against a bare read of
+// the records of all tasks.
+func BenchmarkGrowthStatus(b *testing.B) {
+	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
+		path := filepath.Join(b.TempDir(), "state.db")
+		store, err := sqlite.Open(b.Context(), path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { store.Close() })
+		changes := []state.Change{state.Create(state.ReconcileKey, state.Encode(state.Reconcile{LastSuccess: time.Now()}))}
+		for i := range n {
+			name := fmt.Sprintf("switch-%05d", i)
+			if _, err := store.Apply(b.Context(), append(changes, state.Create(state.TaskKey(name), state.Encode(statetest.Ran(name))))...); err != nil {
+				b.Fatal(err)
+			}
+			changes = nil
+		}
+		for name, args := range map[string][]string{"text": {"status"}, "JSON": {"status", "-json"}} {
+			b.Run(name, func(b *testing.B) {
+				var size int
+				testtools.Growth{
+					Do: func() {
+						var out, errs testtools.Output
+						if code := run(b.Context(), append(args, "-store=sqlite:"+path), &out, &errs); code != exitOK {
+							b.Fatalf("exit code %d: %s", code, &errs)
+						}
+						size = len(out.String())
+					},
+					Bare: func() {
+						if _, err := store.List(b.Context(), state.TaskPrefix); err != nil {
+							b.Fatal(err)
+						}
+					},
+					Most: 60,
+				}.Measure(b)
+				b.ReportMetric(float64(size), "output-B/op")
+			})
+		}
+	})
+}
+
+// BenchmarkGrowthRest measures the resident memory of `start` with n tasks that are disabled, some
+// seconds after it has read the configuration and written their records.
+func BenchmarkGrowthRest(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "terrapulse")
+	if err := testtools.Build(program, "cmd/terrapulse"); err != nil {
+		b.Fatal(err)
+	}
+	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
+		s := newSite(b)
+		var tasks strings.Builder
+		for i := range n {
+			tasks.WriteString(s.task(fmt.Sprintf("switch-%05d", i), "enabled = false\n  "+onWeb))
+		}
+		m := &bounds{b: b, program: program}
+		for b.Loop() {
+			p := m.start(s, s.config(tasks.String()))
+			long(b, "all tasks have a record", func() bool {
+				return strings.Count(s.run("status", "-json").stdout, `"code": "disabled"`) == n
+			})
+			time.Sleep(5 * time.Second)
+			b.ReportMetric(residentMB(b, p.Process.Pid, "VmRSS"), "resident-MB")
+			p.stop()
+		}
+	})
+}
