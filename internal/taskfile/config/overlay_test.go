@@ -285,6 +285,20 @@ func TestWith_TwoTasksMayNotShareAWorkingDirectory(t *testing.T) {
 	}
 }
 
+func TestWith_OnlyOneTaskTakesTheStateOfAFormerName(t *testing.T) {
+	got, problems := base().With([]Change{
+		{Task: "d", Definition: []byte(`{"name":"d","module":"./d","moved_from":["old"],"enabled":"perhaps"}`)},
+		{Task: "e", Definition: []byte(`{"name":"e","module":"./e","moved_from":["old"]}`)},
+		{Task: "f", Definition: []byte(`{"name":"f","module":"./f","moved_from":["old"]}`)},
+	})
+	if _, ok := got.Task("e"); !ok || problems["d"] == nil {
+		t.Errorf("a task that is wrong keeps another from the state: %v", problems)
+	}
+	if _, ok := got.Task("f"); ok || problems["f"] == nil || !strings.Contains(problems["f"].Error(), `the tasks "e" and "f" are both moved from "old"`) {
+		t.Errorf("%s, %v", said(got), problems)
+	}
+}
+
 func TestWith_DeletedTaskReturnsOnlyAfterItsBlockChanges(t *testing.T) {
 	const block = "  module = \"example.com/m\"\n  buffer_period { min = \"3s\" }\n  description = \"x\"\n" +
 		"  providers = [\"local\"]\n  variable_files = [\"v.tfvars\"]\n"
