@@ -15,7 +15,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapul
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench tools clean release release-images test-release $(PLATFORMS)
+.PHONY: help build build-all demo demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench curves tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,9 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
+curves: tools ## Measure how costs grow with tasks and services, and draw them into docs/scale: 10 minutes
+	@go run -C tools/curves .
 
 tools: ## Install Consul, Terraform, conftest, a browser and simulated AWS services for tests into .tools
 	@go run ./tools/fetch
