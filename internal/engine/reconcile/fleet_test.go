@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -50,8 +51,9 @@ func newFleet(b *testing.B, store state.Store, cfg *config.Config) *fleet {
 		f.queries[query.ID()] = cfg.Tasks[i].Name
 	}
 	clock, log, source := func() time.Time { return f.now }, slog.New(slog.DiscardHandler), new(overlay.Source)
-	f.Reconciler = &reconcile.Reconciler{Config: cfg, Source: source, Store: f.store, Consul: f, Launcher: f, Owner: lease.NewOwner(), LeaseTTL: fleetLease, Now: clock, Log: log}
-	f.runner = &runner.Runner{Config: func() *config.Config { return cfg }, Source: source, Store: f.store, Consul: f, Driver: f, Owner: f.Owner, Claim: fleetLease, Now: clock, Log: log}
+	kept := summary.Keep(f.store)
+	f.Reconciler = &reconcile.Reconciler{Config: cfg, Source: source, Store: kept, Consul: f, Launcher: f, Owner: lease.NewOwner(), LeaseTTL: fleetLease, Now: clock, Log: log}
+	f.runner = &runner.Runner{Config: func() *config.Config { return cfg }, Source: source, Store: kept, Consul: f, Driver: f, Owner: f.Owner, Claim: fleetLease, Now: clock, Log: log}
 	return f
 }
 
@@ -68,7 +70,7 @@ func fleetOf(n int) *config.Config {
 // lead makes the fleet hold the lease, as `start` does.
 func (f *fleet) lead() {
 	var err error
-	if f.held, err = lease.Acquire(f.b.Context(), f.store, state.LeaderLease, f.Owner, lease.Options{TTL: fleetLease, Now: f.Now}); err != nil {
+	if f.held, err = lease.Acquire(f.b.Context(), f.Store, state.LeaderLease, f.Owner, lease.Options{TTL: fleetLease, Now: f.Now}); err != nil {
 		f.b.Fatal(err)
 	}
 }
