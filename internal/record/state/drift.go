@@ -122,7 +122,11 @@ func (t Task) EndCheck(run Run, found *Drifted) (next Task, forgotten []string) 
 		d.Interrupted = true
 		return next, nil
 	}
-	d.After, d.Error, d.Skipped, d.Interrupted = run.Ended, "", "", false
+	// The clock of the runner may be behind that of the leader: the check would be due once more.
+	if d.After = run.Ended; d.After.Before(run.Created) {
+		d.After = run.Created
+	}
+	d.Error, d.Skipped, d.Interrupted = "", "", false
 	switch run.State {
 	case RunSucceeded:
 		d.Checked = run.Ended
