@@ -6,21 +6,31 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
-// getOverview answers with the phase of every task, and with who leads. It sends nothing
-// to a client that has the same already: pages ask again and again, and AWS charges for
-// what is sent.
+// getOverview answers with the phase of the selected tasks, and with who leads. It sends
+// nothing to a client that has the same already: pages ask again and again, and AWS
+// charges for what is sent.
 func (a *api) getOverview(r *http.Request) (any, error) {
+	selected, err := selectionOf(r)
+	if err != nil {
+		return nil, err
+	}
 	effective, err := a.Control.Config(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	o, err := a.reader().Read(r.Context(), effective)
+	if err == nil {
+		err = selected.Apply(&o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +49,28 @@ func (a *api) getOverview(r *http.Request) (any, error) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, "{\"request_id\":%q,%s\n", middleware.ID(r), text[1:]) // an error means that the client has gone
 	}), nil
+}
+
+// selectionOf reads which tasks a request selects.
+func selectionOf(r *http.Request) (selection.Selection, error) {
+	selected, err := selection.Parse(r.URL.Query())
+	if err != nil {
+		return selected, &refusal{status: http.StatusBadRequest, legacy: strings.HasPrefix(r.URL.Path, "/v1/status"), text: err.Error()}
+	}
+	return selected, nil
+}
+
+// selected returns the part of a list that a request selects. Only tasks for which in returns true are in the list.
+func (a *api) selected(r *http.Request, effective *overlay.Effective, in func(name string) bool) (selection.Part, error) {
+	chosen, err := selectionOf(r)
+	if err != nil {
+		return selection.Part{}, err
+	}
+	o, err := a.reader().Read(r.Context(), effective)
+	if err != nil {
+		return selection.Part{}, err
+	}
+	return chosen.Of(o.Tasks, in), nil
 }
 
 func (a *api) reader() overview.Reader {

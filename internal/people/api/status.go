@@ -17,11 +17,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -286,12 +288,38 @@ func (a *api) getTaskStatuses(r *http.Request) (any, error) {
 	if only != "" {
 		tasks = slices.DeleteFunc(slices.Clone(tasks), func(s *status) bool { return s.is != only })
 	}
+	next := ""
+	if name == "" && selection.Given(r.URL.Query()) {
+		if tasks, next, err = a.selectedStatuses(r, tasks); err != nil {
+			return nil, err
+		}
+	}
 	if events {
 		if err := a.withEvents(r.Context(), tasks); err != nil {
 			return nil, err
 		}
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { send(w, tasks, events) }), nil
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if next != "" {
+			w.Header().Set("Terrapulse-Next", next) // the body has no place for it
+		}
+		send(w, tasks, events)
+	}), nil
+}
+
+// selectedStatuses returns the statuses of the tasks that a request selects, and the name
+// behind which further ones follow.
+func (a *api) selectedStatuses(r *http.Request, tasks []*status) (part []*status, next string, err error) {
+	effective, err := a.Control.Config(r.Context())
+	if err != nil {
+		return nil, "", err
+	}
+	known := make(map[string]*status, len(tasks))
+	for _, s := range tasks {
+		known[s.name] = s
+	}
+	selected, err := a.selected(r, effective, func(name string) bool { return known[name] != nil })
+	return list.Map(selected.Tasks, func(t apispec.TaskOverview) *status { return known[t.Name] }), selected.Next, err
 }
 
 // statusQuery reads the parameters of a request for statuses.

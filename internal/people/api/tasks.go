@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -29,7 +30,7 @@ const (
 	runInspect = "inspect"
 )
 
-// getTasks answers with the definitions of all tasks.
+// getTasks answers with the definitions of all tasks, or of the selected ones.
 func (a *api) getTasks(r *http.Request) (any, error) {
 	effective, err := a.Control.Config(r.Context())
 	if err != nil {
@@ -39,8 +40,20 @@ func (a *api) getTasks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks' records: %w", err)
 	}
-	tasks := list.Map(overview.Definitions(effective, records), func(t *config.Task) apispec.Task { return a.define(r, t) })
-	return apispec.TasksResponse{RequestID: middleware.ID(r), Tasks: tasks}, nil
+	answer, shown := apispec.TasksResponse{RequestID: middleware.ID(r)}, overview.Definitions(effective, records)
+	if selection.Given(r.URL.Query()) {
+		defined := map[string]*config.Task{}
+		for _, t := range shown {
+			defined[t.Name] = t
+		}
+		part, err := a.selected(r, effective, func(name string) bool { return defined[name] != nil })
+		if err != nil {
+			return nil, err
+		}
+		shown, answer.Next = list.Map(part.Tasks, func(t apispec.TaskOverview) *config.Task { return defined[t.Name] }), apiview.Optional(part.Next)
+	}
+	answer.Tasks = list.Map(shown, func(t *config.Task) apispec.Task { return a.define(r, t) })
+	return answer, nil
 }
 
 // getTask answers with the definition of one task.

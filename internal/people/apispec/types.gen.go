@@ -529,8 +529,17 @@ type Override struct {
 
 // Overview defines model for Overview.
 type Overview struct {
+	// Attention with the parameter attention, the tasks that need a person, the most urgent first, of all tasks
+	Attention *[]TaskOverview `json:"attention,omitempty"`
+
 	// Bundle digest of the bundle in force, where there is one
 	Bundle *string `json:"bundle,omitempty"`
+
+	// Counts how many tasks there are
+	Counts *TaskCounts `json:"counts,omitempty"`
+
+	// Digest with parameters: changes if any task changes, listed or not. Without, the ETag does
+	Digest *string `json:"digest,omitempty"`
 
 	// Gates what Terrapulse watches in Consul to see that something may have changed
 	Gates *[]Gate `json:"gates,omitempty"`
@@ -548,11 +557,17 @@ type Overview struct {
 	// Links pages of the AWS console that show the deployment
 	Links *ConsoleLinks `json:"links,omitempty"`
 
+	// Next if more tasks follow, the name for the parameter after
+	Next *string `json:"next,omitempty"`
+
 	// Overrides everything that was changed through the API, by task, with the tasks that were deleted
 	Overrides []Override `json:"overrides"`
 
 	// Paused no run that applies anything begins, of any task, until somebody resumes
 	Paused *Paused `json:"paused,omitempty"`
+
+	// Previous if tasks come before, the name for the parameter before
+	Previous *string `json:"previous,omitempty"`
 
 	// Problem why tasks cannot be looked at or run
 	Problem *string `json:"problem,omitempty"`
@@ -991,6 +1006,24 @@ type Task struct {
 	Window *[]Window `json:"window,omitempty"`
 }
 
+// TaskCounts how many tasks there are
+type TaskCounts struct {
+	// All all tasks, listed or not
+	All int `json:"all"`
+
+	// Attention those of all that need a person
+	Attention int `json:"attention"`
+
+	// Matches those that the parameters select
+	Matches int `json:"matches"`
+
+	// Phases all tasks, by phase; a phase without tasks is missing
+	Phases map[string]int `json:"phases"`
+
+	// Skipped those of the selected ones that come before the listed part
+	Skipped int `json:"skipped"`
+}
+
 // TaskDrift what the checks for drift have shown; missing if the task is not checked
 type TaskDrift struct {
 	// Checked when the latest check ended that could compare
@@ -1174,8 +1207,10 @@ type TaskWindows struct {
 
 // TasksResponse defines model for TasksResponse.
 type TasksResponse struct {
-	RequestID UUID   `json:"request_id"`
-	Tasks     []Task `json:"tasks"`
+	// Next if more tasks follow, the name for the parameter after
+	Next      *string `json:"next,omitempty"`
+	RequestID UUID    `json:"request_id"`
+	Tasks     []Task  `json:"tasks"`
 }
 
 // TerraformCloudWorkspace the workspace of the task in HCP Terraform; only with driver terraform-cloud
