@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -24,7 +26,8 @@ import (
 // records is what status, events, runs and logs read: a store, or the API of a running
 // instance.
 type records interface {
-	Overview(context.Context) (apispec.Overview, error)
+	// Overviews returns the selected tasks in parts, each with what concerns all tasks.
+	Overviews(context.Context, selection.Selection) iter.Seq2[apispec.Overview, error]
 	// Health returns why Terrapulse does not do its work, nil if it does.
 	Health(context.Context) error
 	// Events returns the latest events, the latest first.
@@ -77,8 +80,12 @@ type storeRecords struct {
 	warnings io.Writer
 }
 
-func (r storeRecords) Overview(ctx context.Context) (apispec.Overview, error) {
-	return overview.Reader{Store: r.Store, Now: time.Now, Where: apispec.Store{Kind: r.Kind, Where: r.Where}}.Read(ctx, nil)
+func (r storeRecords) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
+	o, err := overview.Reader{Store: r.Store, Now: time.Now, Where: apispec.Store{Kind: r.Kind, Where: r.Where}}.Read(ctx, nil)
+	if err == nil {
+		err = selected.Apply(&o)
+	}
+	return onePart(o, err)
 }
 
 func (r storeRecords) Health(ctx context.Context) error {

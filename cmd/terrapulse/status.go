@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
@@ -16,19 +18,24 @@ import (
 // statusCommand shows what is known of every task.
 func (a *app) statusCommand() command {
 	var from recordFlags
+	var tasks taskFlags
 	var onlyHealth bool
 	f := a.flagSet("status")
 	from.register(f)
+	tasks.register(f)
 	f.BoolVar(&onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
 	return command{flags: f, synopsis: "Show every task: its phase, why, last run, due time",
-		examples: []string{onFile, "-stack=network", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
+		examples: []string{onFile, "-stack=network", "-stack=network -phase failing -name 'web-*' -limit 20", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
+		values:   map[string]complete.Predictor{"phase": complete.PredictSet(selection.Phases()...)},
 		help: `Usage: terrapulse status [flags]
 
   Shows who leads and, for every task, its phase, the reason, the last run and
   when it is due next. It only reads, also while another process runs tasks.
   Name the task files of the instance, its store, or the stack of a deployment
   in AWS: without any, the store is looked for in the default working_dir.
+
+  -phase, -name and -limit select tasks. A last line then counts all of them.
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.
@@ -42,15 +49,17 @@ func (a *app) statusCommand() command {
 			if onlyHealth {
 				return a.health(records)
 			}
-			st, err := records.Overview(a.ctx)
-			if err != nil {
-				return a.fail(exitError, err)
-			}
-			slices.SortFunc(st.Tasks, func(a, b apispec.TaskOverview) int { return cmp.Compare(a.Name, b.Name) })
+			parts := records.Overviews(a.ctx, tasks.Selection)
 			if a.json {
+				st, err := joined(parts)
+				if err != nil {
+					return a.fail(exitError, err)
+				}
 				return a.printJSON(st)
 			}
-			a.printStatus(st, time.Now())
+			if err := a.printStatus(parts, time.Now()); err != nil {
+				return a.fail(exitError, err)
+			}
 			return exitOK
 		},
 	}
@@ -85,7 +94,8 @@ func (a *app) printJSON(v any) int {
 	return exitOK
 }
 
-func (a *app) printStatus(st apispec.Overview, now time.Time) {
+// printSummary prints what concerns all tasks.
+func (a *app) printSummary(st apispec.Overview, now time.Time) {
 	bundle, inAWS := apispec.Deref(st.Bundle), st.Store != nil && st.Store.Kind == "dynamodb"
 	line := func(format string, args ...any) { a.paragraph("", fmt.Sprintf(format, args...)) }
 	switch {
@@ -134,17 +144,6 @@ func (a *app) printStatus(st apispec.Overview, now time.Time) {
 	if st.URL != nil {
 		line("Pages: %s", *st.URL)
 	}
-	if len(st.Tasks) == 0 {
-		line("No task has been decided on yet.")
-	} else {
-		a.printTasks(st.Tasks, now)
-	}
-	if len(st.Overrides) > 0 {
-		fmt.Fprintln(a.stdout, "\nChanged through the API, beside the task files:")
-		for _, o := range st.Overrides {
-			a.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), apispec.Deref(o.By)))
-		}
-	}
 }
 
 // newsOf is what a phase means to the reader.
@@ -156,37 +155,6 @@ func newsOf(p apispec.Phase) news {
 		return bad
 	}
 	return plain
-}
-
-// printTasks prints a row for each task, and below it why the task is in its
-// phase. What many tasks have in common comes once, after the rows.
-func (a *app) printTasks(tasks []apispec.TaskOverview, now time.Time) {
-	fmt.Fprintln(a.stdout)
-	var tab table
-	common := commonReasonsOf(tasks)
-	tab.row(plain, "TASK", "PHASE", "LAST RUN", "NEXT DUE")
-	for _, t := range tasks {
-		name := t.Name
-		if len([]rune(name)) > longName {
-			tab.note("", name) // a name is never cut: it is there to be copied
-			name = ""
-		}
-		tab.row(newsOf(t.Phase), name, phase(t, now), lastRun(t, now), due(t, now))
-		if why := common.without(t); why != "" {
-			tab.note("  ", "why: "+why)
-		}
-		if t.Run != nil && t.Run.Remote != nil {
-			tab.note("  ", "in HCP Terraform: "+t.Run.Remote.URL)
-		}
-		if changed := changed(t, now); changed != "" {
-			tab.note("  ", changed)
-		}
-	}
-	tab.print(a.stdout)
-	for _, text := range common.texts() {
-		fmt.Fprintln(a.stdout)
-		a.paragraph("", text)
-	}
 }
 
 // longName is the length from which on the name of a task has a line of its own:

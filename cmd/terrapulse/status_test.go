@@ -328,7 +328,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	st := o
 	var out bytes.Buffer
-	(&app{stdout: &out}).printStatus(st, now)
+	_ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
 	for _, want := range []string{
 		"Bundle: 0123456789ab ", "Last good pass recorded: 3m ago", "Problem: start launch l1: no capacity",
 		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
@@ -337,7 +337,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	out.Reset()
 	st.Refused.Bundle, st.Refused.Error, st.URL = nil, "the pointer is gone", new("https://a.example.com/ui/")
-	(&app{stdout: &out}).printStatus(st, now)
+	_ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
 	wantText(t, unwrapped(out.String()), "Pages: https://a.example.com/ui/")
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }

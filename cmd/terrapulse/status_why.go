@@ -81,40 +81,53 @@ func commonReasonOf(t apispec.TaskOverview) commonReason {
 	return commonReason{t.Phase, state.Alike(shared, t.Name)}
 }
 
-// commonReasons are those of tasks, each with its tasks.
-type commonReasons map[commonReason][]apispec.TaskOverview
+// commonReasons are the reasons of tasks, of which those of more than a few tasks are
+// common. They grow while the tasks come in parts.
+type commonReasons map[commonReason]*alike
 
-func commonReasonsOf(tasks []apispec.TaskOverview) commonReasons {
-	all := commonReasons{}
+// alike are tasks with the same reason.
+type alike struct {
+	n     int
+	first []apispec.TaskOverview // at most fewTasks
+}
+
+// add adds the tasks of a part.
+func (all commonReasons) add(tasks []apispec.TaskOverview) {
 	for _, t := range tasks {
-		if r := commonReasonOf(t); r.text != "" {
-			all[r] = append(all[r], t)
+		r := commonReasonOf(t)
+		if r.text == "" {
+			continue
+		}
+		if all[r] == nil {
+			all[r] = &alike{}
+		}
+		if all[r].n++; all[r].n <= fewTasks {
+			all[r].first = append(all[r].first, t)
 		}
 	}
-	maps.DeleteFunc(all, func(_ commonReason, of []apispec.TaskOverview) bool { return len(of) <= fewTasks })
-	return all
 }
 
 // without is why a task is in its phase, without what it has in common with others.
 func (all commonReasons) without(t apispec.TaskOverview) string {
-	if all[commonReasonOf(t)] == nil {
+	if of := all[commonReasonOf(t)]; of == nil || of.n <= fewTasks {
 		return why(t)
 	}
 	own, _ := reasonOf(t)
 	return shorten(own, longest(t.Phase))
 }
 
-// texts say which tasks have each reason; that of the most tasks is the first.
+// texts say which tasks have each common reason; that of the most tasks is the first.
 func (all commonReasons) texts() []string {
+	maps.DeleteFunc(all, func(_ commonReason, of *alike) bool { return of.n <= fewTasks })
 	reasons := slices.SortedFunc(maps.Keys(all), func(a, b commonReason) int {
-		return cmp.Or(cmp.Compare(len(all[b]), len(all[a])), cmp.Compare(all[a][0].Name, all[b][0].Name))
+		return cmp.Or(cmp.Compare(all[b].n, all[a].n), cmp.Compare(all[a].first[0].Name, all[b].first[0].Name))
 	})
 	var texts []string
 	for _, r := range reasons {
 		of := all[r]
-		names := list.Map(of[:fewTasks], func(t apispec.TaskOverview) string { return t.Name })
-		_, shared := reasonOf(of[0])
-		texts = append(texts, fmt.Sprintf("%d tasks are %s (%s and %d more): %s", len(of), r.phase, strings.Join(names, ", "), len(of)-fewTasks, shorten(shared, longest(r.phase))))
+		names := list.Map(of.first, func(t apispec.TaskOverview) string { return t.Name })
+		_, shared := reasonOf(of.first[0])
+		texts = append(texts, fmt.Sprintf("%d tasks are %s (%s and %d more): %s", of.n, r.phase, strings.Join(names, ", "), of.n-fewTasks, shorten(shared, longest(r.phase))))
 	}
 	return texts
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/process/support"
 )
 
@@ -108,7 +109,7 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 		return nil, nil, code
 	}
 	done = func() { records.Close() }
-	overview, err := records.Overview(a.ctx)
+	overview, err := joined(records.Overviews(a.ctx, selection.Selection{Sort: "name"}))
 	add("status.json", "the phase and the reason of every task: status -json", func(context.Context) (any, error) { return overview, err })
 	add("events.json", "the latest events: events -json", func(ctx context.Context) (any, error) { return records.Events(ctx) })
 	if client, ok := records.(*apiclient.Client); ok {

@@ -46,7 +46,7 @@ type Client struct {
 	http  *http.Client
 	token string
 
-	last lastOverview
+	overviews keptOverviews
 }
 
 // New returns a client. It reads the certificates and does not connect.

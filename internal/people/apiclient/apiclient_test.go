@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -13,11 +14,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/base/clienttls"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // answer starts a server that gives one answer to everything, and keeps what
@@ -342,7 +345,7 @@ func TestOverview_SameAnswerIsNotSentAgain(t *testing.T) {
 	c := client(t, Options{Address: server.URL})
 	for want, tags := range []string{`W/"a"`, `W/"a"`, `W/"b"`, `W/"b"`} {
 		tag = tags
-		o, err := c.Overview(t.Context())
+		o, err := c.Overview(t.Context(), selection.Selection{})
 		if err != nil || apispec.Deref(o.Bundle) != tag || sent != want/2+1 {
 			t.Errorf("%s: %+v, %v, sent %d times", tag, o, err, sent)
 		}
@@ -355,5 +358,53 @@ func TestClient_PlainHTTPToHTTPSKeepsTheServersWords(t *testing.T) {
 	_, err := client(t, Options{Address: "http://" + server.Listener.Addr().String()}).TaskNames(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "Client sent an HTTP request to an HTTPS server") || !strings.Contains(err.Error(), "give its address with https://") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestClient_ReadsTheOverviewInParts(t *testing.T) {
+	all := func() apispec.Overview {
+		o := apispec.Overview{Overrides: []apispec.Override{}}
+		for i := range 2500 {
+			o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: fmt.Sprintf("task-%04d", i)})
+		}
+		return o
+	}
+	var asked []string
+	older := false
+	c := Local(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		s, err := selection.Parse(r.URL.Query())
+		o := all()
+		if err == nil && !older { // an older version does not know the parameters
+			err = s.Apply(&o)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_ = json.NewEncoder(w).Encode(o)
+	}))
+	for _, older = range []bool{false, true} {
+		for limit, want := range map[int]int{-1: 2500, 3000: 2500, 1500: 1500, 7: 7, 0: 0} {
+			asked = nil
+			var s selection.Selection
+			if limit >= 0 {
+				s = s.First(limit)
+			}
+			var names []string
+			for o, err := range c.Overviews(t.Context(), s) {
+				if err != nil || len(o.Tasks) > selection.MaxLimit || o.Counts.All != 2500 {
+					t.Fatalf("%v, %d tasks of %+v", err, len(o.Tasks), o.Counts)
+				}
+				for _, task := range o.Tasks {
+					names = append(names, task.Name)
+				}
+			}
+			if len(names) != want || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != want {
+				t.Errorf("limit %d: %d tasks in %d parts, want %d", limit, len(names), len(asked), want)
+			}
+			if parts := max(1, (want+selection.MaxLimit-1)/selection.MaxLimit); len(asked) != parts {
+				t.Errorf("limit %d: %d requests %q, want %d", limit, len(asked), asked, parts)
+			}
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // net/http logs an answer that comes together with an error.
@@ -20,7 +22,7 @@ func TestLocal_CallerWhoGoesAwayLeavesNoLine(t *testing.T) {
 		goAway()
 		_, _ = w.Write([]byte("{}"))
 	}))
-	if _, err := c.Overview(ctx); !errors.Is(err, context.Canceled) || said.Len() > 0 {
+	if _, err := c.Overview(ctx, selection.Selection{}); !errors.Is(err, context.Canceled) || said.Len() > 0 {
 		t.Errorf("%v, logged %q", err, said.String())
 	}
 }

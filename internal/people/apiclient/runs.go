@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // Leader returns the owner of the lease of the instance that leads; "" if none does.
 func (c *Client) Leader(ctx context.Context) (string, error) {
-	answer, err := c.Overview(ctx)
+	answer, err := c.Overview(ctx, selection.None())
 	return apispec.Deref(answer.Leader).Owner, err
 }
 

@@ -3,6 +3,8 @@ package apiclient
 import (
 	"context"
 	"errors"
+	"iter"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // TaskStatus is the status of a task.
@@ -38,30 +41,78 @@ func (c *Client) Health(ctx context.Context) error {
 	return err
 }
 
-// lastOverview is the latest overview, with the tag that the server gave it.
-type lastOverview struct {
+// keptOverviews are the latest overviews by their query, with the tags that the server
+// gave them.
+type keptOverviews struct {
 	mu  sync.Mutex
+	all map[string]keptOverview
+}
+
+type keptOverview struct {
 	tag string
 	apispec.Overview
 }
 
-// Overview returns what the instance and its tasks are doing, which callers do not
-// change: if it is the same as before, the server does not send it again.
-func (c *Client) Overview(ctx context.Context) (apispec.Overview, error) {
-	c.last.mu.Lock()
-	tag, o := c.last.tag, c.last.Overview
-	c.last.mu.Unlock()
+// maxKept is how many overviews are kept. Far fewer are read again and again.
+const maxKept = 8
+
+// Overview returns what the instance and the selected tasks are doing, which callers do
+// not change: if it is the same as before, the server does not send it again.
+func (c *Client) Overview(ctx context.Context, selected selection.Selection) (apispec.Overview, error) {
+	query := selected.Query()
+	kept := c.overviews.get(query.Encode())
 	var now apispec.Overview
-	header, err := c.callUnless(ctx, tag, http.MethodGet, "v1/overview", nil, nil, &now)
+	header, err := c.callUnless(ctx, kept.tag, http.MethodGet, "v1/overview", query, nil, &now)
 	if errors.Is(err, errSame) {
-		return o, nil
+		return kept.Overview, nil
+	}
+	if err == nil && now.Counts == nil { // an older version has sent all tasks
+		err = selected.Apply(&now)
 	}
 	if tag := header.Get("ETag"); err == nil && tag != "" {
-		c.last.mu.Lock()
-		c.last.tag, c.last.Overview = tag, now
-		c.last.mu.Unlock()
+		c.overviews.put(query.Encode(), keptOverview{tag, now})
 	}
 	return now, err
+}
+
+func (k *keptOverviews) get(query string) keptOverview {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all[query]
+}
+
+func (k *keptOverviews) put(query string, o keptOverview) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.all == nil {
+		k.all = map[string]keptOverview{}
+	}
+	for other := range k.all {
+		if len(k.all) >= maxKept && other != query {
+			delete(k.all, other)
+		}
+	}
+	k.all[query] = o
+}
+
+// Overviews reads the selected tasks in parts, each with what is said of all tasks, so
+// that no answer is long. The last part has the cursor behind it if the selection has a
+// limit that leaves out tasks.
+func (c *Client) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
+	return func(yield func(apispec.Overview, error) bool) {
+		left := math.MaxInt
+		if selected.Limit != nil {
+			left = *selected.Limit
+		}
+		for {
+			o, err := c.Overview(ctx, selected.First(min(left, selection.MaxLimit)))
+			left -= len(o.Tasks)
+			if !yield(o, err) || err != nil || o.Next == nil || left <= 0 {
+				return
+			}
+			selected.After = *o.Next
+		}
+	}
 }
 
 // runLimit is how many runs one request asks for, which is the most there is.

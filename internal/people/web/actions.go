@@ -2,6 +2,7 @@ package web
 
 import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -31,7 +32,7 @@ func actionsOf(p taskPage) []action {
 	}
 	exists := p.Definition != nil && t.Phase != apispec.PhaseRemoved && t.Reason.Code != state.ReasonCorrupt
 	held := t.OnHold != nil
-	stuck := held || waitsForReplaced(&t) || t.Reason.Code == state.ReasonBlocked || paused(&t)
+	stuck := held || selection.WaitsForReplaced(&t) || t.Reason.Code == state.ReasonBlocked || selection.Paused(&t)
 	if held {
 		all = append(all, action{Name: "release", Label: "Release", Confirm: "Release the task", Tone: "primary",
 			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // attention is how much needs a person. The title and the icon of every page show it.
@@ -64,53 +62,17 @@ func number(n int) string {
 }
 
 func attentionOf(o apispec.Overview) attention {
-	a := attention{Alerts: len(alerts(o)), Known: true, Paused: pausedText(o.Paused)}
-	for i := range o.Tasks {
-		if urgency(&o.Tasks[i]) > 0 {
-			a.Tasks++
-		}
-	}
-	return a
+	return attention{Alerts: len(alerts(o)), Tasks: apispec.Deref(o.Counts).Attention, Known: true, Paused: pausedText(o.Paused)}
 }
 
 // attention is how much needs a person, as far as that has been read lately: no page
 // reads the overview only for its title.
 func (p *pages) attention() attention {
-	kept, _ := p.source.recent(overviewKey)
+	kept, _ := p.source.recent(latestKey)
 	if o, ok := kept.value.(snapshot); ok {
 		return attentionOf(o.Overview)
 	}
 	return attention{}
-}
-
-// urgency orders what needs a person, from 1; it is 0 for a task that needs nobody.
-func urgency(t *apispec.TaskOverview) int {
-	switch {
-	case toneOf(t.Phase) == bad:
-		return 1
-	case t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval:
-		return 2
-	case paused(t), waitsForReplaced(t):
-		return 0 // an alert says so of all tasks
-	case t.NeedsPerson:
-		return 3
-	case t.Reason.Code == state.ReasonCancelled:
-		return 0 // a person has ended a run, and has decided nothing about the task
-	case t.Phase == apispec.PhaseStopped && t.Enabled, t.Phase == apispec.PhaseDrifted:
-		return 4
-	}
-	return 0
-}
-
-// paused reports whether the task would run, and everything is paused.
-func paused(t *apispec.TaskOverview) bool {
-	return t.Phase == apispec.PhaseStopped && t.Reason.Code == state.ReasonPaused
-}
-
-// byUrgency puts what is most urgent first.
-func byUrgency(a, b *apispec.TaskOverview) int {
-	rank := func(t *apispec.TaskOverview) int { return (urgency(t) + 9) % 10 } // 0 is the last
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), byName(a, b))
 }
 
 // alert is something that is wrong with all of it.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
@@ -16,6 +17,30 @@ import (
 // some is an overview of an instance that leads.
 func some(tasks ...apispec.TaskOverview) apispec.Overview {
 	return apispec.Overview{Healthy: true, Leader: &apispec.Leader{Owner: "host"}, Tasks: tasks}
+}
+
+// tasksPageOf is the page of tasks of an instance whose API has this overview of all tasks.
+func tasksPageOf(t *testing.T, all apispec.Overview, query url.Values) tasksPage {
+	t.Helper()
+	f := tasksFilter(query)
+	selected := func(s selection.Selection) apispec.Overview {
+		o := all
+		if err := s.Apply(&o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	losses := selected(selection.Selection{Reason: string(state.ReasonReplaced)}.First(maxLosses)).Tasks
+	return tasksOf(selected(f.selection()), losses, f)
+}
+
+// needing is how much of an overview of all tasks needs attention.
+func needing(t *testing.T, o apispec.Overview) string {
+	t.Helper()
+	if err := selection.None().Apply(&o); err != nil {
+		t.Fatal(err)
+	}
+	return attentionOf(o).String()
 }
 
 func TestTasks_MostUrgentIsFirst(t *testing.T) {
@@ -35,17 +60,17 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 		return all
 	}
 	urgent := []string{"blocked", "failing", "approval", "by-name", "by-person", "drifted", "rejected"}
-	if diff := cmp.Diff(urgent, names(tasksOf(o, nil).Urgent)); diff != "" {
+	if diff := cmp.Diff(urgent, names(tasksPageOf(t, o, nil).Urgent)); diff != "" {
 		t.Errorf("needs attention: %s", diff)
 	}
-	page := tasksOf(o, url.Values{"phase": {needsAttention}, "sort": {"phase"}})
+	page := tasksPageOf(t, o, url.Values{"phase": {string(selection.Attention)}, "sort": {"phase"}})
 	if diff := cmp.Diff(urgent, names(page.Tasks)); diff != "" {
 		t.Errorf("selected: %s", diff)
 	}
-	if diff := cmp.Diff(append(urgent, "applied", "cancelled", "running", "window"), names(tasksOf(o, url.Values{"sort": {"phase"}}).Tasks)); diff != "" {
+	if diff := cmp.Diff(append(urgent, "applied", "cancelled", "running", "window"), names(tasksPageOf(t, o, url.Values{"sort": {"phase"}}).Tasks)); diff != "" {
 		t.Errorf("all by phase: %s", diff)
 	}
-	if got := attentionOf(o).String(); got != "7 tasks need attention." {
+	if got := needing(t, o); got != "7 tasks need attention." {
 		t.Error(got)
 	}
 }
@@ -54,7 +79,7 @@ func TestTasks_SearchFindsEveryWord(t *testing.T) {
 	o := some(apispec.TaskOverview{Name: "edge", Watches: new("services api and web in datacenter dc1"), Reason: apispec.Reason{Text: "nothing changed"}},
 		apispec.TaskOverview{Name: "core", Watches: new("key net/acl"), Changed: new("key net/acl: changed")})
 	for search, want := range map[string]int{"API dc1": 1, "api acl": 0, "net/acl": 1, "nothing": 1, "changed": 2, "  ": 2, "edge core": 0} {
-		if got := tasksOf(o, url.Values{"q": {search}}).Matches; got != want {
+		if got := tasksPageOf(t, o, url.Values{"q": {search}}).Matches; got != want {
 			t.Errorf("%q finds %d tasks, want %d", search, got, want)
 		}
 	}
@@ -73,7 +98,7 @@ func TestTasks_SortedByTimeThoseWithoutAreLast(t *testing.T) {
 	o := some(due("a", 0), due("b", 2*time.Hour), due("c", time.Hour))
 	for sort, want := range map[string]string{"due": "cba", "-due": "abc", "name": "abc", "-name": "cba", "nonsense": "abc"} {
 		var got strings.Builder
-		page := tasksOf(o, url.Values{"sort": {sort}})
+		page := tasksPageOf(t, o, url.Values{"sort": {sort}})
 		for _, t := range page.Tasks {
 			got.WriteString(t.Name)
 		}
@@ -81,11 +106,11 @@ func TestTasks_SortedByTimeThoseWithoutAreLast(t *testing.T) {
 			t.Errorf("by %s: %s, want %s", sort, got.String(), want)
 		}
 	}
-	if got := filterOf("/ui/tasks", url.Values{"sort": {"-due"}}).Sorts(); got[len(got)-1] != (sorting{"-due", "next due first, reversed"}) {
+	if got := tasksFilter(url.Values{"sort": {"-due"}}).Sorts(); got[len(got)-1] != (sorting{"-due", "next due first, reversed"}) {
 		t.Errorf("a search would change the order: %v", got)
 	}
-	f := filterOf("/ui/tasks", url.Values{"sort": {"due"}, "q": {"x y"}, "page": {"3"}})
-	for key, want := range map[string]string{f.SortLink("due"): "/ui/tasks?q=x+y&sort=-due", f.SortLink("name"): "/ui/tasks?q=x+y", f.PageLink(1): "/ui/tasks?q=x+y&sort=due",
+	f := tasksFilter(url.Values{"sort": {"due"}, "q": {"x y"}, "after": {"web"}})
+	for key, want := range map[string]string{f.SortLink("due"): "/ui/tasks?q=x+y&sort=-due", f.SortLink("name"): "/ui/tasks?q=x+y", f.link("before", "dns"): "/ui/tasks?before=dns&q=x+y&sort=due",
 		f.link("phase", "waiting"): "/ui/tasks?phase=waiting&q=x+y&sort=due"} {
 		if key != want {
 			t.Errorf("link %s, want %s", key, want)
@@ -104,7 +129,7 @@ func TestAlerts_SayEachThingOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := attentionOf(o).String(); got != "3 alerts need attention." {
+	if got := needing(t, o); got != "3 alerts need attention." {
 		t.Error(got)
 	}
 }

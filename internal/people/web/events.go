@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ const (
 // a task for longer than their session.
 const streamTime = 15 * time.Minute
 
-// digests are those of the topics of an overview: each task, "" for all tasks and what
-// concerns them all, and everything.
+// digests are those of the topics of an overview: each task that it lists, "" for all
+// tasks and what concerns them all, and everything.
 type digests map[string]string
 
 // everything is the topic that also has what moves when no task changes, such as the
@@ -60,11 +61,9 @@ func digestsOf(o apispec.Overview) digests {
 	for _, t := range o.Tasks {
 		all[t.Name] = digest(t)
 	}
-	o.Tasks = nil // all has their digests
-	all[""] = digest(struct {
-		apispec.Overview
-		Topics digests
-	}{o, all})
+	// What is said of all tasks does not depend on those that are listed: o.Digest is of all.
+	o.Tasks, o.Counts, o.Next, o.Previous, o.Attention = nil, nil, nil, nil, nil
+	all[""] = digest(o)
 	all[everything] = digest(append(moves, all[""]))
 	return all
 }
@@ -139,8 +138,8 @@ func (n *news) follow(client, topic, seen string) (s *stream, end func(), ok boo
 
 // tell tells the page if it does not show these digests.
 func (s *stream) tell(now digests) {
-	if s.seen == now[s.topic] {
-		return
+	if _, known := now[s.topic]; !known && len(now) > 0 || s.seen == now[s.topic] {
+		return // it is up to date, or was opened while this was read
 	}
 	s.seen = now[s.topic]
 	select {
@@ -175,6 +174,20 @@ func (n *news) stir() {
 		default:
 		}
 	}
+}
+
+// tasks returns the tasks of which a page is open.
+func (n *news) tasks() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var names []string
+	for s := range n.streams {
+		if s.topic != "" && s.topic != everything {
+			names = append(names, s.topic)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // pause is how long the loop waits.

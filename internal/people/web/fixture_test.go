@@ -35,11 +35,16 @@ type site struct {
 
 func newSite(t testing.TB, tasks ...string) *site {
 	t.Helper()
+	return newSiteOf(t, tasksOnWeb(tasks...))
+}
+
+// tasksOnWeb is a file of tasks with these names.
+func tasksOnWeb(names ...string) string {
 	var hcl strings.Builder
-	for _, name := range tasks {
+	for _, name := range names {
 		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
 	}
-	return newSiteOf(t, hcl.String())
+	return hcl.String()
 }
 
 // newSiteOf is newSite with this file of tasks, and with what the API shows besides.
@@ -57,6 +62,14 @@ func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
 // pagesOn are the pages over the HTTP API on a store.
 func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
 	t.Helper()
+	return web.New(ctx, web.Options{
+		API: apiclient.Local(apiOn(t, store, hcl, also...)), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// apiOn is the HTTP API on a store.
+func apiOn(t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
+	t.Helper()
 	cfg := configtest.Load(t, t.TempDir(), "tasks.hcl", hcl)
 	for i := range cfg.Tasks {
 		cfg.Tasks[i].Source.File = "/etc/terrapulse/tasks.hcl" // wherever the test has it
@@ -65,8 +78,7 @@ func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, a
 		Store: store, Source: new(overlay.Source), Now: time.Now, Poll: 10 * time.Millisecond, Wake: func(context.Context) {},
 		Base: func(context.Context) (*config.Config, error) { return cfg, nil },
 	}
-	log := slog.New(slog.DiscardHandler)
-	options := api.Options{Control: people, Began: time.Now(), Log: log, Version: "1.2.3"}
+	options := api.Options{Control: people, Began: time.Now(), Log: slog.New(slog.DiscardHandler), Version: "1.2.3"}
 	for _, add := range also {
 		add(&options)
 	}
@@ -74,16 +86,13 @@ func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, a
 	// A page may have gone while its read goes on. The store is closed after all reads.
 	var reading sync.RWMutex
 	t.Cleanup(reading.Lock)
-	waited := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !reading.TryRLock() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		defer reading.RUnlock()
 		handler.ServeHTTP(w, r)
-	})
-	return web.New(ctx, web.Options{
-		API: apiclient.Local(waited), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: log,
 	})
 }
 

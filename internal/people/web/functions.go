@@ -14,8 +14,8 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
@@ -33,7 +33,7 @@ var functions = template.FuncMap{
 	"escape":  url.PathEscape,
 	"run":     func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"remote":  func(r apispec.Run) string { return remoteURL(&r) },
-	"what":    what,
+	"what":    selection.What,
 	"unlisted": func(e *apispec.EntryChanges) int {
 		return max(0, e.Added+e.Removed+e.Changed-len(apispec.Deref(e.Entries)))
 	},
@@ -55,7 +55,7 @@ var functions = template.FuncMap{
 	"since":       since,
 	"number":      number,
 	"calm": func(t *apispec.TaskOverview) bool {
-		return urgency(t) == 0 && slices.Contains([]tone{good, calm, absent}, toneOf(t.Phase))
+		return selection.Urgency(t) == 0 && slices.Contains([]tone{good, calm, absent}, toneOf(t.Phase))
 	},
 	"deciding":     deciding,
 	"why":          whyOf,
@@ -65,7 +65,7 @@ var functions = template.FuncMap{
 }
 
 // deciding reports whether a person decides on a plan of the task.
-func deciding(t *apispec.TaskOverview) bool { return urgency(t) == 2 }
+func deciding(t *apispec.TaskOverview) bool { return selection.Urgency(t) == 2 }
 
 // column is the head of a column by which a list can be sorted.
 type column struct{ Label, Link, Sorted string }
@@ -250,17 +250,6 @@ func value(v any) string {
 		return fmt.Sprint(v)
 	}
 	return string(raw)
-}
-
-// what is what changed in Consul and is not applied yet, unless the reason says it.
-func what(t *apispec.TaskOverview) string {
-	switch {
-	case t.Changed != nil && !strings.Contains(t.Reason.Text, *t.Changed):
-		return *t.Changed
-	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && t.LastRun.Reason.Code == state.ReasonChanged:
-		return t.LastRun.Reason.Text // it is retried
-	}
-	return ""
 }
 
 // pieces are the parts of what changed between which a line may break.

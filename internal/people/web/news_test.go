@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -42,5 +43,57 @@ func TestNews_AreReadOnceForAllPagesAndLessOftenWhileNothingChanges(t *testing.T
 			end()
 		}
 		passes("no page is open", time.Hour, 0)
+	})
+}
+
+func TestNews_TellThePagesWhoseTaskHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		shown := map[string]string{"web": "1", "dns": "1"}
+		var asked []string
+		n := &news{ctx: ctx, every: 2 * time.Second, rest: 2 * time.Second}
+		n.read = func(context.Context) (digests, error) {
+			if asked = n.tasks(); shown == nil {
+				return nil, errors.New("the store is away")
+			}
+			all := digests{"": fmt.Sprint(shown)}
+			for _, name := range asked {
+				all[name] = shown[name] // "" if it is gone
+			}
+			return all, nil
+		}
+		told := func(s *stream) bool {
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			select {
+			case <-s.changed:
+				return true
+			default:
+				return false
+			}
+		}
+		web, _, _ := n.follow("192.0.2.1", "web", "1")
+		if told(web) {
+			t.Error("a page that is up to date is told of a change")
+		}
+		dns, leave, _ := n.follow("192.0.2.1", "dns", "1") // the last read did not ask for it
+		if told(dns) || fmt.Sprint(asked) != "[dns web]" {
+			t.Errorf("a page that has just been opened is told of a change; %q are read", asked)
+		}
+		shown["dns"] = "2"
+		if !told(dns) || told(web) {
+			t.Error("not just the page of the task that has changed is told")
+		}
+		delete(shown, "dns")
+		if !told(dns) {
+			t.Error("the page of a task that is gone is not told")
+		}
+		if leave(); told(web) || fmt.Sprint(asked) != "[web]" {
+			t.Errorf("%q are read, and only the page of web is open", asked)
+		}
+		if shown = nil; !told(web) {
+			t.Error("a page is not told that nothing can be read")
+		}
 	})
 }

@@ -76,28 +76,32 @@ func TestPages_SelectTasksByTheirAddress(t *testing.T) {
 	s := newSite(t, names...)
 	s.write("task-ab", s.ran("task-ab", state.RunFailed, "no route"))
 	type answer struct {
-		Tasks []struct{ Name, Phase string }
-		Total, Matches,
-		Pages int
-		Filter struct{ Page int }
+		Tasks          []struct{ Name, Phase string }
+		Total, Matches int
 	}
-	for path, want := range map[string]struct{ shown, matches, page int }{
-		"/ui/tasks.json":                    {50, 120, 1},
-		"/ui/tasks.json?page=3":             {20, 120, 3},
-		"/ui/tasks.json?page=99":            {20, 120, 3},
-		"/ui/tasks.json?page=-1":            {50, 120, 1},
-		"/ui/tasks.json?q=task-b":           {26, 26, 1},
-		"/ui/tasks.json?phase=failing":      {1, 1, 1},
-		"/ui/tasks.json?sort=nonsense":      {50, 120, 1},
-		"/ui/tasks.json?q=nothing+has+this": {0, 0, 1},
+	for path, want := range map[string]struct {
+		shown, matches int
+		first          string
+	}{
+		"/ui/tasks.json":                    {50, 120, "task-aa"},
+		"/ui/tasks.json?after=task-dv":      {20, 120, "task-dw"},
+		"/ui/tasks.json?after=task-dvv":     {20, 120, "task-dw"}, // which was there a moment ago
+		"/ui/tasks.json?after=zzz":          {0, 120, ""},
+		"/ui/tasks.json?before=task-ac":     {50, 120, "task-aa"},
+		"/ui/tasks.json?before=task-dw":     {50, 120, "task-by"},
+		"/ui/tasks.json?q=task-b":           {26, 26, "task-ba"},
+		"/ui/tasks.json?phase=failing":      {1, 1, "task-ab"},
+		"/ui/tasks.json?phase=nonsense":     {50, 120, "task-aa"},
+		"/ui/tasks.json?sort=nonsense":      {50, 120, "task-aa"},
+		"/ui/tasks.json?q=nothing+has+this": {0, 0, ""},
 	} {
 		page, header := s.page(path)
 		var got answer
 		if err := json.Unmarshal([]byte(page), &got); err != nil || header.Get("Content-Type") != "application/json" {
 			t.Fatalf("%s: %v: %s", path, err, page)
 		}
-		if len(got.Tasks) != want.shown || got.Matches != want.matches || got.Filter.Page != want.page || got.Total != 120 {
-			t.Errorf("%s shows %d of %d tasks on page %d: want %+v", path, len(got.Tasks), got.Matches, got.Filter.Page, want)
+		if len(got.Tasks) != want.shown || got.Matches != want.matches || got.Total != 120 || want.shown > 0 && got.Tasks[0].Name != want.first {
+			t.Errorf("%s shows %d of %d tasks, from %v on: want %+v", path, len(got.Tasks), got.Matches, got.Tasks[:min(1, len(got.Tasks))], want)
 		}
 	}
 	page, _ := s.page("/ui/tasks?sort=last")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // perPage is how many tasks or runs one page shows.
@@ -12,33 +14,48 @@ const perPage = 50
 
 // paging says which part of a list a page shows.
 type paging struct {
-	Matches int `json:"matches"` // those that the filter selects
-	Last    int `json:"pages"`
-	First   int `json:"-"` // number of the first one that is shown, from 1
-	Through int `json:"-"` // number of the last one that is shown
-	Number  int `json:"-"` // of the page
+	Matches  int    `json:"matches"` // those that the filter selects
+	Last     int    `json:"pages"`
+	First    int    `json:"-"` // number of the first one that is shown, from 1
+	Through  int    `json:"-"` // number of the last one that is shown
+	Previous string `json:"-"` // links to the neighbouring pages; "" if there is none
+	Next     string `json:"-"`
 }
 
-// Previous and Next are the numbers of the neighbouring pages; 0 if there is none.
-func (p paging) Previous() int { return p.Number - 1 }
+// pagingOf is the paging of a part with so many of all matches, behind those that are
+// skipped.
+func pagingOf(matches, skipped, shown int) paging {
+	p := paging{Matches: matches, Last: max(1, (matches+perPage-1)/perPage), Through: skipped + shown}
+	p.First = min(skipped+1, p.Through)
+	return p
+}
 
-func (p paging) Next() int {
-	if p.Number >= p.Last {
-		return 0
+// part is the paging of a part of the tasks, with the cursors of its neighbours.
+func (f filter) part(counts apispec.TaskCounts, shown int, next, previous string) paging {
+	p := pagingOf(counts.Matches, counts.Skipped, shown)
+	if next != "" {
+		p.Next = f.link("after", next)
 	}
-	return p.Number + 1
+	if previous != "" {
+		p.Previous = f.link("before", previous)
+	}
+	return p
 }
 
 // paged returns the part of a list that the page shows, and corrects the number of the
 // page.
 func paged[T any](all []T, f *filter) ([]T, paging) {
-	p := paging{Matches: len(all), Last: max(1, (len(all)+perPage-1)/perPage)}
-	f.Page = min(f.Page, p.Last)
-	p.Number = f.Page
+	f.Page = min(f.Page, max(1, (len(all)+perPage-1)/perPage))
 	first := (f.Page - 1) * perPage
-	p.Through = min(first+perPage, len(all))
-	p.First = min(first+1, p.Through)
-	return all[first:p.Through], p
+	shown := all[first:min(first+perPage, len(all))]
+	p := pagingOf(len(all), first, len(shown))
+	if f.Page > 1 {
+		p.Previous = f.link("page", strconv.Itoa(f.Page-1))
+	}
+	if f.Page < p.Last {
+		p.Next = f.link("page", strconv.Itoa(f.Page+1))
+	}
+	return shown, p
 }
 
 // tab is a link to a selection, with how many there are.
@@ -59,7 +76,7 @@ func (f filter) finish(tabs []tab, key, current string) {
 }
 
 // link is the address of the same selection with another value of one key. Only a link
-// to another page has a number.
+// to another page has a number or a cursor.
 func (f filter) link(key, value string) string {
 	q := url.Values{}
 	for k, v := range map[string]string{"phase": f.Phase, "state": f.State, "q": f.Search, "sort": f.Sort} {
@@ -75,9 +92,6 @@ func (f filter) link(key, value string) string {
 	}
 	return f.path + "?" + q.Encode()
 }
-
-// PageLink is the address of another page of the same selection.
-func (f filter) PageLink(n int) string { return f.link("page", strconv.Itoa(n)) }
 
 // SortLink is the address of the same selection in another order: the opposite one if
 // it is in that order.

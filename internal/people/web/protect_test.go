@@ -142,7 +142,7 @@ func TestPages_DecideOnThePlanThatTheyShow(t *testing.T) {
 }
 
 // handled is pages over an API of a test.
-func handled(t *testing.T, log io.Writer, api http.HandlerFunc) *site {
+func handled(t testing.TB, log io.Writer, api http.HandlerFunc) *site {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	pages := web.New(ctx, web.Options{API: apiclient.Local(api), Version: "1.2.3", Now: time.Now, Log: slog.New(slog.NewTextHandler(log, nil)),

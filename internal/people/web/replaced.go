@@ -3,10 +3,10 @@ package web
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -21,21 +21,23 @@ type replacedBanner struct {
 // maxLosses is how many tasks the banner lists.
 const maxLosses = 10
 
-// replacedOf returns the banner; nil if Consul was not replaced.
-func replacedOf(o apispec.Overview) *replacedBanner {
+// losses reads the first tasks that a replaced Consul holds.
+func (p *pages) losses(ctx context.Context, o apispec.Overview) ([]apispec.TaskOverview, error) {
+	if o.Replaced == nil {
+		return nil, nil
+	}
+	held, err := p.source.selected(ctx, selection.Selection{Reason: string(state.ReasonReplaced), Phases: []apispec.Phase{apispec.PhaseWaiting}}.First(maxLosses))
+	return held.Tasks, err
+}
+
+// replacedOf returns the banner with the first tasks that Consul holds; nil if Consul was
+// not replaced.
+func replacedOf(o apispec.Overview, losses []apispec.TaskOverview) *replacedBanner {
 	if o.Replaced == nil {
 		return nil
 	}
-	b := &replacedBanner{ReplacedConsul: *o.Replaced}
-	for i := range o.Tasks {
-		if waitsForReplaced(&o.Tasks[i]) {
-			b.Losses = append(b.Losses, &o.Tasks[i])
-		}
-	}
-	slices.SortFunc(b.Losses, byName)
-	if b.More = len(b.Losses) - maxLosses; b.More > 0 {
-		b.Losses = b.Losses[:maxLosses]
-	}
+	b := &replacedBanner{ReplacedConsul: *o.Replaced, Losses: pointers(losses)}
+	b.More = o.Replaced.Tasks - len(b.Losses)
 	if o.Replaced.ApprovedBy == nil {
 		b.Approve = &action{Name: "approve-all", Label: "Approve for all tasks", Confirm: "Approve, and lose " + counted(o.Replaced.Entries, "entry"), Tone: "danger", Comment: true,
 			Plan: o.Replaced.Shown, URL: pageURL("approve-all"),
@@ -44,17 +46,12 @@ func replacedOf(o apispec.Overview) *replacedBanner {
 	return b
 }
 
-// waitsForReplaced reports whether a replaced Consul holds the task. The banner says why.
-func waitsForReplaced(t *apispec.TaskOverview) bool {
-	return t.Phase == apispec.PhaseWaiting && t.Reason.Code == state.ReasonReplaced
-}
-
 // whyOf is why a task is in its phase, without what the page says elsewhere: for a task
 // that fails, its error.
 func whyOf(t *apispec.TaskOverview) string {
 	text, _, _ := strings.Cut(t.Reason.Text, "; `")
 	switch {
-	case waitsForReplaced(t):
+	case selection.WaitsForReplaced(t):
 		text, _, _ = strings.Cut(text, state.LostByReplaced)
 	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
 		text = firstLine(*t.LastRun.Error)
@@ -73,7 +70,7 @@ var errReplacedChanged = errors.New("what the tasks lose has changed since the p
 // approveReplaced approves what the tasks lose by a replaced Consul, if it is still what
 // the page has shown.
 func (p *pages) approveReplaced(ctx context.Context, shown string, approval apispec.HoldRequest) error {
-	o, err := p.source.Overview(ctx)
+	o, err := p.source.Overview(ctx, selection.None())
 	switch {
 	case err != nil:
 		return err
@@ -112,11 +109,11 @@ func grouped(urgent []*apispec.TaskOverview) []*sameTrouble {
 		k := key{t.Phase, state.Alike(why, t.Name)}
 		g := known[k]
 		if g == nil || deciding(t) {
-			g = &sameTrouble{First: t, Why: why, What: what(t)}
+			g = &sameTrouble{First: t, Why: why, What: selection.What(t)}
 			groups, known[k] = append(groups, g), g
 		}
 		g.Tasks = append(g.Tasks, t)
-		if what(t) != g.What {
+		if selection.What(t) != g.What {
 			g.What = ""
 		}
 	}

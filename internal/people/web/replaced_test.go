@@ -25,7 +25,7 @@ func TestTasks_ReplacedConsulIsOneBanner(t *testing.T) {
 		o.Tasks = append(o.Tasks, replacedTask(fmt.Sprintf("t%02d", i)))
 	}
 	o.Replaced = &apispec.ReplacedConsul{Why: "its index went back from 900 to 12", Tasks: 14, Entries: 42, Shown: "digest"}
-	page := tasksOf(o, nil)
+	page := tasksPageOf(t, o, nil)
 	b := page.Replaced
 	if len(page.Urgent) != 1 || len(page.Alerts) != 0 || b == nil || len(b.Losses) != maxLosses || b.More != 4 {
 		t.Fatalf("urgent %d, alerts %v, banner %+v", len(page.Urgent), page.Alerts, b)
@@ -36,14 +36,14 @@ func TestTasks_ReplacedConsulIsOneBanner(t *testing.T) {
 	if b.Approve == nil || b.Approve.Plan != "digest" || b.Approve.Confirm != "Approve, and lose 42 entries" {
 		t.Errorf("button %+v", b.Approve)
 	}
-	if got := attentionOf(o).String(); got != "1 alert and 1 task need attention." {
+	if got := needing(t, o); got != "1 alert and 1 task need attention." {
 		t.Error(got)
 	}
 	o.Replaced.ApprovedBy = new("mia")
-	if tasksOf(o, nil).Replaced.Approve != nil {
+	if tasksPageOf(t, o, nil).Replaced.Approve != nil {
 		t.Error("what was approved can be approved again")
 	}
-	if o.Replaced = nil; tasksOf(o, nil).Replaced != nil {
+	if o.Replaced = nil; tasksPageOf(t, o, nil).Replaced != nil {
 		t.Error("a banner without a replaced Consul")
 	}
 }
@@ -58,7 +58,7 @@ func TestTasks_EqualReasonsAreGroupedAndErrorsAreShown(t *testing.T) {
 	for _, name := range []string{"p1", "p2"} {
 		o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: name, Phase: apispec.PhaseWaiting, Run: &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForApproval}}, Reason: apispec.Reason{Text: "waits for approval"}})
 	}
-	page := tasksOf(o, nil)
+	page := tasksPageOf(t, o, nil)
 	var got []string
 	for _, g := range page.Groups {
 		got = append(got, fmt.Sprintf("%s: %s: %d, %d more%s", g.First.Name, g.Why, len(g.Named()), g.More(), g.What))

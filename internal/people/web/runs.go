@@ -21,7 +21,7 @@ type runsPage struct {
 }
 
 func (p *pages) runs(r *http.Request) (view, error) {
-	o, err := p.source.overview(r.Context())
+	o, err := p.source.selected(r.Context(), everyTask)
 	if err != nil {
 		return view{}, err
 	}
@@ -32,7 +32,7 @@ func (p *pages) runs(r *http.Request) (view, error) {
 // runsOf selects what the page of runs shows, the latest first. Of the latest runs more
 // is known than their tasks' records say.
 func runsOf(o apispec.Overview, latest []apispec.Run, query url.Values) runsPage {
-	page := runsPage{Filter: filterOf(pageURL("runs"), query)}
+	page := runsPage{Filter: runsFilter(query)}
 	f := &page.Filter
 	known := make(map[string]bool, len(latest))
 	counts := map[apispec.RunState]int{}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // source reads from the API, each thing at most once in fresh, however many viewers
@@ -29,6 +31,7 @@ type source struct {
 
 	era  atomic.Int64 // changes when what is kept is dropped
 	mu   sync.Mutex
+	open func() []string   // tasks of which pages are open; may be nil
 	kept map[string]answer // by what was read
 	last string            // digest of the latest overview; "" if it could not be read
 }
@@ -122,13 +125,22 @@ func (s *source) keep(era int64, key string, value any, err error) {
 	if s.era.Load() != era {
 		return
 	}
-	if o, ok := value.(snapshot); ok && o.topics[everything] != s.last {
-		s.last = o.topics[everything]
-		s.drop()
-	}
 	now := s.now()
+	if o, ok := value.(snapshot); ok {
+		if o.topics[everything] != s.last {
+			s.last = o.topics[everything]
+			s.drop()
+		}
+		if err == nil {
+			topics := maps.Clone(o.topics)
+			if same, ok := s.kept[latestKey].value.(snapshot); ok { // it may list other tasks
+				maps.Copy(topics, same.topics)
+			}
+			s.kept[latestKey] = answer{snapshot{o.Overview, topics}, nil, now}
+		}
+	}
 	for key := range s.kept {
-		if len(s.kept) >= maxKept && key != overviewKey {
+		if len(s.kept) >= maxKept && key != overviewKey && key != latestKey {
 			delete(s.kept, key)
 		}
 	}
@@ -162,35 +174,92 @@ func (s *source) drop() {
 	clear(s.kept)
 }
 
-const overviewKey = "overview"
+const (
+	overviewKey = "overview" // of what concerns all tasks, with the tasks of open pages
+	latestKey   = "latest"   // the latest overview of any tasks, with the digests of all of which it is known
+)
 
-// snapshot is an overview with the digests of its topics.
+// snapshot is an overview of some tasks with the digests of its topics.
 type snapshot struct {
 	apispec.Overview
 	topics digests
 }
 
+// overview reads what concerns all tasks, and no more tasks than open pages need.
 func (s *source) overview(ctx context.Context) (snapshot, error) {
 	return read(ctx, s, overviewKey, s.readOverview)
 }
 
-// latest reads the overview, unless that was done a moment ago.
+// latest reads the same, unless that was done a moment ago.
 func (s *source) latest(ctx context.Context) (digests, error) {
 	o, err := again(ctx, s, overviewKey, s.readOverview)
 	return o.topics, err
 }
 
+// maxNames is how many tasks are named in a request: addresses must not be too long.
+const maxNames = 50
+
 func (s *source) readOverview(ctx context.Context) (snapshot, error) {
-	o, err := s.Overview(ctx)
+	var open []string
+	if s.open != nil {
+		open = s.open()
+	}
+	selected := selection.Selection{Tasks: open}
+	switch {
+	case len(open) == 0:
+		selected = selection.None()
+	case len(open) > maxNames:
+		selected = everyTask
+	}
+	o, err := s.readSelected(ctx, selected)
+	if err != nil {
+		return o, err
+	}
+	for _, name := range open {
+		if _, ok := o.topics[name]; !ok {
+			o.topics[name] = "" // it is gone
+		}
+	}
+	return o, nil
+}
+
+// everyTask selects all tasks, by name.
+var everyTask = selection.Selection{Sort: "name"}
+
+// selected reads an overview with the selected tasks.
+func (s *source) selected(ctx context.Context, selected selection.Selection) (snapshot, error) {
+	return read(ctx, s, overviewKey+"?"+selected.Query().Encode(), func(ctx context.Context) (snapshot, error) { return s.readSelected(ctx, selected) })
+}
+
+// task reads an overview with one task, which may be that of all open pages.
+func (s *source) task(ctx context.Context, name string) (snapshot, *apispec.TaskOverview, error) {
+	kept, age := s.recent(overviewKey)
+	o, ok := kept.value.(snapshot)
+	if !ok || age >= s.fresh || o.topics[name] == "" {
+		var err error
+		if o, err = s.selected(ctx, selection.Selection{Tasks: []string{name}}); err != nil {
+			return o, nil, err
+		}
+	}
+	i := slices.IndexFunc(o.Tasks, func(t apispec.TaskOverview) bool { return t.Name == name })
+	if i < 0 {
+		return o, nil, errNoPage
+	}
+	return o, &o.Tasks[i], nil
+}
+
+func (s *source) readSelected(ctx context.Context, selected selection.Selection) (snapshot, error) {
+	o, err := s.Overview(ctx, selected)
 	if err != nil {
 		return snapshot{}, err
 	}
 	return snapshot{o, digestsOf(o)}, nil
 }
 
-// seen returns the digests of the overview that is kept; nil if none is.
+// seen returns the digests of which the latest overviews know; nil if none is kept.
 func (s *source) seen() digests {
-	kept, _ := s.recent(overviewKey)
-	o, _ := kept.value.(snapshot)
-	return o.topics
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, _ := s.kept[latestKey].value.(snapshot)
+	return maps.Clone(o.topics)
 }

@@ -45,15 +45,11 @@ func (p taskPage) Failed() *apispec.Run {
 
 func (p *pages) task(r *http.Request) (view, error) {
 	name := r.PathValue("name")
-	o, err := p.source.overview(r.Context())
+	o, task, err := p.source.task(r.Context(), name)
 	if err != nil {
 		return view{}, err
 	}
-	i := slices.IndexFunc(o.Tasks, func(t apispec.TaskOverview) bool { return t.Name == name })
-	if i < 0 {
-		return view{}, errNoPage
-	}
-	page := taskPage{Task: o.Tasks[i]}
+	page := taskPage{Task: *task}
 	if page.Task.Origin.File != nil && !page.Task.Origin.API {
 		page.Bundle = apispec.Deref(o.Bundle)
 	}

@@ -58,6 +58,7 @@ func New(ctx context.Context, o Options) http.Handler {
 	o.Rest = cmp.Or(o.Rest, o.Poll)
 	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
 	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest}
+	p.source.open = p.news.tasks
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pageURL("{$}"), func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, pageURL("tasks"), http.StatusFound)

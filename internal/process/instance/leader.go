@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -80,7 +81,7 @@ func (l *Leader) Run(ctx context.Context, leader string, cfg *config.Config) ([]
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
 	}
-	overview, err := client.Overview(ctx)
+	overview, err := client.Overview(ctx, selection.Selection{})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
 	}
