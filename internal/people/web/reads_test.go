@@ -3,9 +3,11 @@ package web_test
 import (
 	"bytes"
 	"context"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,5 +157,30 @@ func TestPages_ShowNothingFromBeforeAnAction(t *testing.T) {
 	<-slow
 	if page, err := s.load("/ui/tasks"); err != nil || !strings.Contains(page, "after") {
 		t.Errorf("later: %v %s", err, page)
+	}
+}
+
+func TestPages_ThatAreUpToDateAreNotToldOfAChange(t *testing.T) {
+	news := regexp.MustCompile(`/ui/events\?[^"]*`)
+	for _, path := range []string{"/ui/tasks", "/ui/tasks?q=web&sort=due", "/ui/tasks?after=dns", "/ui/tasks/web", "/ui/runs", "/ui/health"} {
+		synctest.Test(t, func(t *testing.T) {
+			db := statetest.NewMemory()
+			defer db.Close()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			s := &site{t: t, store: db, pages: pagesOn(ctx, t, db, tasksOnWeb("web", "dns", "vpn"))}
+			s.write("dns", s.ran("dns", state.RunFailed, "no route"))
+			got := httptest.NewRecorder()
+			s.pages.ServeHTTP(got, httptest.NewRequest(http.MethodGet, path, nil))
+			open, leave := context.WithTimeout(t.Context(), 30*time.Second)
+			defer leave()
+			r := httptest.NewRequest(http.MethodGet, html.UnescapeString(news.FindString(got.Body.String())), nil).WithContext(open)
+			told := 0
+			s.pages.ServeHTTP(stream{httptest.NewRecorder(), func() { told++ }}, r)
+			if told > 0 {
+				t.Errorf("%s: nothing has changed, and the page is told %d times", path, told)
+			}
+			synctest.Wait()
+		})
 	}
 }
