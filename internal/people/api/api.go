@@ -14,11 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
@@ -76,10 +72,9 @@ type api struct {
 	Options
 	*http.ServeMux
 
-	reads      singleflight.Group // of the records of all tasks
-	generation atomic.Uint64      // of the read that is to begin next
-	reading    sync.Mutex         // held by the read that is under way
-	statuses   map[string]*status // by task, as they were read last; guarded by reading
+	allStatuses shared[[]*status]
+	statuses    map[string]*status // by task, as they were read last; only read uses it
+	overviews   shared[apispec.Overview]
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.
@@ -88,6 +83,7 @@ func New(o Options) http.Handler {
 		o.Who = Sender
 	}
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
+	a.allStatuses.log, a.overviews.log = o.Log, o.Log
 	for pattern, handle := range a.routes() {
 		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, handle) })
 	}

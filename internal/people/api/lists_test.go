@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -177,4 +179,46 @@ func TestOverview_CountsAllTasksListedOrNot(t *testing.T) {
 	if got := e.ask("GET", "/v1/overview?limit=1", "", "If-None-Match", tag); got.status != http.StatusOK {
 		t.Errorf("another task has changed: %d", got.status)
 	}
+}
+
+// watched is a store that counts how often the records of all tasks are read.
+type watched struct {
+	state.Store
+	reads  atomic.Int64
+	broken atomic.Bool
+}
+
+func (w *watched) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	if w.broken.Load() {
+		panic("a bug")
+	}
+	if prefix == state.TaskPrefix {
+		w.reads.Add(1)
+	}
+	return w.Store.List(ctx, prefix)
+}
+
+func TestOverview_IsReadAgainUnlessTheClientAcceptsAnEarlierRead(t *testing.T) {
+	e := newEngine(t, files)
+	store := &watched{Store: e.store}
+	e.Control.Store = store
+	e.serve()
+	for _, tt := range []struct {
+		accepts string
+		reads   int64
+	}{{"", 1}, {"max-age=60", 1}, {"max-age=60", 1}, {"max-age=0", 2}, {"no-cache", 3}, {"", 4}, {"max-age=-5", 5}} {
+		if got := e.ask("GET", "/v1/overview?limit=1", "", "Cache-Control", tt.accepts); got.status != http.StatusOK || store.reads.Load() != tt.reads {
+			t.Errorf("Cache-Control %q: %d, %d reads, want %d", tt.accepts, got.status, store.reads.Load(), tt.reads)
+		}
+	}
+	status(t, e.ask("POST", "/v1/tasks/web/hold", "{}"), http.StatusOK)
+	if got := e.get("/v1/overview?task=web"); !strings.Contains(got.body, "on_hold") {
+		t.Errorf("after a change: %s", got.body)
+	}
+	store.broken.Store(true)
+	if got := e.get("/v1/overview"); got.status != http.StatusInternalServerError || !strings.Contains(got.body, "internal error, see the log") {
+		t.Errorf("after a panic: %d %s", got.status, got.body)
+	}
+	store.broken.Store(false)
+	status(t, e.get("/v1/overview"), http.StatusOK)
 }

@@ -1,18 +1,20 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
-	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // getOverview answers with the phase of the selected tasks, and with who leads. It sends
@@ -23,11 +25,7 @@ func (a *api) getOverview(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	effective, err := a.Control.Config(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	o, err := a.reader().Read(r.Context(), effective)
+	o, err := a.overview(r)
 	if err == nil {
 		err = selected.Apply(&o)
 	}
@@ -60,17 +58,33 @@ func selectionOf(r *http.Request) (selection.Selection, error) {
 	return selected, nil
 }
 
-// selected returns the part of a list that a request selects. Only tasks for which in returns true are in the list.
-func (a *api) selected(r *http.Request, effective *overlay.Effective, in func(name string) bool) (selection.Part, error) {
+// overview reads the overview of all tasks, which requests share. Pages, which read one
+// part of it after another, accept what was read a moment ago.
+func (a *api) overview(r *http.Request) (apispec.Overview, error) {
+	age, _ := strings.CutPrefix(r.Header.Get("Cache-Control"), "max-age=")
+	seconds, _ := strconv.Atoi(age) // 0 for any other text: a new read is never wrong
+	return a.overviews.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (apispec.Overview, error) {
+		effective, err := a.Control.Config(ctx)
+		if err != nil {
+			return apispec.Overview{}, err
+		}
+		o, err := a.reader().Read(ctx, effective)
+		if err == nil {
+			err = selection.Digest(&o)
+		}
+		return o, err
+	})
+}
+
+// selected returns the part of a list that a request selects. Only tasks for which in
+// returns true are in the list.
+func (a *api) selected(r *http.Request, in func(name string) bool) (selection.Part, error) {
 	chosen, err := selectionOf(r)
 	if err != nil {
 		return selection.Part{}, err
 	}
-	o, err := a.reader().Read(r.Context(), effective)
-	if err != nil {
-		return selection.Part{}, err
-	}
-	return chosen.Of(o.Tasks, in), nil
+	o, err := a.overview(r)
+	return chosen.Of(o.Tasks, in), err
 }
 
 func (a *api) reader() overview.Reader {

@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,9 +28,6 @@ import (
 
 // readsAtOnce is how many records are read from the store at a time.
 const readsAtOnce = 16
-
-// readingTime is how long the records of all tasks may take to be read.
-const readingTime = time.Minute
 
 // status is the status of one task as Consul-Terraform-Sync shows it, ready to
 // be sent. It belongs to one version of the task's record and one definition of
@@ -88,29 +83,10 @@ func ended(t state.Task) (outcomes []state.RunState, ids []string) {
 	return outcomes, ids
 }
 
-// all returns the statuses of all tasks, sorted by name. The records are read
-// once at a time, however many requests there are. A request that arrives during
-// a read waits for the next one, so that it never gets records that were read
-// before it arrived.
-func (a *api) all(ctx context.Context) ([]*status, error) {
-	next := a.reads.DoChan(strconv.FormatUint(a.generation.Load(), 10), func() (any, error) {
-		a.reading.Lock()
-		defer a.reading.Unlock()
-		a.generation.Add(1)
-		ctx, cancel := context.WithTimeout(context.Background(), readingTime)
-		defer cancel()
-		return a.read(ctx)
-	})
-	select {
-	case result := <-next:
-		tasks, _ := result.Val.([]*status)
-		return tasks, result.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+// all returns the statuses of all tasks, sorted by name, which requests share.
+func (a *api) all(ctx context.Context) ([]*status, error) { return a.allStatuses.get(ctx, a.read) }
 
-// read reads the statuses of all tasks. The caller holds reading.
+// read reads the statuses of all tasks; allStatuses calls it once at a time.
 func (a *api) read(ctx context.Context) ([]*status, error) {
 	effective, err := a.Control.Config(ctx)
 	if err != nil {
@@ -310,15 +286,11 @@ func (a *api) getTaskStatuses(r *http.Request) (any, error) {
 // selectedStatuses returns the statuses of the tasks that a request selects, and the name
 // behind which further ones follow.
 func (a *api) selectedStatuses(r *http.Request, tasks []*status) (part []*status, next string, err error) {
-	effective, err := a.Control.Config(r.Context())
-	if err != nil {
-		return nil, "", err
-	}
 	known := make(map[string]*status, len(tasks))
 	for _, s := range tasks {
 		known[s.name] = s
 	}
-	selected, err := a.selected(r, effective, func(name string) bool { return known[name] != nil })
+	selected, err := a.selected(r, func(name string) bool { return known[name] != nil })
 	return list.Map(selected.Tasks, func(t apispec.TaskOverview) *status { return known[t.Name] }), selected.Next, err
 }
 

@@ -46,7 +46,7 @@ func (a *api) getTasks(r *http.Request) (any, error) {
 		for _, t := range shown {
 			defined[t.Name] = t
 		}
-		part, err := a.selected(r, effective, func(name string) bool { return defined[name] != nil })
+		part, err := a.selected(r, func(name string) bool { return defined[name] != nil })
 		if err != nil {
 			return nil, err
 		}

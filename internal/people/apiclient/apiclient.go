@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -118,12 +119,12 @@ func TokenFile(file string) (string, error) {
 // call sends a request and decodes the answer into out, if that is not nil. The
 // error is *Error if the server refused the request.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) (http.Header, error) {
-	return c.callUnless(ctx, "", method, path, query, in, out)
+	return c.callWith(ctx, nil, method, path, query, in, out)
 }
 
-// callUnless is call for an answer that may be kept: the error is errSame if its tag is
-// still this one.
-func (c *Client) callUnless(ctx context.Context, tag, method, path string, query url.Values, in, out any) (http.Header, error) {
+// callWith is call with further headers. With If-None-Match, the error is errSame if the
+// answer still has this tag.
+func (c *Client) callWith(ctx context.Context, header http.Header, method, path string, query url.Values, in, out any) (http.Header, error) {
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	var body io.Reader
@@ -138,11 +139,9 @@ func (c *Client) callUnless(ctx context.Context, tag, method, path string, query
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(req.Header, header)
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if tag != "" {
-		req.Header.Set("If-None-Match", tag)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token) // net/http keeps it from other hosts
@@ -152,7 +151,7 @@ func (c *Client) callUnless(ctx context.Context, tag, method, path string, query
 		return nil, explained(err, u)
 	}
 	defer resp.Body.Close()
-	if tag != "" && resp.StatusCode == http.StatusNotModified {
+	if header.Get("If-None-Match") != "" && resp.StatusCode == http.StatusNotModified {
 		return resp.Header, errSame
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

@@ -3,6 +3,7 @@ package apiclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
@@ -59,10 +61,22 @@ const maxKept = 8
 // Overview returns what the instance and the selected tasks are doing, which callers do
 // not change: if it is the same as before, the server does not send it again.
 func (c *Client) Overview(ctx context.Context, selected selection.Selection) (apispec.Overview, error) {
-	query := selected.Query()
+	return c.RecentOverview(ctx, selected, 0)
+}
+
+// RecentOverview is Overview for a caller to whom the server may answer with what it read
+// at most so long ago, in whole seconds.
+func (c *Client) RecentOverview(ctx context.Context, selected selection.Selection, age time.Duration) (apispec.Overview, error) {
+	query, with := selected.Query(), http.Header{}
 	kept := c.overviews.get(query.Encode())
+	if kept.tag != "" {
+		with.Set("If-None-Match", kept.tag)
+	}
+	if age >= time.Second {
+		with.Set("Cache-Control", fmt.Sprintf("max-age=%d", age/time.Second))
+	}
 	var now apispec.Overview
-	header, err := c.callUnless(ctx, kept.tag, http.MethodGet, "v1/overview", query, nil, &now)
+	header, err := c.callWith(ctx, with, http.MethodGet, "v1/overview", query, nil, &now)
 	if errors.Is(err, errSame) {
 		return kept.Overview, nil
 	}

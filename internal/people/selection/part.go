@@ -114,6 +114,11 @@ func Has(words []string, texts ...string) bool {
 // Apply leaves in an overview of all tasks those that are selected, and counts all.
 func (s Selection) Apply(o *apispec.Overview) error {
 	all := o.Tasks
+	if !s.isZero() && o.Digest == nil {
+		if err := Digest(o); err != nil {
+			return err
+		}
+	}
 	counts := apispec.TaskCounts{All: len(all), Phases: map[string]int{}}
 	var urgent []*apispec.TaskOverview
 	for i := range all {
@@ -135,24 +140,23 @@ func (s Selection) Apply(o *apispec.Overview) error {
 		}
 		o.Attention = &first
 	}
-	if o.Digest = nil; s.isZero() {
-		return nil // a reader of all tasks needs no digest of them
+	if s.isZero() {
+		o.Digest = nil // the ETag does
 	}
-	digest, err := digestOf(all)
-	o.Digest = &digest
-	return err
+	return nil
 }
 
-// digestOf is the digest of what is known of the tasks.
-func digestOf(tasks []apispec.TaskOverview) (string, error) {
+// Digest sets the digest of an overview of all tasks, which Apply keeps.
+func Digest(o *apispec.Overview) error {
 	hash := sha256.New()
 	encoder := json.NewEncoder(hash)
-	for i := range tasks {
-		if err := encoder.Encode(&tasks[i]); err != nil {
-			return "", fmt.Errorf("encode the overview of task %s: %w", tasks[i].Name, err)
+	for i := range o.Tasks {
+		if err := encoder.Encode(&o.Tasks[i]); err != nil {
+			return fmt.Errorf("encode the overview of task %s: %w", o.Tasks[i].Name, err)
 		}
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
+	o.Digest = new(hex.EncodeToString(hash.Sum(nil)[:16]))
+	return nil
 }
 
 func optional(text string) *string {

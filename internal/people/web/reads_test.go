@@ -131,12 +131,15 @@ func TestPages_ShowNothingFromBeforeAnAction(t *testing.T) {
 	var overviews atomic.Int64
 	began, held := make(chan struct{}), make(chan struct{})
 	api := http.NewServeMux()
-	api.HandleFunc("GET /v1/overview", func(w http.ResponseWriter, _ *http.Request) {
+	api.HandleFunc("GET /v1/overview", func(w http.ResponseWriter, r *http.Request) {
 		if overviews.Add(1) == 1 {
 			close(began)
 			<-held
 			_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "applied", "reason": {"text": "before"}}]}`)
 			return
+		}
+		if accepts := r.Header.Get("Cache-Control"); accepts != "" {
+			t.Errorf("after the action, the page accepts an answer from before: %s", accepts)
 		}
 		_, _ = io.WriteString(w, `{"tasks": [{"name": "web", "phase": "stopped", "reason": {"text": "after"}}]}`)
 	})

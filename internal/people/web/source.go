@@ -29,11 +29,12 @@ type source struct {
 	log   *slog.Logger
 	reads singleflight.Group
 
-	era  atomic.Int64 // changes when what is kept is dropped
-	mu   sync.Mutex
-	open func() []string   // tasks of which pages are open; may be nil
-	kept map[string]answer // by what was read
-	last string            // digest of the latest overview; "" if it could not be read
+	era   atomic.Int64 // changes when what is kept is dropped
+	mu    sync.Mutex
+	open  func() []string   // tasks of which pages are open; may be nil
+	kept  map[string]answer // by what was read
+	last  string            // digest of the latest overview; "" if it could not be read
+	acted time.Time         // when somebody acted last
 }
 
 // maxKept is how many answers are kept: far more than those of all pages that can be open
@@ -165,7 +166,16 @@ func (s *source) tidy() {
 func (s *source) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.acted = s.now()
 	s.drop()
+}
+
+// since is how long ago somebody acted, at most fresh: what the API read since then is new
+// enough for a part of the overview.
+func (s *source) since() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(s.fresh, s.now().Sub(s.acted))
 }
 
 // drop drops everything that is kept. The caller holds mu.
@@ -211,7 +221,7 @@ func (s *source) readOverview(ctx context.Context) (snapshot, error) {
 	case len(open) > maxNames:
 		selected = everyTask
 	}
-	o, err := s.readSelected(ctx, selected)
+	o, err := s.readSelected(ctx, selected, 0)
 	if err != nil {
 		return o, err
 	}
@@ -228,7 +238,7 @@ var everyTask = selection.Selection{Sort: "name"}
 
 // selected reads an overview with the selected tasks.
 func (s *source) selected(ctx context.Context, selected selection.Selection) (snapshot, error) {
-	return read(ctx, s, overviewKey+"?"+selected.Query().Encode(), func(ctx context.Context) (snapshot, error) { return s.readSelected(ctx, selected) })
+	return read(ctx, s, overviewKey+"?"+selected.Query().Encode(), func(ctx context.Context) (snapshot, error) { return s.readSelected(ctx, selected, s.since()) })
 }
 
 // task reads an overview with one task, which may be that of all open pages.
@@ -248,8 +258,8 @@ func (s *source) task(ctx context.Context, name string) (snapshot, *apispec.Task
 	return o, &o.Tasks[i], nil
 }
 
-func (s *source) readSelected(ctx context.Context, selected selection.Selection) (snapshot, error) {
-	o, err := s.Overview(ctx, selected)
+func (s *source) readSelected(ctx context.Context, selected selection.Selection, age time.Duration) (snapshot, error) {
+	o, err := s.RecentOverview(ctx, selected, age)
 	if err != nil {
 		return snapshot{}, err
 	}
