@@ -90,7 +90,7 @@ var engineMutants = []mutant{
 		says: "", // two live runs, or one that ended without its event
 	}, {
 		rule:    "what is settled is what the container that stopped has left",
-		seed:    480,
+		seed:    1060,
 		file:    "record/orphan/orphan.go",
 		old:     "return run.State == state.RunIntended || runner == \"\" || run.Runner == runner",
 		new:     "return run.State == state.RunIntended || true",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,10 +51,13 @@ func TestNews_TellThePagesWhoseTaskHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
+		var mu sync.Mutex
 		shown := map[string]string{"web": "1", "dns": "1"}
 		var asked []string
 		n := &news{ctx: ctx, every: 2 * time.Second, rest: 2 * time.Second}
 		n.read = func(context.Context) (digests, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if asked = n.tasks(); shown == nil {
 				return nil, errors.New("the store is away")
 			}
@@ -62,6 +66,16 @@ func TestNews_TellThePagesWhoseTaskHasChanged(t *testing.T) {
 				all[name] = shown[name] // "" if it is gone
 			}
 			return all, nil
+		}
+		change := func(to map[string]string) {
+			mu.Lock()
+			defer mu.Unlock()
+			shown = to
+		}
+		reads := func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return fmt.Sprint(asked)
 		}
 		told := func(s *stream) bool {
 			time.Sleep(3 * time.Second)
@@ -78,21 +92,21 @@ func TestNews_TellThePagesWhoseTaskHasChanged(t *testing.T) {
 			t.Error("a page that is up to date is told of a change")
 		}
 		dns, leave, _ := n.follow("192.0.2.1", "dns", "1") // the last read did not ask for it
-		if told(dns) || fmt.Sprint(asked) != "[dns web]" {
-			t.Errorf("a page that has just been opened is told of a change; %q are read", asked)
+		if told(dns) || reads() != "[dns web]" {
+			t.Errorf("a page that has just been opened is told of a change; %s are read", reads())
 		}
-		shown["dns"] = "2"
+		change(map[string]string{"web": "1", "dns": "2"})
 		if !told(dns) || told(web) {
 			t.Error("not just the page of the task that has changed is told")
 		}
-		delete(shown, "dns")
+		change(map[string]string{"web": "1"})
 		if !told(dns) {
 			t.Error("the page of a task that is gone is not told")
 		}
-		if leave(); told(web) || fmt.Sprint(asked) != "[web]" {
-			t.Errorf("%q are read, and only the page of web is open", asked)
+		if leave(); told(web) || reads() != "[web]" {
+			t.Errorf("%s are read, and only the page of web is open", reads())
 		}
-		if shown = nil; !told(web) {
+		if change(nil); !told(web) {
 			t.Error("a page is not told that nothing can be read")
 		}
 	})
