@@ -52,11 +52,10 @@ var eventMutants = []mutant{
 var ruleMutants = []mutant{
 	{
 		rule: "rules: an approval is bound to the input",
-		seed: 5145,
 		file: "engine/runner/judge.go",
 		old:  "a.Content == content &&",
 		new:  "a.Content.Plan == content.Plan && a.Content.State == content.State &&",
-		says: "with one of that very content",
+		test: "engine/runner TestJudge_ApprovalIsForItsContentAlone",
 	}, {
 		rule: "rules: an approval is bound to the plan",
 		seed: 5460,
@@ -127,7 +126,7 @@ var ruleMutants = []mutant{
 		says: "another person approves",
 	}, {
 		rule: "rules: a run finds out by itself that Consul was replaced",
-		seed: 19548,
+		seed: 25210,
 		file: "engine/runner/replaced.go",
 		old:  "if err == nil && why != \"\" {",
 		new:  "if false {",
@@ -147,11 +146,10 @@ var ruleMutants = []mutant{
 		test: "engine/reconcile TestTick_ConsulThatIsReplacedWhileItIsReadIsReadAgain",
 	}, {
 		rule: "rules: runs that have read the Consul of before are awaited",
-		seed: 321600, stride: 3,
 		file: "engine/reconcile/replaced.go",
 		old:  "return run != nil && in.Lost == nil &&",
 		new:  "return false && in.Lost == nil &&",
-		says: "is gone with a Consul that was replaced",
+		test: "engine/reconcile TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited",
 	}, {
 		rule: "drift: a check plans with what was applied, not with what Consul shows since",
 		seed: 21558,
