@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (t *tick) readChosen(ctx context.Context, rec state.Reconcile) (map[string]
 		return nil, nil, err
 	}
 	now := t.Now()
-	if !known || t.opts.Leads || t.opts.Only != nil || rec.Config != t.digest || rec.Replaced.HoldsAll() {
+	if !known || t.opts.Leads || t.opts.All || t.opts.Only != nil || rec.Config != t.digest || rec.Replaced.HoldsAll() {
 		return t.readEvery(ctx)
 	}
 	chosen := t.choose(now)
@@ -87,29 +88,24 @@ func (t *tick) widen(ctx context.Context, states map[string]state.Stored[state.T
 // choose returns the tasks that concern the tick, whatever their conditions show.
 func (t *tick) choose(now time.Time) map[string]bool {
 	chosen := map[string]bool{}
-	for name := range t.effective.Corrupt {
-		chosen[name] = true
+	add := func(names iter.Seq[string]) {
+		for name := range names {
+			chosen[name] = true
+		}
 	}
-	for name := range t.effective.Problems {
-		chosen[name] = true
+	add(maps.Keys(t.effective.Corrupt))
+	add(maps.Keys(t.effective.Problems))
+	add(maps.Keys(t.opts.Force))
+	if t.Blocked != nil {
+		add(maps.Keys(t.Blocked()))
 	}
 	for name, o := range t.effective.Overrides {
 		if o.Provisional != nil {
 			chosen[name] = true
 		}
 	}
-	if t.Blocked != nil {
-		for name := range t.Blocked() {
-			chosen[name] = true
-		}
-	}
-	for name := range t.opts.Force {
-		chosen[name] = true
-	}
 	var checks []dueCheck
-	configured := make(map[string]bool, len(t.Reconciler.tasks))
 	for _, task := range t.Reconciler.tasks {
-		configured[task.Name] = true
 		row, ok := t.summary.Row(task.Name)
 		switch {
 		case !ok || len(task.MovedFrom) > 0 || concerns(row, task, now, t.Skew):
@@ -121,7 +117,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 		}
 	}
 	for row := range t.summary.Rows() {
-		if !configured[row.Task] {
+		if !t.configured(row.Task) {
 			chosen[row.Task] = true
 		}
 	}

@@ -171,6 +171,19 @@ func TestTick_ReadsTheRecordsOfTheTasksThatConcernIt(t *testing.T) {
 	b.reads("a schedule is due", "task-10", "task-50", "task-9")
 }
 
+// Who requests a run of all tasks hears of each of them, also of one that is disabled.
+func TestTick_RequestForAllTasksDecidesAboutEach(t *testing.T) {
+	all := eachItsOwn(30)
+	all[20].Enabled = false
+	b := newBench(t, all...)
+	b.settle()
+	report, err := b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-3": "ann"}, All: true})
+	b.must(err)
+	if len(report.Decisions) != 30 || report.Decisions[20].Reason.Code != state.ReasonDisabled {
+		t.Errorf("%d decisions, of task 20 %+v", len(report.Decisions), report.Decisions[20].Reason)
+	}
+}
+
 // A process that was just started knows no rows. In AWS it is no new leadership, either.
 func TestTick_NewProcessReadsTheSummaryOnce(t *testing.T) {
 	all := eachItsOwn(100)

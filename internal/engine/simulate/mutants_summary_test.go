@@ -41,7 +41,7 @@ var summaryMutants = []mutant{
 	}, {
 		rule: "summary: the record of a task that is in no configuration is read",
 		file: "engine/reconcile/chosen.go",
-		old:  "if !configured[row.Task] {",
+		old:  "if !t.configured(row.Task) {",
 		new:  "if false {",
 		says: "",
 	},
