@@ -109,8 +109,8 @@ func (k *keptOverviews) put(query string, o keptOverview) {
 	k.all[query] = o
 }
 
-// Overviews reads the selected tasks in parts, each with what is said of all tasks, so
-// that no answer is long. The last part has the cursor behind it if the selection has a
+// Overviews reads the selected tasks in parts, so that no answer is long. Each part also
+// has what concerns all tasks, such as the counts. The last part has the cursor behind it if the selection has a
 // limit that leaves out tasks.
 func (c *Client) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
 	return func(yield func(apispec.Overview, error) bool) {

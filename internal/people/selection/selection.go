@@ -40,7 +40,7 @@ const MaxLimit = 1000
 
 func (s Selection) isZero() bool { return len(s.Query()) == 0 }
 
-// None selects no task, for what is said of all tasks.
+// None selects no task: the answer has only what concerns all tasks, such as the counts.
 func None() Selection { return Selection{Limit: new(0)} }
 
 // First selects the first n tasks of a selection.

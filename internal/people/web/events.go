@@ -61,7 +61,7 @@ func digestsOf(o apispec.Overview) digests {
 	for _, t := range o.Tasks {
 		all[t.Name] = digest(t)
 	}
-	// What is said of all tasks does not depend on those that are listed: o.Digest is of all.
+	// What concerns all tasks does not depend on those that are listed: o.Digest is of all.
 	o.Tasks, o.Counts, o.Next, o.Previous, o.Attention = nil, nil, nil, nil, nil
 	all[""] = digest(o)
 	all[everything] = digest(append(moves, all[""]))

@@ -89,11 +89,11 @@ func TestNews_TellThePagesWhoseTaskHasChanged(t *testing.T) {
 		}
 		web, _, _ := n.follow("192.0.2.1", "web", "1")
 		if told(web) {
-			t.Error("a page that is up to date is told of a change")
+			t.Error("a page that is up to date hears of a change")
 		}
 		dns, leave, _ := n.follow("192.0.2.1", "dns", "1") // the last read did not ask for it
 		if told(dns) || reads() != "[dns web]" {
-			t.Errorf("a page that has just been opened is told of a change; %s are read", reads())
+			t.Errorf("a page that has just been opened hears of a change; %s are read", reads())
 		}
 		change(map[string]string{"web": "1", "dns": "2"})
 		if !told(dns) || told(web) {
