@@ -122,7 +122,7 @@ func (v view) Close() error { return nil }
 
 // judge looks at a write that has taken place.
 func (v view) judge(was map[string]state.Record, changes []state.Change) {
-	checked := slices.ContainsFunc(changes, func(c state.Change) bool { return c.Op == state.OpCheck && c.Key == "lease/reconcile" })
+	checked := slices.ContainsFunc(changes, func(c state.Change) bool { return c.Key == "lease/reconcile" }) // or released in the same write
 	leads := decoded[lease.Holder](was["lease/reconcile"])
 	for _, c := range changes {
 		collection, _, _ := strings.Cut(c.Key, "/")

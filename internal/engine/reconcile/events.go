@@ -121,7 +121,7 @@ func (r *Reconciler) delivery(held *lease.Lease) outbox.Delivery {
 		r.rests = new(outbox.Rests)
 	}
 	pages := outbox.Pages{URL: r.Config.API.URL, Stack: r.Stack, Links: r.Links}
-	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
+	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Known: &r.outbox, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
 		sinks := []outbox.Sink{r.eventLog()}
 		if r.Sinks != nil {
 			sinks = append(sinks, r.Sinks()...)
@@ -139,22 +139,21 @@ func (r *Reconciler) DeliverRest(ctx context.Context) {
 	if err != nil {
 		return // they are kept
 	}
-	r.deliver(ctx, held, true)
+	delivery := r.delivery(held)
+	delivery.Last = true
+	r.deliver(ctx, delivery)
 	_ = held.Release(ctx) // else it expires
 }
 
 // deliver delivers the events in the store. It comes last in a tick, so that it
-// delays no launch. What cannot be delivered is tried again by a later tick. Last says that
-// the process ends.
-func (r *Reconciler) deliver(ctx context.Context, held *lease.Lease, last bool) {
+// delays no launch. What cannot be delivered is tried again by a later tick.
+func (r *Reconciler) deliver(ctx context.Context, delivery outbox.Delivery) {
 	longest := deliveryTime
-	if last {
+	if delivery.Last {
 		longest = endTime
 	}
 	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	delivery := r.delivery(held)
-	delivery.Last = last
 	report, err := delivery.Run(limited)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, lease.ErrLost): // the next leader delivers them
@@ -189,7 +188,9 @@ func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()
 // deliverNow delivers the events of a tick, or starts their delivery.
 func (t *tick) deliverNow(ctx context.Context) {
 	if t.delivers == nil {
-		t.deliver(ctx, t.opts.Lease, false)
+		delivery := t.delivery(t.opts.Lease)
+		delivery.Close = t.opts.close
+		t.deliver(ctx, delivery)
 		return
 	}
 	select {

@@ -72,7 +72,9 @@ func onDynamoDB(b *testing.B, n int) (*fleet, *meter) {
 // meter counts what a store needs of DynamoDB.
 type meter struct {
 	requests, answered atomic.Int64 // HTTP requests, and the bytes of their answers
+	writes             atomic.Int64 // requests that write
 	records, written   atomic.Int64 // records that were written, without checks, and their bytes
+	tasks              atomic.Int64 // of these, records of tasks
 
 	mu    sync.Mutex
 	units map[string]int64 // computed: units of writing that DynamoDB bills, by collection, which is a partition key
@@ -106,6 +108,7 @@ func (m *meter) wrote(changes []state.Change) error {
 	if len(changes) > 1 {
 		factor = 2
 	}
+	m.writes.Add(1)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range changes {
@@ -115,13 +118,16 @@ func (m *meter) wrote(changes []state.Change) error {
 		if c.Op != state.OpCheck {
 			m.records.Add(1)
 			m.written.Add(size)
+			if strings.HasPrefix(c.Key, state.TaskPrefix) {
+				m.tasks.Add(1)
+			}
 		}
 	}
 	return nil
 }
 
 func (m *meter) reset() {
-	for _, n := range []*atomic.Int64{&m.requests, &m.answered, &m.records, &m.written} {
+	for _, n := range []*atomic.Int64{&m.requests, &m.answered, &m.writes, &m.records, &m.written, &m.tasks} {
 		n.Store(0)
 	}
 	clear(m.units)
@@ -129,7 +135,8 @@ func (m *meter) reset() {
 
 // report reports what was counted since reset, for each of n.
 func (m *meter) report(b *testing.B, of string, n float64) {
-	for unit, count := range map[string]*atomic.Int64{"requests": &m.requests, "answer-B": &m.answered, "records": &m.records, "record-B": &m.written} {
+	for unit, count := range map[string]*atomic.Int64{"requests": &m.requests, "answer-B": &m.answered, "writes": &m.writes,
+		"task-records": &m.tasks, "records": &m.records, "record-B": &m.written} {
 		b.ReportMetric(float64(count.Load())/n, unit+"/"+of)
 	}
 	var all, most int64

@@ -17,28 +17,51 @@ func (r *Reconciler) acquire(ctx context.Context) (*lease.Lease, error) {
 }
 
 func (r *Reconciler) acquireAnd(ctx context.Context, also func(next, last lease.Holder) []state.Change) (*lease.Lease, error) {
-	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner,
-		lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now, Also: also})
+	opts := r.leaseOptions()
+	opts.Also = also
+	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner, opts)
 }
 
-// holding renews the lease until what it returns is called, which gives the
-// lease back.
-func (r *Reconciler) holding(ctx context.Context, held *lease.Lease) (release func()) {
-	ctx = context.WithoutCancel(ctx)
-	stop := background.Run(ctx, func(keeping context.Context) {
+// acquireAgain is acquire for a tick, which often is the one that held the lease last.
+func (r *Reconciler) acquireAgain(ctx context.Context) (*lease.Lease, error) {
+	opts := r.leaseOptions()
+	opts.Known = &r.lease
+	return lease.Acquire(ctx, r.Store, state.LeaderLease, r.Owner, opts)
+}
+
+func (r *Reconciler) leaseOptions() lease.Options {
+	return lease.Options{TTL: r.LeaseTTL, Skew: r.Skew, Witness: r.Witness, OneClock: r.OneClock, Now: r.Now}
+}
+
+// holding is a lease that is renewed until it is released.
+type holding struct {
+	*lease.Lease
+	stop func() // renewing
+}
+
+// hold renews the lease until it is released.
+func (r *Reconciler) hold(ctx context.Context, held *lease.Lease) holding {
+	return holding{held, background.Run(context.WithoutCancel(ctx), func(keeping context.Context) {
 		// Whatever is written is written under the lease: nothing has to be
 		// stopped when it is lost.
 		if err := r.keep(keeping, held); keeping.Err() == nil {
 			r.Log.Error("the lease was lost while there was something to do", "fence", held.Fence(), "error", err)
 		}
-	})
-	return func() {
-		stop()
-		// The answer matters more than the release: a lease that is not
-		// released ends by itself.
-		if err := held.Release(ctx); err != nil && !errors.Is(err, lease.ErrLost) {
-			r.Log.Warn("the lease is left to expire", "fence", held.Fence(), "error", err)
-		}
+	})}
+}
+
+// closeWith releases the lease and makes the changes in the same write. It can be called again after an error.
+func (h holding) closeWith(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	h.stop()
+	return h.ReleaseWith(ctx, changes...)
+}
+
+// release releases the lease, unless that has been done. The answer matters more than the release: a
+// lease that is not released expires.
+func (r *Reconciler) release(ctx context.Context, h holding) {
+	h.stop()
+	if err := h.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, lease.ErrLost) {
+		r.Log.Warn("the lease is left to expire", "fence", h.Fence(), "error", err)
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	case err != nil:
 		return r.unrun(err), err
 	}
-	defer r.holding(ctx, held)()
+	defer r.release(ctx, r.hold(ctx, held))
 
 	if err := r.awaitRuns(ctx, held); err != nil {
 		return r.unrun(err), err
@@ -83,7 +83,9 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if failed == nil {
 		failed = r.followRemote(ctx, held, wait, &report)
 	}
-	r.deliver(context.WithoutCancel(ctx), held, true)
+	last := r.delivery(held)
+	last.Last = true
+	r.deliver(context.WithoutCancel(ctx), last)
 	if failed != nil && len(report.Decisions) == 0 {
 		return r.unrun(failed), failed
 	}

@@ -115,6 +115,7 @@ type Reconciler struct {
 	prepared
 	deliveries
 	summary summary.Summary
+	lease   lease.Known // of ticks that take the lease
 
 	inLoop    bool // quiet is kept from tick to tick
 	quiet     quietGates
@@ -139,6 +140,7 @@ type prepared struct {
 // deliveries are what is known of the deliveries of events.
 type deliveries struct {
 	rests       *outbox.Rests   // of the sinks
+	outbox      outbox.Known
 	delivers    chan<- struct{} // starts a delivery in the background; nil: a tick delivers
 	undelivered int             // deliveries in a row that left events
 	deliverAt   time.Time       // when events that were left are delivered again; zero if none were

@@ -20,6 +20,8 @@ type TickOptions struct {
 	// Lease is one that is held already. Without it the tick takes the lease
 	// if it finds something to do, and releases it.
 	Lease *lease.Lease
+	// close makes changes, and releases a lease that the tick has taken; nil if it has not.
+	close func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
 	// Marks are what the watched gates showed last, and GatesErr why some of
 	// them cannot be read. Without marks, the tick polls the gates.
 	Marks    consul.Marks
@@ -105,19 +107,21 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 	}
 
 	if t.opts.Lease == nil {
-		held, err := r.acquire(ctx)
+		taken, err := r.acquireAgain(ctx)
 		if err != nil {
 			return Report{}, err
 		}
-		defer r.holding(ctx, held)()
-		t.opts.Lease = held
-		// Another tick may have written before this one had the lease.
-		overrides := r.overrides
-		if rec, err = t.read(ctx); err != nil {
-			return Report{}, err
-		}
-		if overrides != r.overrides {
-			return t.again(ctx)
+		held := r.hold(ctx, taken)
+		defer r.release(ctx, held)
+		t.opts.Lease, t.opts.close = taken, held.closeWith
+		if !taken.Again() { // another tick may have written before this one had the lease
+			overrides := r.overrides
+			if rec, err = t.read(ctx); err != nil {
+				return Report{}, err
+			}
+			if overrides != r.overrides {
+				return t.again(ctx)
+			}
 		}
 	}
 	return t.act(ctx, rec)

@@ -144,7 +144,7 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	_, err := retry(ctx, func() (struct{}, error) {
 		var err error
 		if !kept {
-			if err = keepInputs(ctx, claimed, run, done); err == nil && run.FromRemote && run.State == state.RunSucceeded {
+			if done.toKeep, err = keepInputs(ctx, claimed, run, done); err == nil && run.FromRemote && run.State == state.RunSucceeded {
 				err = state.EraseRemote(ctx, claimed, run.Task)
 			}
 			kept, run.Cancel = err == nil, cmp.Or(run.Cancel, c.run.Data.Cancel)
@@ -198,7 +198,15 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
 			next.History = append(forgotten, next.History...)
 		}
-		err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)
+		changes := []state.Change{task.Write(next)}
+		if done.toKeep != nil && run.State == state.RunSucceeded {
+			inputs, err := done.toKeep.Changes(ctx, r.Store)
+			if err != nil {
+				return err
+			}
+			changes = append(changes, inputs...)
+		}
+		err = c.write(ctx, run, append(c.events.Changes(), changes...)...)
 		var conflict *state.ConflictError
 		if !errors.As(err, &conflict) {
 			return err

@@ -153,22 +153,27 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 }
 
 // keepInputs keeps what the run has applied: the guard compares with that, so an
-// apply is not recorded without it. Nothing is kept of a run that was given up.
-func keepInputs(ctx context.Context, s claimedStore, run state.Run, done result) error {
+// apply is not recorded without it. Nothing is kept of a run that was given up. What it
+// returns is written with the outcome.
+func keepInputs(ctx context.Context, s claimedStore, run state.Run, done result) (withOutcome *state.PackedInputs, err error) {
 	switch {
 	case run.State != state.RunSucceeded || !run.Kind.Applies():
-		return nil
+		return nil, nil
 	case run.Kind == state.KindApply && run.Staged:
-		return state.ApplyStaged(ctx, s, run.Task)
+		return nil, state.ApplyStaged(ctx, s, run.Task)
 	case run.AppliedElsewhere() && run.Remote == nil:
-		return nil
+		return nil, nil
 	case run.Kind == state.KindDestroy:
-		return state.ForgetInputs(ctx, s, run.Task)
+		return nil, state.ForgetInputs(ctx, s, run.Task)
 	}
-	if err := state.SaveInputs(ctx, s, run.Task, done.inputs()); err != nil {
-		return fmt.Errorf("keep what the task was applied with: %w", err)
+	packed := done.inputs().Pack(run.Task)
+	if packed.Joins() {
+		return &packed, nil
 	}
-	return nil
+	if err := packed.Save(ctx, s); err != nil {
+		return nil, fmt.Errorf("keep what the task was applied with: %w", err)
+	}
+	return nil, nil
 }
 
 // keepPlan keeps a text about a plan, and returns where. If that fails, it is

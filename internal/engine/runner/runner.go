@@ -152,9 +152,10 @@ type result struct {
 	differences []consul.Difference
 	entries     *state.EntryChanges // these counted; nil if it is not known what was applied, or if the run is not about that
 	changes     *state.Changes
-	plan        driver.Plan // of a run that plans
-	staged      bool        // a remote run has begun with what was read
-	backend     string      // digest of where the state is
+	plan        driver.Plan         // of a run that plans
+	staged      bool                // a remote run has begun with what was read
+	backend     string              // digest of where the state is
+	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
 }
 
 // compare notes what differs from what was applied last.

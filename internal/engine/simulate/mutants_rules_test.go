@@ -5,8 +5,8 @@ var eventMutants = []mutant{
 	{
 		rule: "events: the event of an outcome is in the write of the outcome",
 		file: "engine/runner/outcome.go",
-		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
-		new:  "if err = c.write(ctx, run, task.Write(next)); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
+		old:  "err = c.write(ctx, run, append(c.events.Changes(), changes...)...)",
+		new:  "if err = c.write(ctx, run, changes...); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
 		says: "a transition is written with its event",
 	}, {
 		rule: "events: one that was not delivered is not removed",
@@ -36,8 +36,8 @@ var eventMutants = []mutant{
 	}, {
 		rule: "events: one is not written before its transition",
 		file: "engine/runner/outcome.go",
-		old:  "err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)",
-		new:  "if _, err = c.Store.Apply(ctx, c.events.Changes()...); err == nil { err = c.write(ctx, run, task.Write(next)) }",
+		old:  "err = c.write(ctx, run, append(c.events.Changes(), changes...)...)",
+		new:  "if _, err = c.Store.Apply(ctx, c.events.Changes()...); err == nil { err = c.write(ctx, run, changes...) }",
 		says: "an event is written with its transition",
 	}, {
 		rule: "events: one is not sent before its transition is written",
@@ -74,8 +74,8 @@ var ruleMutants = []mutant{
 		rule: "rules: what was applied is kept before its run has succeeded",
 		seed: 23231,
 		file: "engine/runner/outcome.go",
-		old:  "if err = keepInputs(ctx, claimed, run, done); err == nil &&",
-		new:  "if _ = keepInputs(ctx, claimed, run, done); err == nil &&",
+		old:  "changes = append(changes, inputs...)",
+		new:  "_, _ = claimedStore{r.Store, c}.Apply(ctx, inputs...)",
 		says: "with one of that very content",
 	}, {
 		rule: "rules: no request runs a task that is on hold",

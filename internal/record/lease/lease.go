@@ -62,6 +62,9 @@ type Options struct {
 	// Skip is how many tokens are left out: where some were perhaps issued that the record
 	// does not show, because the store was restored from a backup.
 	Skip uint64
+	// Known, if set, replaces the reading of the record by what this process knows of it. What is
+	// outdated costs one refused write.
+	Known *Known
 	// Now returns the current time; time.Now if nil.
 	Now func() time.Time
 	// Also returns changes that are made in the same step in which next takes the
@@ -75,6 +78,12 @@ type Options struct {
 type Witness struct {
 	version string
 	since   time.Time
+}
+
+// Known is the record of a lease as this process has left it. The zero value knows nothing. It is for
+// one lease and one contender, and not for concurrent use.
+type Known struct {
+	left state.Stored[Holder]
 }
 
 // until returns when the lease may be taken over unless it changes: its whole TTL after this
@@ -100,6 +109,8 @@ type Lease struct {
 	store state.Store
 	name  string
 	fence uint64
+	known *Known // may be nil
+	again bool   // nobody has held the lease since this process did
 
 	mu       sync.Mutex
 	held     state.Stored[Holder] // as last seen with this owner and fence
@@ -138,8 +149,8 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	last, err := state.Read[Holder](ctx, store, key(name))
-	for {
+	last, err := opts.read(ctx, store, name)
+	for again := opts.Known != nil && last.Version == opts.Known.left.Version; ; again = false {
 		if err != nil {
 			return nil, unread(name, err)
 		}
@@ -153,8 +164,8 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		if opts.Also != nil {
 			also = opts.Also(want, last.Data)
 		}
-		l := &Lease{store: store, name: name, fence: want.Fence}
-		if l.held, err = put(ctx, store, last, want, also...); err == nil {
+		l := &Lease{store: store, name: name, fence: want.Fence, known: opts.Known, again: again}
+		if l.held, _, err = put(ctx, store, last, want, also...); err == nil {
 			return l, nil
 		}
 		refused, ok := errors.AsType[*state.ConflictError](err)
@@ -163,6 +174,14 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		}
 		last, err = state.Decode[Holder](*refused.Current) // another contender was faster
 	}
+}
+
+// read returns the record, as far as known from before.
+func (o Options) read(ctx context.Context, store state.Store, name string) (state.Stored[Holder], error) {
+	if o.Known != nil && o.Known.left.Exists() {
+		return o.Known.left, nil
+	}
+	return state.Read[Holder](ctx, store, key(name))
 }
 
 // until returns when a lease that is not renewed may be taken over. An expiry later than the TTL
@@ -188,6 +207,9 @@ func (o Options) until(last state.Stored[Holder], now time.Time) time.Time {
 // holders.
 func (l *Lease) Fence() uint64 { return l.fence }
 
+// Again reports whether nobody has held the lease since this process released it (Options.Known).
+func (l *Lease) Again() bool { return l.again }
+
 // Valid reports whether the holder may still act: the lease is neither lost nor released nor, by
 // the holder's clock, expired.
 func (l *Lease) Valid(now time.Time) bool {
@@ -203,7 +225,7 @@ func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 	return l.withRecord("renew", func(held state.Stored[Holder]) error {
 		next := held.Data
 		next.Expires = expiry(now, next.TTL)
-		written, err := put(ctx, l.store, held, next)
+		written, _, err := put(ctx, l.store, held, next)
 		if err != nil {
 			return err
 		}
@@ -220,17 +242,28 @@ func (l *Lease) Renew(ctx context.Context, now time.Time) error {
 //
 // It makes the other changes in the same step.
 func (l *Lease) Release(ctx context.Context, also ...state.Change) error {
+	_, err := l.ReleaseWith(ctx, also...)
+	return err
+}
+
+// ReleaseWith does what Release does, and returns the records of the other changes. There are none if
+// an earlier attempt succeeded whose answer was lost.
+func (l *Lease) ReleaseWith(ctx context.Context, also ...state.Change) ([]state.Record, error) {
 	l.mu.Lock()
 	l.released = true
 	l.mu.Unlock()
+	var records []state.Record
 	err := l.withRecord("give back", func(held state.Stored[Holder]) error {
-		_, err := put(ctx, l.store, held, Holder{Fence: l.fence}, also...)
+		left, written, err := put(ctx, l.store, held, Holder{Fence: l.fence}, also...)
+		if records = written; err == nil && l.known != nil {
+			l.known.left = left
+		}
 		return err
 	})
 	if err == nil {
 		l.lose()
 	}
-	return err
+	return records, err
 }
 
 // Apply makes the changes in the store if this lease is current. Otherwise
@@ -320,17 +353,17 @@ func unread(name string, err error) error {
 	return nil
 }
 
-// put writes the record of a lease, on the condition that it is still as read.
-func put(ctx context.Context, store state.Store, read state.Stored[Holder], h Holder, also ...state.Change) (state.Stored[Holder], error) {
+// put writes the record of a lease, on the condition that it is still as read. It returns the records
+// of the other changes, too, unless this very write took place before.
+func put(ctx context.Context, store state.Store, read state.Stored[Holder], h Holder, also ...state.Change) (state.Stored[Holder], []state.Record, error) {
 	change := read.Write(h)
 	written, err := store.Apply(ctx, append([]state.Change{change}, also...)...)
 	if refused, ok := errors.AsType[*state.ConflictError](err); ok && refused.Current != nil && bytes.Equal(refused.Current.Value, change.Value) {
-		// This write itself took place before, and only its answer was lost. Nobody else writes
-		// this token.
+		// Only the answer of the earlier attempt was lost. Nobody else writes this token.
 		written, err = []state.Record{*refused.Current}, nil
 	}
 	if err != nil {
-		return read, err
+		return read, nil, err
 	}
-	return state.Stored[Holder]{Record: written[0], Data: h}, nil
+	return state.Stored[Holder]{Record: written[0], Data: h}, written[1:], nil
 }

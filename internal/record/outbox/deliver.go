@@ -42,7 +42,11 @@ type Delivery struct {
 	Store state.Store
 	// Apply writes under the lease, so that as a rule one process delivers. If two
 	// do, events arrive twice, still in order.
-	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
+	Apply applier
+	// Close, if set, makes the last write of Run instead of Apply, and releases the lease with it.
+	Close applier
+	// Known is what this process knows of the store from earlier deliveries; may be nil.
+	Known *Known
 	// Sinks returns the sinks, which another configuration may change.
 	Sinks func() []Sink
 	Pages Pages  // which the events link to
@@ -51,6 +55,14 @@ type Delivery struct {
 	Log   *slog.Logger
 	// Last says that this process ends: no sink waits for more events.
 	Last bool
+}
+
+// applier makes changes as state.Store.Apply does. The answer of Close may lack the records.
+type applier = func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
+
+// Known is what a process knows of the store from earlier deliveries. The zero value knows nothing.
+type Known struct {
+	latest *latestRecord // nil if it must be read
 }
 
 // Report is what a delivery did.
@@ -82,7 +94,13 @@ type queue struct {
 	records []*stored // oldest first
 	items   []item    // that can be delivered, in their order
 	failed  map[Sink]error
-	latest  *latestRecord // as last read or written; nil if it must be read
+}
+
+func newQueue(d Delivery) *queue {
+	if d.Known == nil {
+		d.Known = new(Known)
+	}
+	return &queue{Delivery: d, failed: map[Sink]error{}}
 }
 
 // result is what a sink did with the events that it was given.
@@ -96,7 +114,7 @@ type result struct {
 // rest, and removes what all sinks have taken. Each sink has its own progress.
 // The error is one of the store.
 func (d Delivery) Run(ctx context.Context) (Report, error) {
-	q := &queue{Delivery: d, failed: map[Sink]error{}}
+	q := newQueue(d)
 	if err := q.read(ctx); err != nil || len(q.records) == 0 {
 		return Report{}, err
 	}
@@ -265,7 +283,11 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 		q.logDropped(dropped)
 		done = append(done, dropped...)
 	}
-	if err = q.remove(ctx, done); err == nil {
+	write := q.Apply
+	if q.Close != nil && marks && !slices.ContainsFunc(kept, func(rec *stored) bool { return rec.more }) {
+		write = q.Close
+	}
+	if err = q.remove(ctx, done, write); err == nil {
 		for _, rec := range q.records {
 			rec.gone = !slices.Contains(kept, rec)
 		}

@@ -15,7 +15,7 @@ const markEvery = 10 * time.Second
 // a sink has rested. Each sink works by itself, so that one that is slow or does
 // not answer delays no other.
 func (d Delivery) Follow(ctx context.Context, wake <-chan struct{}) {
-	q := &queue{Delivery: d, failed: map[Sink]error{}}
+	q := newQueue(d)
 	results := make(chan result)
 	busy := map[Sink]bool{}
 	var marked time.Time

@@ -135,9 +135,14 @@ func Latest(ctx context.Context, s state.Store) ([]Event, error) {
 }
 
 // remove removes records from the outbox, and keeps their events as the latest ones in
-// the same write. A record that another process has changed or removed is left to it.
-func (q *queue) remove(ctx context.Context, done []*stored) error {
-	for chunk := range slices.Chunk(done, removedAtOnce) {
+// the same write. A record that another process has changed or removed is left to it. The last write
+// is made with last.
+func (q *queue) remove(ctx context.Context, done []*stored, last applier) error {
+	for len(done) > 0 {
+		chunk, write := done[:min(len(done), removedAtOnce)], q.Apply
+		if done = done[len(chunk):]; len(done) == 0 {
+			write = last
+		}
 		for len(chunk) > 0 {
 			changes := make([]state.Change, len(chunk))
 			var events []Event
@@ -147,26 +152,28 @@ func (q *queue) remove(ctx context.Context, done []*stored) error {
 					events = append(events, e.brief())
 				}
 			}
-			if q.latest == nil {
+			if q.Known.latest == nil {
 				read, err := readLatest(ctx, q.Store)
 				if err != nil {
 					return err
 				}
-				q.latest = &read
+				q.Known.latest = &read
 			}
-			events = newest(slices.Concat(q.latest.events, events))
+			events = newest(slices.Concat(q.Known.latest.events, events))
 			next, err := encode(events)
 			if err != nil {
 				return fmt.Errorf("encode the latest events: %w", err)
 			}
-			written, err := q.Apply(ctx, append(changes, q.latest.record.Write(next))...)
+			written, err := write(ctx, append(changes, q.Known.latest.record.Write(next))...)
 			conflict := new(state.ConflictError)
 			switch {
 			case err == nil:
-				q.latest = &latestRecord{state.Stored[latest]{Record: written[len(changes)]}, events}
-				chunk = nil
+				q.Known.latest, chunk = nil, nil
+				if len(written) > len(changes) {
+					q.Known.latest = &latestRecord{state.Stored[latest]{Record: written[len(changes)]}, events}
+				}
 			case errors.As(err, &conflict) && conflict.Change.Key == latestKey:
-				q.latest = nil
+				q.Known.latest = nil
 			case errors.As(err, &conflict) && slices.ContainsFunc(chunk, func(rec *stored) bool { return rec.Key == conflict.Change.Key }):
 				chunk = slices.DeleteFunc(slices.Clone(chunk), func(rec *stored) bool { return rec.Key == conflict.Change.Key })
 			default:

@@ -51,7 +51,56 @@ func (i Inputs) Of(kind string) map[string]string {
 
 // SaveInputs keeps what a task read when it was applied.
 func SaveInputs(ctx context.Context, s Store, task string, inputs Inputs) error {
-	return savePieces(ctx, s, inputsPrefix(task), inputs.encode(), time.Time{})
+	return inputs.Pack(task).Save(ctx, s)
+}
+
+// PackedInputs are the inputs of a task in their stored form.
+type PackedInputs struct {
+	task  string
+	value []byte
+}
+
+// Pack returns the stored form of the inputs.
+func (i Inputs) Pack(task string) PackedInputs { return PackedInputs{task, i.encode()} }
+
+// Save writes the inputs over those that were kept before, with one Apply for each piece.
+func (p PackedInputs) Save(ctx context.Context, s Store) error {
+	return savePieces(ctx, s, inputsPrefix(p.task), p.value, time.Time{})
+}
+
+const (
+	// maxJoined is up to how many bytes inputs are written together with other changes.
+	maxJoined = 32 << 10
+	// maxJoinedPieces is over how many former pieces they are written so.
+	maxJoinedPieces = 16
+)
+
+// Joins reports whether the inputs are small enough for Changes.
+func (p PackedInputs) Joins() bool { return len(p.value) <= maxJoined }
+
+// Changes returns the changes that Save would make, to be made together with others.
+func (p PackedInputs) Changes(ctx context.Context, s Store) ([]Change, error) {
+	prefix := inputsPrefix(p.task)
+	old, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("list what task %s was applied with: %w", p.task, err)
+	}
+	if n := min(len(old), maxJoinedPieces); n < len(old) {
+		if err := remove(ctx, s, old[n:]...); err != nil {
+			return nil, err
+		}
+		old = old[:n]
+	}
+	only := Record{Key: pieceKey(prefix, 0)}
+	var changes []Change
+	for _, rec := range old {
+		if rec.Key == only.Key {
+			only = rec
+		} else {
+			changes = append(changes, Delete(rec))
+		}
+	}
+	return append(changes, only.write(p.value)), nil
 }
 
 // inputsHead is the first line of the stored form. An entry follows on each line, so
