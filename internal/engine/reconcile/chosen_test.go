@@ -248,7 +248,7 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 	if want := []string{"events", "launch", "lease", "outbox", "reconcile", "run", "task"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
 		t.Errorf("records of the kinds %v are written, want %v", slices.Sorted(maps.Keys(kinds)), want)
 	}
-	if total > 15 {
+	if total > 10 {
 		t.Errorf("%d requests: %v, reads %v, writes %v", total, requests, a.reads, a.writes)
 	}
 }

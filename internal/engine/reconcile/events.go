@@ -189,7 +189,9 @@ func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()
 func (t *tick) deliverNow(ctx context.Context) {
 	if t.delivers == nil {
 		delivery := t.delivery(t.opts.Lease)
-		delivery.Close = t.opts.close
+		if t.opts.close != nil {
+			delivery.Close = t.close
+		}
 		t.deliver(ctx, delivery)
 		return
 	}

@@ -477,3 +477,33 @@ func TestControl_EventsOfATaskThatIsMadeAgainFollowTheEarlierOnes(t *testing.T) 
 		})
 	}
 }
+
+// The record of a tick is written with the release of its lease, after the delivery.
+func TestTick_PauseDuringItsDeliveryIsKept(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	events := b.recording()
+	events.before = func(outbox.Event) error {
+		events.before = nil
+		_, err := b.people().PauseAll(t.Context(), "ann", "maintenance")
+		return err
+	}
+	b.catalog.set("B", nil)
+	b.tick()
+	rec, err := state.ReadReconcile(t.Context(), b.store)
+	b.must(err)
+	if rec.Data.Paused == nil || rec.Data.Paused.By != "ann" {
+		t.Errorf("the pause is %v", rec.Data.Paused)
+	}
+	left, err := b.store.List(t.Context(), outbox.Prefix)
+	b.must(err)
+	if got := events.heard(); !strings.HasPrefix(got, "change_seen") || strings.Count(got, "run_decided") != 1 || len(left) > 1 {
+		t.Errorf("heard %s; %d records are left", got, len(left))
+	}
+	if idle := b.tick(); idle.Idle {
+		t.Error("the tick after the pause is idle")
+	}
+	if got := events.heard(); !strings.HasPrefix(got, "paused") {
+		t.Errorf("then heard %s", got)
+	}
+}

@@ -97,7 +97,44 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	return t.saveRecord(ctx, rec, next, slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now)))
+	events := slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now))
+	if t.opts.close != nil && len(events) == 0 {
+		t.unsaved = &unsaved{rec, next}
+		return nil
+	}
+	return t.saveRecord(ctx, rec, next, events)
+}
+
+// unsaved is a reconcile record that is written when the tick releases the lease. If it is never
+// written, the next tick reads again what this one has read.
+type unsaved struct {
+	was  state.Stored[state.Reconcile]
+	next state.Reconcile
+}
+
+// close writes the record that finish has left, makes other changes and releases the lease that the
+// tick has taken, in one write. It returns the records of the other changes, if they are known.
+func (t *tick) close(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	u := t.unsaved
+	if u == nil {
+		return t.opts.close(ctx, changes...)
+	}
+	written, err := t.opts.close(ctx, append(slices.Clone(changes), u.was.Write(u.next))...)
+	if conflict := (*state.ConflictError)(nil); errors.As(err, &conflict) && conflict.Change.Key == state.ReconcileKey {
+		if err := t.saveRecord(ctx, u.was, u.next, nil); err != nil {
+			return nil, err
+		}
+		t.unsaved = nil
+		return t.opts.close(ctx, changes...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.unsaved = nil; len(written) > len(changes) {
+		t.noteVersion(written[len(changes)].Version)
+		written = written[:len(changes)]
+	}
+	return written, nil
 }
 
 // saveRecord writes the record and its events. If somebody has changed an override,

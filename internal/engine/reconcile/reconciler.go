@@ -139,7 +139,7 @@ type prepared struct {
 
 // deliveries are what is known of the deliveries of events.
 type deliveries struct {
-	rests       *outbox.Rests   // of the sinks
+	rests       *outbox.Rests // of the sinks
 	outbox      outbox.Known
 	delivers    chan<- struct{} // starts a delivery in the background; nil: a tick delivers
 	undelivered int             // deliveries in a row that left events

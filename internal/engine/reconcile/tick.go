@@ -160,6 +160,7 @@ type tick struct {
 	late       map[string]string                  // the tasks whose moved_from names a removed one, and that have something of their own
 	begun      map[string]bool                    // tasks of the configuration that have a Terraform state of their own
 	report     Report
+	unsaved    *unsaved // nil if the reconcile record is as it should be
 
 	offers  *linger.Offers // to runners that linger
 	offered []state.Launch // by this tick, and not yet known to be taken
@@ -234,6 +235,11 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		err = t.summary.Fold(ctx, t.Store, t.opts.Lease.Apply)
 	}
 	t.deliverNow(ctx)
+	if t.unsaved != nil && err == nil {
+		if _, err = t.close(ctx); err != nil {
+			err = fmt.Errorf("write the reconcile record: %w", err)
+		}
+	}
 	t.report.Due = clock.Earlier(t.report.Due, t.deliverAt)
 	return t.report, err
 }

@@ -91,9 +91,15 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 	}
 	var touched []string
 	var launch state.Launch
+	leads := j.leader.Owner // also of a write that releases the lease
 	for _, c := range changes {
-		if strings.HasPrefix(c.Key, "launch/") && c.Op != state.OpDelete {
+		switch collection, rest, _ := strings.Cut(c.Key, "/"); {
+		case c.Op == state.OpCheck:
+		case collection == "launch" && c.Op != state.OpDelete:
 			launch = decoded[state.Launch](c.Value)
+		case collection == "inputs" || collection == "staged": // perhaps with the outcome of the run
+			about, _, _ := strings.Cut(rest, "/")
+			j.keeps(v, about)
 		}
 	}
 	for _, c := range changes {
@@ -114,8 +120,8 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			continue
 		}
 		// A tick writes as long as it leads, and no longer. What it removes is garbage.
-		if v.act != nil && !v.act.inspects && c.Op != state.OpDelete && collection != "outbox" && j.leader.Owner != v.name {
-			v.violated("one leader acts: %s wrote %s while %q leads", v.name, c.Key, j.leader.Owner)
+		if v.act != nil && !v.act.inspects && c.Op != state.OpDelete && collection != "outbox" && leads != v.name {
+			v.violated("one leader acts: %s wrote %s while %q leads", v.name, c.Key, leads)
 		}
 		switch collection {
 		case "reconcile":
@@ -133,8 +139,6 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			}
 			j.offered(v, launch)
 			j.known[launch.ID] = launch
-		case "inputs", "staged":
-			j.keeps(v, about)
 		case "runner":
 			if c.Op != state.OpDelete {
 				j.lingering(v, decoded[state.Runner](c.Value))

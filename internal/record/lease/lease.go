@@ -150,7 +150,7 @@ func Acquire(ctx context.Context, store state.Store, name, owner string, opts Op
 		opts.Now = time.Now
 	}
 	last, err := opts.read(ctx, store, name)
-	for again := opts.Known != nil && last.Version == opts.Known.left.Version; ; again = false {
+	for again := opts.Known != nil && opts.Known.left.Exists(); ; again = false {
 		if err != nil {
 			return nil, unread(name, err)
 		}

@@ -427,3 +427,32 @@ func TestAcquire_DefaultOptions(t *testing.T) {
 		t.Error("the lease does not last for DefaultTTL from now on")
 	}
 }
+
+// A process that takes the lease again and again reads its record once.
+func TestAcquire_KnownRecordIsNotReadAgain(t *testing.T) {
+	s := &statetest.Faulty{Store: newStore(t)}
+	var known lease.Known
+	opts := at(0)
+	opts.Known = &known
+	take := func(what, owner string, opts lease.Options, again bool, reads int64) {
+		t.Helper()
+		s.Reset()
+		l := acquire(t, s, owner, opts)
+		if l.Again() != again || s.Reads.Load() != reads {
+			t.Errorf("%s: again %v, %d reads; want %v, %d", what, l.Again(), s.Reads.Load(), again, reads)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take("the first time", "p1", opts, false, 1)
+	take("the second time", "p1", opts, true, 0)
+	take("another process", "p2", at(0), false, 1)
+	take("after another process", "p1", opts, false, 0)
+	take("once more", "p1", opts, true, 0)
+	if h := holder(t, s); h.Fence != 5 {
+		t.Errorf("the token is %d after five leaderships", h.Fence)
+	}
+	acquire(t, s, "p2", at(0))
+	expectHeld(t, s, "p1", opts, "p2", start.Add(ttl))
+}

@@ -26,9 +26,9 @@ const (
 	MaxBacklog = 10000
 
 	// removedAtOnce is how many records one write removes: Apply takes
-	// state.MaxChanges, of which one may be the check of the lease, and one is the
-	// record of the latest events.
-	removedAtOnce = state.MaxChanges - 2
+	// state.MaxChanges, of which one may be that of the lease, one is the record of
+	// the latest events, and Close may add one.
+	removedAtOnce = state.MaxChanges - 3
 	// markedAtOnce is how many records one write marks at most.
 	markedAtOnce = state.MaxChanges - 1
 
