@@ -38,6 +38,13 @@ var engineMutants = []mutant{
 		new:  "all := append([]state.Change{}, changes...); if len(all) == 0 || held.Key != \"\" { w, e := l.store.Apply(ctx, all...); records = w; return e }",
 		says: "one leader acts",
 	}, {
+		rule: "the lease: who takes it reads the reconcile record again if somebody else has led meanwhile",
+		file: "engine/reconcile/tick.go",
+		old:  "if !taken.Again() {",
+		new:  "if false {",
+		says: "a transition is written with its event",
+		seed: documentSeeds + 1100,
+	}, {
 		rule:    "the claim: only a run that nobody has is claimed",
 		file:    "engine/runner/claim.go",
 		old:     "if run.Data.State != state.RunIntended {",
