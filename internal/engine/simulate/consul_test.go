@@ -44,6 +44,7 @@ var errConsulGone = errors.New("no cluster leader")
 
 // server is Consul.
 type server struct {
+	names   []string          // of services that change
 	digests map[string]string // what it says of each service
 	before  map[string]string // what it said before
 	closed  map[string]bool   // services that cannot be read
@@ -62,6 +63,7 @@ type server struct {
 }
 
 func (s *server) init() {
+	s.names = services
 	s.digests, s.before, s.closed = map[string]string{}, map[string]string{}, map[string]bool{}
 	for _, service := range services {
 		s.digests[service] = "d0"
@@ -93,7 +95,7 @@ func (s *server) fill(w *world) {
 
 // change changes a service.
 func (s *server) change(w *world) {
-	s.set(w, services[w.rng.IntN(len(services))])
+	s.set(w, s.names[w.rng.IntN(len(s.names))])
 }
 
 func (s *server) set(w *world, service string) {
@@ -118,7 +120,7 @@ func (s *server) set(w *world, service string) {
 func (s *server) weather(w *world) {
 	switch w.rng.IntN(4) {
 	case 0:
-		service := services[w.rng.IntN(len(services))]
+		service := s.names[w.rng.IntN(len(s.names))]
 		s.closed[service] = w.chance(w.weather.unread * 3)
 		w.note("%s can be read: %v", service, !s.closed[service])
 	case 1:

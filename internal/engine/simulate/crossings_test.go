@@ -51,6 +51,9 @@ func (w *world) tasks() []string {
 	if w.crosses {
 		return crossingTasks
 	}
+	if w.fleet {
+		return fleetNames
+	}
 	return services
 }
 

@@ -34,6 +34,9 @@
 // In histories from seed documentSeeds on, tasks watch config entries and resources, and Consul is
 // read by the real client (documents_test.go).
 //
+// In histories from seed fleetSeeds on, a deployment has hundreds of tasks, which queue
+// (fleet_test.go). make test-all has 100,000 tasks in 200 deployments.
+//
 // The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go, remote_judge_test.go)
 // checks what must always hold at every write, every step of Terraform and every request to HCP
 // Terraform. At the end, the faults stop, and soon everything must be applied as Consul says, or

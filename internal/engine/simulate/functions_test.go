@@ -60,6 +60,7 @@ var bundles = func() []bundle {
 	all = append(all, slices.Concat(forRemote(all), forDocuments(all))...)
 	all = append(all, forCrossings()...)
 	all = append(all, forThird(all[:withRemote])...)
+	all = append(all, forFleets()...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}
@@ -170,7 +171,7 @@ func (w *world) on(a *act, do func(context.Context, *function)) {
 	}
 	if f == nil {
 		p, ctx := w.process("function")
-		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3), windowed: w.rng.IntN(5) == 0, deployed: w.deployed}
+		f = &function{process: p, lifetime: ctx, max: 1 + w.rng.IntN(3) + w.fleetRoom(), windowed: w.rng.IntN(5) == 0, deployed: w.deployed}
 		f.bundles = &inforce.Follower{Source: source{p}, Store: summary.Keep(view{process: p}), Now: p.now}
 		w.functions = append(w.functions, f)
 	}

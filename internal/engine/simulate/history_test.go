@@ -47,13 +47,14 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.drawRemote(seed)
 		}
-		if w.ruled = seed%3 == 0; w.ruled {
+		w.fleet = seed >= fleetSeeds && seed < crossingSeeds
+		if w.ruled = seed%3 == 0 && !w.fleet; w.ruled {
 			w.pointer += withoutRules
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
 			w.weather.replaces = []int{0, 3, 10, 30}[w.rng.IntN(4)]
 		}
-		if w.removes = seed%removalEvery == removalFirst; w.removes {
+		if w.removes = seed%removalEvery == removalFirst && !w.fleet; w.removes {
 			w.ruled, w.pointer = true, w.firstBundle()+withRemoval
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
@@ -62,9 +63,15 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.crosses = seed >= crossingSeeds && seed < documentSeeds; w.crosses {
 			w.drawCrossings()
 		}
+		if w.fleet {
+			w.drawFleet()
+		}
 		steps := 50 + w.rng.IntN(350)
 		if w.lingers { // a launch has ended before another one is offered
 			steps *= 2
+		}
+		if w.fleet { // a tenth of the tasks has run
+			steps *= 10
 		}
 		if w.remote || w.crosses { // a run has several steps, and what meets takes several runs
 			steps *= 3

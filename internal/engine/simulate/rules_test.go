@@ -84,6 +84,9 @@ func (w *world) bundles() []bundle {
 	if w.crosses {
 		return bundles[withCrossings:withThird]
 	}
+	if w.fleet {
+		return bundles[withFleets:]
+	}
 	return bundles[w.firstBundle():][:withRemote]
 }
 
@@ -96,6 +99,8 @@ func (w *world) firstBundle() int {
 		return withRemote
 	case w.consul.docs != nil:
 		return withDocuments
+	case w.fleet:
+		return withFleets
 	}
 	return 0
 }
@@ -104,6 +109,9 @@ func (w *world) firstBundle() int {
 func (w *world) someBundle() int {
 	if w.crosses {
 		return withCrossings + w.rng.IntN(withThird-withCrossings)
+	}
+	if w.fleet {
+		return withFleets + w.rng.IntN(fleetBundles)
 	}
 	i := w.rng.IntN(withoutRules)
 	if w.ruled && w.rng.IntN(6) > 0 {

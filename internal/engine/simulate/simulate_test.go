@@ -165,7 +165,7 @@ func workers(count, first, n uint64, limit time.Duration) (tally, error) {
 		mu   sync.Mutex
 		wg   sync.WaitGroup
 	)
-	for i := range count {
+	for i := range min(count, n) {
 		wg.Go(func() {
 			one, err := run(os.Args[0], "-histories", fmt.Sprint((n+count-1-i)/count), "-for", limit.String(),
 				"-seed", fmt.Sprint(first+i), fmt.Sprintf("-forgetful=%v", *forgetful), "-stride", fmt.Sprint(count))
