@@ -54,7 +54,7 @@ func query(t testing.TB, spec condition.Spec) Query {
 func nodesOf(t testing.TB, namespace string) GateSet {
 	t.Helper()
 	all := PollGates([]Query{query(t, condition.Services{{Names: []string{"a", "b"}, Namespace: namespace}})})
-	return GateSet{all.gates[:1]}
+	return GateSet{gates: all.gates[:1]}
 }
 
 func observe(t testing.TB, c *Client, q Query) Observation {

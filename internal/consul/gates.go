@@ -22,7 +22,10 @@ type Marks map[string]string
 
 // GateSet are the gates of a number of queries. What queries show has changed only
 // if one of their gates has moved.
-type GateSet struct{ gates []gate }
+type GateSet struct {
+	gates []gate
+	bare  bool // some query has no gate
+}
 
 // Len is the number of gates, each one request of a Poll.
 func (g GateSet) Len() int { return len(g.gates) }
@@ -118,6 +121,11 @@ func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few
 		}
 	}
 	set.gates = append(set.gates, folders...)
+	same := Marks{}
+	for _, key := range set.Keys() {
+		same[key] = "read"
+	}
+	set.bare = slices.ContainsFunc(queries, set.Moved(same, same))
 	return set
 }
 
@@ -222,6 +230,12 @@ func (g GateSet) Moved(before, after Marks) func(Query) bool {
 			return unguarded > 0
 		})
 	}
+}
+
+// AnyMoved reports whether Moved holds for any of the queries of the set. It takes the same time for
+// any number of queries.
+func (g GateSet) AnyMoved(before, after Marks) bool {
+	return g.bare || slices.ContainsFunc(g.gates, func(one gate) bool { return after[one.Key] == "" || after[one.Key] != before[one.Key] })
 }
 
 // Failing returns which queries have a gate that cannot be read, by the error of all gates.

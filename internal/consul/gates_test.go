@@ -191,6 +191,9 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 	for range 2 * changesMade() {
 		did := catalog.step()
 		after, now := digests(t, c, queries), poll()
+		if any := slices.ContainsFunc(queries, sets[0].Moved(marks[0], now[0])); any != sets[0].AnyMoved(marks[0], now[0]) {
+			t.Errorf("%s: some query has moved: %v, and AnyMoved says %v", did, any, !any)
+		}
 		for i, q := range queries {
 			together := sets[0].Moved(marks[0], now[0])(q)
 			alone := sets[i+1].Moved(marks[i+1], now[i+1])(q)

@@ -21,13 +21,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {
 		return false
 	}
-	moved := t.moved(rec)
-	for _, q := range t.queries {
-		if moved(q) {
-			return false
-		}
-	}
-	return true
+	return !t.gates.AnyMoved(t.marks(rec), t.opts.Marks)
 }
 
 func sameRefusal(a, b *state.Refused) bool {
@@ -55,11 +49,16 @@ func (t *tick) sighted() bool {
 
 // moved returns which conditions may have changed since rec was written.
 func (t *tick) moved(rec state.Reconcile) func(consul.Query) bool {
+	return t.gates.Moved(t.marks(rec), t.opts.Marks)
+}
+
+// marks are those of the gates when rec was written.
+func (t *tick) marks(rec state.Reconcile) consul.Marks {
 	before := consul.Marks{}
 	for key, gate := range t.known(rec) {
 		before[key] = gate.Mark
 	}
-	return t.gates.Moved(before, t.opts.Marks)
+	return before
 }
 
 // known is what the gates showed in the latest tick.
