@@ -32,6 +32,17 @@ func OtherConsuls(t testing.TB) []string {
 	return slices.DeleteFunc(append(all, find(t, "bin/consul")), func(path string) bool { return path == Consul(t) })
 }
 
+// Nomad returns the path of a Nomad binary, with which an agent runs on this machine.
+// TERRAPULSE_TEST_NOMAD=PATH chooses another one than the pinned one.
+func Nomad(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("TERRAPULSE_TEST_NOMAD"); path != "" {
+		NeedsPrograms(t)
+		return path
+	}
+	return aws(t, "bin/nomad")
+}
+
 // Conftest returns the path of conftest, which judges data by Rego policies.
 func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
 

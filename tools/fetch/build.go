@@ -37,8 +37,12 @@ var downloads = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 // build compiles the tool into work and returns the program's path.
 func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "install", "-trimpath", "-ldflags", "-s -w "+t.ldflags)
+	cgo := "0"
+	if t.cgo {
+		cgo = "1"
+	}
 	// The tools run on this machine, whatever target the environment sets.
-	cmd.Env = append(os.Environ(), "GOBIN="+work, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0",
+	cmd.Env = append(os.Environ(), "GOBIN="+work, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+cgo,
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.Dir = work
 	switch {

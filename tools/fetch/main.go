@@ -1,7 +1,7 @@
 // Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
-//	.tools/bin/<program>                        consul, terraform, conftest, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
+//	.tools/bin/<program>                        consul, terraform, nomad, conftest, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
 //	.tools/consul/<version>/consul              other versions of Consul
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
@@ -18,7 +18,7 @@
 //	.tools/browser                              axe-core, fonts, htmx as published, and Chromium, which has
 //	.tools/bin/chromium                         the browser, without a window
 //
-// It takes Consul and Terraform from PATH, else downloads them from HashiCorp's
+// It takes Consul, Terraform and Nomad from PATH, else downloads them from HashiCorp's
 // releases, else builds them from source through the Go module proxy. Maven
 // installs DynamoDB Local, and pip the Python tools, from their configured
 // repositories. Downloads and builds are kept in a cache outside of the checkout,
@@ -30,14 +30,15 @@
 //	go run ./tools/fetch [name | set ...]
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
-// examples/policy: conftest is built from source), pages (in addition, for the tests of the
+// examples/policy: conftest is built from source), nomad (in addition, for the tests with Nomad; not on
+// Windows), pages (in addition, for the tests of the
 // pages: a browser; not on Windows), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
 // need Python, and the tests of the released artefacts; not on Windows), lint, tofu (in addition,
 // for the tests with OpenTofu, which is built from source), and consuls (in addition,
-// for the tests with other versions of Consul). The default is run, policy, pages and aws, which
-// `make test` needs.
+// for the tests with other versions of Consul). The default is run, policy, nomad, pages and aws,
+// which `make test` needs.
 package main
 
 import (
@@ -87,6 +88,11 @@ var tools = append([]tool{
 	{
 		name: "terraform-provider-time", version: "0.14.2", set: "run",
 		pkg: "github.com/hashicorp/terraform-provider-time", at: "v0.14.2",
+	},
+	{
+		name: "nomad", version: "1.10.5", set: "nomad",
+		product: &product.Nomad, atLeast: "1.8.0",
+		module: "tools/nomad", pkg: "github.com/hashicorp/nomad", cgo: true,
 	},
 	{
 		name: "conftest", version: "0.71.1", set: "policy",
@@ -163,7 +169,7 @@ func otherConsuls() []tool {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "nomad", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -173,6 +179,7 @@ type tool struct {
 	module  string // folder of the module that pins pkg; else
 	at      string // version of pkg's module; neither for another version of a tool
 	ldflags string
+	cgo     bool // it cannot be built without a C compiler
 
 	// A tool that is a folder has only these fields, and pkg if it is made of a Go package.
 	pin     string                                                          // file of the checkout with the content's versions
@@ -226,12 +233,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "pages", "aws"}
+		names = []string{"run", "policy", "nomad", "pages", "aws"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu is the name of a tool, too
+	known := []string{"run", "policy", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
