@@ -226,3 +226,29 @@ func TestTick_LauncherWithoutStatusDelaysNoOtherTask(t *testing.T) {
 		t.Error("a run is taken for lost though nothing is known of it")
 	}
 }
+
+func TestTick_WhatNobodyCanStartHoldsUpFurtherLaunches(t *testing.T) {
+	b := newBench(t, tasks(30)...)
+	b.MaxLaunches = 1
+	blocked := b.tick().Launches[0]
+	b.MaxLaunches = 0
+	b.launcher.status = map[string]LaunchStatus{blocked.ID: {Running: true, Blocked: "no client has 256 MB of memory"}}
+	b.launcher.forget()
+	report := b.tick()
+	if report.Stalled == nil || len(report.Launches) != 0 || len(report.Postponed) != 5 {
+		t.Fatalf("stalled: %v; %d launches, %d postponed", report.Stalled, len(report.Launches), len(report.Postponed))
+	}
+	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "launch "+blocked.ID+" waits: no client has 256 MB of memory") {
+		t.Errorf("the record says %q", rec.Stalled)
+	}
+	if reason := b.task(report.Postponed[0]).Reason; reason.Code != state.ReasonQueued || !strings.Contains(reason.Text, "no client has 256 MB of memory") {
+		t.Errorf("status says %+v", reason)
+	}
+	if b.task(blocked.Runs[0].Task).Run == nil || len(b.launcher.launches()) != 0 {
+		t.Error("the launch that waits was given up, or started a second time")
+	}
+	b.launcher.status[blocked.ID] = LaunchStatus{Running: true}
+	if report = b.tick(); report.Stalled != nil || len(report.Launches) != 1 {
+		t.Errorf("once it has begun: stalled %v, %d launches", report.Stalled, len(report.Launches))
+	}
+}

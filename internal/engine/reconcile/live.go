@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
@@ -47,6 +48,7 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 	for launch, id := range taken {
 		statuses[launch] = found[id]
 	}
+	t.noteBlocked(statuses)
 	l := liveness{tick: t, statuses: statuses, known: err == nil, relaunched: map[string]relaunch{}}
 	for i := range inputs {
 		live := inputs[i].State.Run
@@ -61,6 +63,16 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 		t.start(ctx, launch)
 	}
 	return nil
+}
+
+// noteBlocked notes that launches wait for capacity, so that this tick begins no others: they
+// would only wait, too.
+func (t *tick) noteBlocked(statuses map[string]LaunchStatus) {
+	for _, launch := range slices.Sorted(maps.Keys(statuses)) {
+		if why := statuses[launch].Blocked; why != "" && t.report.Stalled == nil {
+			t.report.Stalled = fault.As(fault.Transient, fmt.Errorf("launch %s waits: %s", launch, why))
+		}
+	}
 }
 
 // readTakers returns the launches under way, each with the id that the launcher knows

@@ -38,7 +38,12 @@ type Launcher interface {
 type LaunchStatus struct {
 	Running bool   // its runner is alive; its runs may still be queued
 	Stopped string // why its runner stopped, if it is known to have stopped
-	// Neither: the launcher does not know the launch (any more, or yet).
+	// Neither: the launcher does not know the launch (any more, or yet), or not whether its runner
+	// is alive.
+
+	// Blocked is why nothing can start its runner now, such as that there is no capacity. The
+	// launch is Running: it starts as soon as that is possible.
+	Blocked string
 
 	// Runner is the one that stopped, as in settle.Stopped: what another runner
 	// of the launch has claimed, which may not be seen yet, is left to that one.
