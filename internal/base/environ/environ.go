@@ -20,6 +20,7 @@ var withheld = map[string]string{
 	"CONSUL_TOKEN":           "consul",
 	"CONSUL_HTTP_AUTH":       "consul",
 	"VAULT_TOKEN":            "vault",
+	"NOMAD_TOKEN":            "nomad",
 }
 
 // Withheld reports whether a program that works with these providers does not get the

@@ -101,6 +101,7 @@ func keep(cfg, before *config.Config, log *slog.Logger) {
 	hold("driver", &cfg.Terraform, &before.Terraform)
 	hold("driver", &cfg.OtherDriver, &before.OtherDriver)
 	hold("high_availability", &cfg.HighAvailability, &before.HighAvailability)
+	hold("nomad", &cfg.Nomad, &before.Nomad)
 	if len(changed) > 0 {
 		log.Warn("some changes of the configuration need a restart", "keys", strings.Join(slices.Compact(changed), ", "))
 	}

@@ -59,6 +59,9 @@ func TestLoad_LicenseIsAWarning(t *testing.T) {
 	}
 }
 
+// aCluster is the block with which the store is in Consul.
+const aCluster = "high_availability {\n cluster {\n  name = \"a\"\n }\n}\n"
+
 // The catalogue of what Consul-Terraform-Sync refuses, and of the nonsense that
 // it accepts.
 var catalogue = []struct {
@@ -67,7 +70,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"high_availability without the cluster's name", `high_availability {}`,
@@ -82,6 +85,16 @@ var catalogue = []struct {
 		`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl "9s" is out of range; allowed: 10s to 24h`},
 	{"a session_ttl that is too long", "high_availability {\n cluster {\n  name = \"a\"\n  storage \"consul\" { session_ttl = \"25h\" }\n }\n}",
 		`f.hcl:4: high_availability.cluster.storage.consul.session_ttl: session_ttl "25h" is out of range; allowed: 10s to 24h`},
+	{"nomad without a shared store", "nomad {\n job = \"runner\"\n}",
+		`f.hcl:1: nomad: nomad needs high_availability: a job on another machine cannot use a store that is a file on this one; add a high_availability block, with which the store is in Consul's KV`},
+	{"nomad without a job", aCluster + "nomad {}",
+		`f.hcl:6: nomad.job: job is required; the id of a parameterized job, as in examples/nomad/runner.nomad.hcl`},
+	{"nomad without launches", aCluster + "nomad {\n job = \"runner\"\n max_launches = 0\n}",
+		`f.hcl:8: nomad.max_launches: max_launches "0" is too small; a number from 1 on`},
+	{"nomad at no address", aCluster + "nomad {\n job = \"runner\"\n address = \"nomad/v1\"\n}",
+		`f.hcl:8: nomad.address: not the address of a Nomad agent: "nomad/v1"; such as "https://nomad.example.com:4646", or "unix:///secrets/api.sock"`},
+	{"nomad with HCP Terraform", aCluster + "nomad {\n job = \"runner\"\n}\ndriver \"terraform-cloud\" {\n organization = \"o\"\n token = \"t\"\n}",
+		`f.hcl:6: nomad: nomad has no use beside driver "terraform-cloud", whose runs need no process; remove one of them`},
 	{"a syslog facility", `syslog { facility = "LOCAL8" }`,
 		`f.hcl:1: syslog.facility: invalid facility "LOCAL8"; allowed: KERN, USER, MAIL, DAEMON, AUTH, SYSLOG, LPR, NEWS, UUCP, CRON, AUTHPRIV, FTP, LOCAL0, LOCAL1, LOCAL2, LOCAL3, LOCAL4, LOCAL5, LOCAL6, LOCAL7`},
 	{"an engine", `driver "terraform" { engine = "pulumi" }`,
@@ -467,7 +480,7 @@ func TestLoad_MissingConditionIsAWarning(t *testing.T) {
 }
 
 func TestLoad_WarnsOfALocalStateInACluster(t *testing.T) {
-	const cluster = "high_availability {\n cluster {\n  name = \"a\"\n }\n}\n"
+	const cluster = aCluster
 	cfg := load(t, "f.hcl", cluster+"driver \"terraform\" {\n backend \"local\" {}\n}\n")
 	if len(cfg.Warnings) != 1 || !strings.HasPrefix(cfg.Warnings[0].String(), `f.hcl:7: driver.terraform.backend.local: Terraform's state stays on this machine`) {
 		t.Errorf("warnings: %v", cfg.Warnings)

@@ -42,6 +42,8 @@ type Config struct {
 
 	// HighAvailability is nil if the files do not have the block.
 	HighAvailability *HighAvailability
+	// Nomad is nil if the files do not have the block.
+	Nomad *Nomad
 
 	// Warnings are findings that do not stop a run: deprecated keys, keys
 	// that have no effect, a task that never triggers.

@@ -72,6 +72,10 @@ var values = map[string]object{
 		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 1<<31 - 1},
 		{"type": "string", "pattern": integerPattern},
 	}},
+	"positive": {"anyOf": []object{
+		{"type": []string{"integer", "null"}, "minimum": 1, "maximum": 1<<31 - 1},
+		{"type": "string", "pattern": integerPattern},
+	}},
 	"percent": {"anyOf": []object{
 		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 100},
 		{"type": "string", "pattern": integerPattern},

@@ -69,6 +69,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 		l.Warn(raw.Driver.Terraform.Backend.blocks[0].Origin, "Terraform's state stays on this machine: an instance that takes over on another one knows nothing of it, and makes everything anew",
 			"use a backend that all instances reach, such as consul")
 	}
+	cfg.Nomad = l.nomad(&raw.Nomad, cfg)
 	cfg.Tasks = l.tasks(raw, cfg)
 	cfg.Notify = l.notify(raw, cfg)
 	return cfg
@@ -78,7 +79,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 // configured. It comes before the environment is looked at, because variables
 // alone do not turn TLS on.
 func (l *loader) implied(raw *rawConfig) {
-	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS, &raw.TLS.Enabled: &raw.TLS} {
+	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS, &raw.TLS.Enabled: &raw.TLS, &raw.Nomad.TLS.Enabled: &raw.Nomad.TLS} {
 		if !rawOf(l, enabled).Set {
 			*enabled = l.anySet(reflect.ValueOf(block).Elem())
 		}
@@ -165,13 +166,7 @@ func (l *loader) vault(v *Vault) Vault {
 	if !rawOf(l, &v.TLS.Enabled).Set {
 		v.TLS.Enabled = true
 	}
-	if skip := l.Getenv("VAULT_SKIP_VERIFY"); skip != "" && !rawOf(l, &v.TLS.Verify).Set {
-		b, err := strconv.ParseBool(skip)
-		if err != nil {
-			l.Fail(block.Origin{Path: "environment variable VAULT_SKIP_VERIFY"}, "cannot parse "+block.Quoted(skip)+" as a bool", "allowed: true, false")
-		}
-		v.TLS.Verify = !b
-	}
+	l.skipVerify("VAULT_SKIP_VERIFY", &v.TLS)
 	if !v.Enabled {
 		return *v
 	}
@@ -190,6 +185,19 @@ func (l *loader) vault(v *Vault) Vault {
 		v.RenewToken = v.Token != "" && v.AgentTokenFile == ""
 	}
 	return *v
+}
+
+// skipVerify applies a variable that says that the server's certificate is not verified.
+func (l *loader) skipVerify(variable string, t *ClientTLS) {
+	skip := l.Getenv(variable)
+	if skip == "" || rawOf(l, &t.Verify).Set {
+		return
+	}
+	b, err := strconv.ParseBool(skip)
+	if err != nil {
+		l.Fail(block.Origin{Path: "environment variable " + variable}, "cannot parse "+block.Quoted(skip)+" as a bool", "allowed: true, false")
+	}
+	t.Verify = !b
 }
 
 func (l *loader) apiTLS(t *APITLS) APITLS {

@@ -52,6 +52,7 @@ type rawConfig struct {
 	Driver rawDriver `key:"driver" doc:"how Terraform is run"`
 
 	HighAvailability HighAvailability `key:"high_availability" doc:"several instances form a cluster"`
+	Nomad            Nomad            `key:"nomad" prefix:"NOMAD" doc:"the leader of a cluster starts runs as Nomad jobs"`
 
 	Providers labelled        `key:"terraform_provider" doc:"configuration of Terraform providers"`
 	Tasks     []rawTask       `key:"task" doc:"what to keep in step"`
@@ -107,15 +108,15 @@ type BasicAuth struct {
 	Password string `key:"password" doc:"password of the user"`
 }
 
-// ClientTLS is how a client of Consul, Vault or HCP Terraform speaks TLS. Paths are absolute.
+// ClientTLS is how a client of Consul, Vault, Nomad or HCP Terraform speaks TLS. Paths are absolute.
 type ClientTLS struct {
-	Enabled    bool   `key:"enabled" unset:"Consul and HCP Terraform: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
+	Enabled    bool   `key:"enabled" unset:"Consul, Nomad and HCP Terraform: 'true' if another key is set here (a variable is not sufficient); Vault: 'true'" doc:"whether the connection uses TLS"`
 	CACert     string `key:"ca_cert" path:"true" env:"*_CACERT" doc:"file of CA certificates"`
 	CAPath     string `key:"ca_path" path:"true" env:"*_CAPATH" doc:"folder of CA certificates"`
 	Cert       string `key:"cert" path:"true" env:"*_CLIENT_CERT" doc:"file of the client certificate; it may contain the private key, too"`
 	Key        string `key:"key" path:"true" env:"*_CLIENT_KEY" unset:"the certificate's file" doc:"file of the private key"`
 	ServerName string `key:"server_name" env:"*_TLS_SERVER_NAME" doc:"name in the server's certificate"`
-	Verify     bool   `key:"verify" default:"true" doc:"whether the server's certificate is verified. For Vault, 'VAULT_SKIP_VERIFY' disables this"`
+	Verify     bool   `key:"verify" default:"true" doc:"whether the server's certificate is verified. For Vault and Nomad, 'VAULT_SKIP_VERIFY' and 'NOMAD_SKIP_VERIFY' disable this"`
 }
 
 // Transport tunes the HTTP connections to Consul or Vault.
@@ -205,6 +206,18 @@ type ConsulStorage struct {
 // Instance is what differs between instances of a cluster, beside the id.
 type Instance struct {
 	Address string `key:"address" example:"terrapulse-01.example.com" doc:"host name or IP address of this instance that the cluster shows to people"`
+}
+
+// Nomad is the nomad block with its environment fallbacks applied.
+type Nomad struct {
+	Job         string    `key:"job" required:"true" example:"terrapulse-runner" doc:"id of the parameterized job that the leader dispatches for each launch"`
+	MaxLaunches int       `key:"max_launches" default:"20" form:"positive" doc:"maximum number of launches under way; each has up to 25 runs, and further runs wait"`
+	Address     string    `key:"address" env:"NOMAD_ADDR" default:"http://127.0.0.1:4646" example:"https://nomad.example.com:4646" doc:"URL of a Nomad agent, host and port, or 'unix://' and a path"`
+	Token       string    `key:"token" env:"NOMAD_TOKEN" doc:"ACL token; better from the environment than in a file"`
+	TokenFile   string    `key:"token_file" path:"true" example:"/run/secrets/nomad-token" doc:"file with the token, in place of 'token'; it is read again for each request"`
+	Namespace   string    `key:"namespace" env:"NOMAD_NAMESPACE" default:"default" doc:"namespace of the job"`
+	Region      string    `key:"region" env:"NOMAD_REGION" unset:"the agent's" doc:"region of the job"`
+	TLS         ClientTLS `key:"tls" doc:"TLS of the connection to Nomad"`
 }
 
 type rawDriver struct {
