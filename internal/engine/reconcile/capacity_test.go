@@ -225,6 +225,9 @@ func TestTick_LauncherWithoutStatusDelaysNoOtherTask(t *testing.T) {
 	if b.task("task-0").Failures != 0 {
 		t.Error("a run is taken for lost though nothing is known of it")
 	}
+	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "which may not have been started: throttled") {
+		t.Errorf("the record says %q", rec.Stalled)
+	}
 }
 
 func TestTick_WhatNobodyCanStartHoldsUpFurtherLaunches(t *testing.T) {

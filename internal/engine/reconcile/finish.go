@@ -32,6 +32,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	next.Remote, next.Unpolled = 0, t.unpolled
 	next.LeftOut = t.leftOut.record(rec.Data.LeftOut)
+	if t.report.Stalled == nil { // it held up no other launch
+		t.report.Stalled = t.unseen
+	}
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}

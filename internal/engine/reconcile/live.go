@@ -49,7 +49,7 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 		statuses[launch] = found[id]
 	}
 	t.noteBlocked(statuses)
-	l := liveness{tick: t, statuses: statuses, known: err == nil, relaunched: map[string]relaunch{}}
+	l := liveness{tick: t, statuses: statuses, unknown: err, relaunched: map[string]relaunch{}}
 	for i := range inputs {
 		live := inputs[i].State.Run
 		if live == nil || live.Wait != nil || statuses[live.Launch].Running {
@@ -103,7 +103,7 @@ func (t *tick) readTakers(ctx context.Context, inputs []decide.Input) (map[strin
 type liveness struct {
 	*tick
 	statuses   map[string]LaunchStatus // by launch
-	known      bool                    // the launcher returned the statuses
+	unknown    error                   // why the launcher has not returned the statuses
 	relaunched map[string]relaunch     // by launch
 	begun      []state.Launch          // those that are started once every task was looked at
 }
@@ -139,14 +139,15 @@ func (l *liveness) check(ctx context.Context, in *decide.Input, states map[strin
 			return nil
 		}
 	}
-	if !l.known && run.Data.State == state.RunIntended {
+	if l.unknown != nil && run.Data.State == state.RunIntended {
+		l.unseen = fmt.Errorf("read the status of launch %s, which may not have been started: %w", live.Launch, l.unknown)
 		return nil
 	}
 	if run, err = l.boundClaim(ctx, l.opts.Lease, run); err != nil {
 		return err
 	}
 	now, grace := l.Now(), l.Skew
-	if !l.known {
+	if l.unknown != nil {
 		grace += yieldPatience
 	}
 	stopped := ""

@@ -154,6 +154,7 @@ type tick struct {
 	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
 	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
 	live       map[string]bool                    // launches under way, without checks for drift
+	unseen     error                              // why it is not known whether a launch was started
 	checking   bool                               // checks for drift are under way
 	corrupt    map[string]error                   // why records cannot be decoded, by task
 	owners     map[string]string                  // the tasks that take along the Terraform state of former names, by those
