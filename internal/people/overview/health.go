@@ -74,6 +74,8 @@ func Unhealthy(store state.Store, rec state.Reconcile, began, now time.Time) str
 		return fmt.Sprintf("no remote run can be polled since %s (%s): %s", rec.Unpolled.Since.UTC().Format(time.RFC3339), strings.Join(rec.Unpolled.Tasks, ", "), rec.Unpolled.Error)
 	case ago <= silenceLimit:
 		return ""
+	case rec.Stalled != "" && latest.IsZero():
+		return "no pass has succeeded yet: " + rec.Stalled
 	case rec.Stalled != "":
 		return fmt.Sprintf("no pass has succeeded for %s: %s", ago, rec.Stalled)
 	case latest.IsZero():
