@@ -70,6 +70,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		"exports/tasks.yaml":          {"partners/partners.txt": {"supplier: api, web\n"}},
 		"intentions/tasks.yaml":       {"firewall/rules.txt": {"allow api to web\n"}},
 		"high-availability/tasks.hcl": {haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"}},
+		"nomad/tasks.hcl":             {haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"}},
 		"policy/tasks.yaml":           {"allow-list/rules/web-1.txt": {"allow 10.0.0.1\n"}},
 		"terraform-cloud/tasks.hcl":   {cloudState + "cts-allow-list": {`"addresses": "10.0.0.1"`}},
 		"schedule/tasks.yaml":         {"inventory/inventory.csv": {"service,address,port,node\n", "web,10.0.0.1,8080,consul-server\n"}},

@@ -1,0 +1,48 @@
+# The runner of a launch: the leader dispatches this job for each launch.
+#
+#   nomad job run runner.nomad.hcl
+#
+# Its clients need terrapulse, Terraform and the folder /etc/terrapulse with the
+# task files of ../nomad/tasks.hcl and their modules, as the instances have them.
+
+job "terrapulse-runner" {
+  type        = "batch"
+  datacenters = ["*"]
+
+  parameterized {
+    meta_required = ["launch"]
+  }
+
+  group "runner" {
+    # Terrapulse itself runs a task again. A second process for the same launch
+    # would find that its runs are taken.
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+
+    task "runner" {
+      driver = "raw_exec"
+
+      # Terraform may take a minute to end, and then has to save its state. The
+      # client's max_kill_timeout must allow it: by default it is 30s.
+      kill_timeout = "2m"
+
+      config {
+        command = "/usr/local/bin/terrapulse"
+        args    = ["runner", "-config-dir=/etc/terrapulse", "-log-format=json"]
+      }
+
+      # The resources of Terraform and its providers, for the runs of a launch
+      # that work at a time (-parallel).
+      resources {
+        cpu    = 500
+        memory = 1024
+      }
+    }
+  }
+}

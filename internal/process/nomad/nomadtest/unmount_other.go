@@ -1,0 +1,5 @@
+//go:build !linux
+
+package nomadtest
+
+func unmount(string) {}
