@@ -44,6 +44,7 @@ func (a *app) commands() []command {
 			a.restoreCommand(),
 			a.supportBundleCommand(),
 			a.uiCommand(),
+			a.runnerCommand(),
 
 			a.convertCommand(),
 			a.schemaCommand(),

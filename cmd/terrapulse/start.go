@@ -140,7 +140,7 @@ func (a *app) start(o *startOptions) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	opts := instance.Options{
-		Version: buildinfo.Version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, Log: log,
+		Version: buildinfo.Version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, RunsHere: o.once, Log: log,
 		Files: files, Read: o.config.read, ReadAt: read, AllowOrigin: o.allowOrigin,
 	}
 	if shown != nil {

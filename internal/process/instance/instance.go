@@ -24,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/people/openmetrics"
+	"github.com/terrapulse/terrapulse/internal/process/nomad"
 	"github.com/terrapulse/terrapulse/internal/process/reload"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
@@ -51,6 +52,7 @@ type Options struct {
 	StoreURL    string // "" is the store that the configuration names
 	Parallel    int    // runs at a time; 0 is the default of Workers
 	NeedsConsul bool   // New fails if Consul does not answer
+	RunsHere    bool   // this process carries out its runs itself, also if the configuration has a nomad block
 
 	// Run reads the task files with Read when Files says that they have changed
 	// since ReadAt, when they were read for New.
@@ -65,6 +67,8 @@ type Options struct {
 	Ended func(state.Run)
 
 	Log *slog.Logger
+
+	launched *launched // nil for an instance that ticks
 }
 
 // Instance is one process that runs tasks.
@@ -83,11 +87,14 @@ type Instance struct {
 	program string                                                           // that runs modules, with its version
 	output  func(context.Context, *config.Config, state.Run) (string, error) // of a run in another system; may be nil
 	gates   atomic.Pointer[map[string]state.Gate]                            // as this process has seen them
+
+	nomad    *nomad.Launcher // nil if this process carries out its runs itself
+	jobEnded chan struct{}   // receives when a Nomad job has ended
 }
 
 // New builds an instance. Its runs are interrupted when ctx ends.
 func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) {
-	search, stop := Carry(ctx, cfg, o.Parallel, o.Log)
+	search, stop := o.carry(ctx, cfg)
 	defer stop()
 	terraformcli.Sweep(o.Log)
 	client, err := Connect(ctx, cfg, o.NeedsConsul)
@@ -105,9 +112,13 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	}
 	store.Store = &state.Noting{Store: store.Store, Now: time.Now}
 	carrier, err := search()
-	if err != nil {
+	switch {
+	case err == nil:
+	case o.launched == nil:
 		store.Close()
 		return nil, errors.Join(ErrTerraform, err)
+	default:
+		o.launched.unable, carrier.Values = fmt.Errorf("%w: %w", ErrTerraform, err), Values(ctx, o.Log)
 	}
 
 	owner, timing := lease.NewOwner(), timingOf(cfg)
@@ -132,7 +143,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		run.Ended = o.Ended
 	}
 	i.output = carrier.Output
-	i.runner, i.Launcher = run, launch.NewLocal(ctx, carrier.Parallel, o.Log, run.Run)
+	i.runner, i.Launcher = run, launch.NewLocal(ctx, carrier.Parallel, o.Log, o.carryOut(run))
 	i.Reconciler = &reconcile.Reconciler{
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher, Remote: carrier.Remote,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
@@ -140,6 +151,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
 		Secret: module.Secret,
 		Gates:  func(gates map[string]state.Gate) { i.gates.Store(&gates) },
+	}
+	if err := i.dispatch(cfg); err != nil {
+		store.Close()
+		return nil, err
 	}
 	return i, nil
 }
@@ -197,7 +212,7 @@ func (i *Instance) seen() map[string]state.Gate {
 
 // plan starts a plan run in this process.
 func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	planner := reconcile.Planner{Store: i.store, Launcher: i.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
+	planner := reconcile.Planner{Store: i.store, Launcher: i.Reconciler.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
 	return planner.Plan(ctx, task, draft, "the API")
 }
 

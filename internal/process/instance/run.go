@@ -39,7 +39,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	}
 	reloads := make(chan reconcile.Reload)
 	go i.reload(ctx, reloads)
-	loop := &reconcile.Loop{Reconciler: i.Reconciler, Ended: i.Launcher.Ended(), Asked: i.asked, Reload: reloads, Observer: i.metrics,
+	loop := &reconcile.Loop{Reconciler: i.Reconciler, Ended: i.ended(), Asked: i.asked, Reload: reloads, Observer: i.metrics,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			return i.consul.Watch(ctx, gates, since)
 		}}
@@ -48,6 +48,7 @@ func (i *Instance) Run(ctx context.Context) error {
 			member.Leads(ctx, fence)
 		}
 		i.announceLeader(ctx, cfg, server.Addr())
+		i.watchJobs(ctx)
 	}
 	err = loop.Run(ctx)
 	stop()

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/process/nomad/nomadtest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// orchard is a cluster of instances that dispatch their launches to a Nomad agent.
+type orchard struct {
+	*site
+	agent *nomadtest.Agent
+	port  int // of the API of the instance that was started last
+}
+
+const clusterStore = "consul:consul-terraform-sync/network"
+
+func newOrchard(t *testing.T) *orchard {
+	t.Helper()
+	testtools.NeedsPrograms(t)
+	t.Parallel()
+	server := consultest.Start(t)
+	o := &orchard{&site{t: t, dir: t.TempDir(), consul: server, env: append(terraformEnv(t), "CONSUL_HTTP_ADDR="+server.Addr())}, nomadtest.Start(t), 0}
+	o.writeModule()
+	return o
+}
+
+// config writes the task files of all instances and runners.
+func (o *orchard) config(nomad, tasks string) string {
+	o.t.Helper()
+	return o.write("tasks.hcl", fmt.Sprintf(`
+working_dir = %q
+driver "terraform" {
+  backend "consul" {
+    path = "states"
+  }
+}
+buffer_period {
+  enabled = false
+}
+high_availability {
+  cluster {
+    name = "network"
+    storage "consul" {
+      session_ttl = "10s"
+    }
+  }
+}
+nomad {
+  address = %q
+  job     = "runner"
+}
+`, o.path("work"), nomad)+tasks)
+}
+
+// register registers the job of the runners. Each writes its process's id into a file.
+func (o *orchard) registerJob(file string) {
+	o.t.Helper()
+	var env strings.Builder
+	for _, kv := range append(o.env, "TERRAPULSE_TEST_AS_PROGRAM=1") {
+		name, value, _ := strings.Cut(kv, "=")
+		fmt.Fprintf(&env, "        %s = %q\n", name, value)
+	}
+	script := fmt.Sprintf("echo $$ > %s; exec %s runner -config-file %s 2>> %s", o.path("pid"), os.Args[0], file, o.path("runner.log"))
+	o.agent.Run(fmt.Sprintf(`
+job "runner" {
+  type = "batch"
+  parameterized {
+    meta_required = ["launch"]
+  }
+  group "runner" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    reschedule {
+      attempts  = 0
+      unlimited = false
+    }
+    task "runner" {
+      driver       = "raw_exec"
+      kill_timeout = "2m"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %q]
+      }
+      env {
+%s      }
+      resources {
+        cpu    = 100
+        memory = 64
+      }
+    }
+  }
+}
+`, script, env.String()))
+	o.t.Cleanup(func() {
+		if o.t.Failed() {
+			o.t.Logf("the runners say:\n%s", o.read("runner.log"))
+		}
+	})
+}
+
+// lead starts an instance that has no Terraform.
+func (o *orchard) lead(file, id string) *process {
+	o.t.Helper()
+	o.port = testtools.FreePort(o.t)
+	own := &site{t: o.t, dir: o.path(id), env: append([]string{"PATH=/nowhere"}, "CONSUL_HTTP_ADDR="+o.consul.Addr())}
+	if err := os.MkdirAll(own.dir, 0o755); err != nil {
+		o.t.Fatal(err)
+	}
+	return own.start("-config-file", file, "-config-file", o.write(id+".hcl", fmt.Sprintf("id = %q\nport = %d\n", id, o.port)))
+}
+
+// slowTask is a task whose apply waits while the file hold exists.
+func (o *orchard) slowTask() string {
+	o.write("slow/main.tf", `
+variable "services" {}
+resource "terraform_data" "one" {
+  triggers_replace = join(" ", sort([for s in var.services : "${s.name}:${s.port}"]))
+  provisioner "local-exec" {
+    command = <<-EOT
+      echo began >> `+o.path("log")+`
+      while [ -e `+o.path("hold")+` ]; do sleep 0.05; done
+      echo "${self.triggers_replace}" > `+o.path("slow.out")+`
+    EOT
+  }
+}
+`)
+	return fmt.Sprintf("task {\n  name = \"slow\"\n  module = %q\n  %s\n}\n", o.path("slow"), onWeb)
+}
+
+// ranRun is a run as `terrapulse runs -json` prints it.
+type ranRun struct {
+	ID, State, Error string
+	Launch           string
+}
+
+func (o *orchard) runs(task string) (runs []ranRun) {
+	o.t.Helper()
+	r := o.run("runs", "-store", clusterStore, "-json", task)
+	if err := json.Unmarshal([]byte(r.stdout), &runs); err != nil {
+		o.t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	return runs
+}
+
+func (o *orchard) began() int { return strings.Count(o.read("log"), "began") }
+
+func (o *orchard) release() {
+	o.t.Helper()
+	if err := os.Remove(o.path("hold")); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func TestNomad_ADispatchedJobAppliesAChange(t *testing.T) {
+	o := newOrchard(t)
+	file := o.config(o.agent.Addr(), o.task("web", onWeb))
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	leader := o.lead(file, "one")
+	eventually(t, "the first state is applied", func() bool { return strings.Contains(o.read("web.txt"), "web 10.0.0.1:8080") })
+	o.site.register("web", "web-2", 8081, "passing")
+	eventually(t, "the change is applied", func() bool { return strings.Contains(o.read("web.txt"), "web 10.0.0.1:8081") })
+	eventually(t, "both runs are recorded", func() bool {
+		runs := o.runs("web")
+		return len(runs) == 2 && runs[0].State == "succeeded" && runs[1].State == "succeeded"
+	})
+	eventually(t, "both jobs have ended", func() bool {
+		jobs := o.agent.Dispatched("runner")
+		return len(jobs) == 2 && jobs[0].Status == "dead" && jobs[1].Status == "dead"
+	})
+	eventually(t, "the leader counts both runs", func() bool {
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/v1/metrics", o.port))
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return strings.Contains(string(text), `terrapulse_runs_total{outcome="succeeded",task="web"} 2`)
+	})
+	if out := o.run("logs", "-store", clusterStore, "web"); !strings.Contains(out.stdout, "Apply complete!") {
+		t.Errorf("the output of the run: %s%s", out.stdout, out.stderr)
+	}
+	if code := leader.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestNomad_AKilledRunIsLostAtOnceAndRunsAgain(t *testing.T) {
+	o := newOrchard(t)
+	file := o.config(o.agent.Addr(), o.slowTask())
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.write("hold", "")
+	o.lead(file, "one")
+	eventually(t, "an apply has begun", func() bool { return o.began() == 1 })
+	pid, err := strconv.Atoi(strings.TrimSpace(o.read("pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the run is lost", func() bool {
+		runs := o.runs("slow")
+		return len(runs) > 1 && runs[len(runs)-1].State == "lost"
+	})
+	first := o.runs("slow")
+	if why := first[len(first)-1].Error; !strings.Contains(why, "its Nomad job runner/dispatch-") || !strings.Contains(why, "Signal: 9") {
+		t.Errorf("the run was lost because of %q, not of its job", why)
+	}
+	o.release()
+	eventually(t, "the task runs again", func() bool {
+		runs := o.runs("slow")
+		return runs[0].State == "succeeded" && strings.Contains(o.read("slow.out"), "web:8080")
+	})
+}
+
+func TestNomad_AStoppedJobInterruptsTerraform(t *testing.T) {
+	o := newOrchard(t)
+	file := o.config(o.agent.Addr(), o.slowTask())
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.write("hold", "")
+	o.lead(file, "one")
+	eventually(t, "an apply has begun", func() bool { return o.began() == 1 })
+	if out, err := o.agent.Command("job", "stop", "-detach", o.agent.Dispatched("runner")[0].ID); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, "the run is interrupted", func() bool {
+		runs := o.runs("slow")
+		return runs[len(runs)-1].State == "interrupted"
+	})
+	o.release()
+	eventually(t, "the task runs again", func() bool { return o.runs("slow")[0].State == "succeeded" })
+	for _, run := range o.runs("slow") {
+		if run.State == "lost" {
+			t.Errorf("a run was lost: %+v", run)
+		}
+	}
+}
+
+func TestNomad_ACancelledRunEnds(t *testing.T) {
+	o := newOrchard(t)
+	file := o.config(o.agent.Addr(), o.slowTask())
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.write("hold", "")
+	o.lead(file, "one")
+	eventually(t, "an apply has begun", func() bool { return o.began() == 1 })
+	wantCode(t, o.run("cancel", fmt.Sprintf("-http-addr=http://127.0.0.1:%d", o.port), "slow"), exitOK)
+	eventually(t, "the run is cancelled", func() bool { return o.runs("slow")[0].State == "cancelled" })
+	eventually(t, "its job has ended", func() bool { return o.agent.Dispatched("runner")[0].Status == "dead" })
+	if n := len(o.agent.Dispatched("runner")); n != 1 {
+		t.Errorf("%d jobs were dispatched", n)
+	}
+}
+
+func TestNomad_ATakeoverDispatchesNoSecondJob(t *testing.T) {
+	o := newOrchard(t)
+	file := o.config(o.agent.Addr(), o.slowTask())
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.write("hold", "")
+	first := o.lead(file, "one")
+	eventually(t, "an apply has begun", func() bool { return o.began() == 1 })
+	second := o.lead(file, "two")
+	eventually(t, "the second instance stands by", func() bool { return strings.Contains(second.stderr.String(), "standing by") })
+	first.Process.Kill()
+	<-first.ended
+	eventually(t, "it leads", func() bool { return strings.Contains(second.stderr.String(), "acquired leadership lock: id=two") })
+	o.release()
+	eventually(t, "the run ends", func() bool { return o.runs("slow")[0].State == "succeeded" })
+	if runs, jobs := o.runs("slow"), o.agent.Dispatched("runner"); len(runs) != 1 || len(jobs) != 1 || o.began() != 1 {
+		t.Errorf("%d applies, runs %+v, jobs %+v", o.began(), runs, jobs)
+	}
+}
+
+func TestNomad_AnOutageIsReportedAndEnds(t *testing.T) {
+	o := newOrchard(t)
+	var down atomic.Bool
+	target, err := url.Parse(o.agent.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.CloseClientConnections)
+	file := o.config(proxy.URL, o.task("web", onWeb))
+	o.registerJob(file)
+	down.Store(true)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.lead(file, "one")
+	eventually(t, "status says what is wrong", func() bool {
+		r := o.run("status", "-store", clusterStore)
+		return strings.Contains(r.stdout+r.stderr, "Nomad job runner: no answer from "+proxy.URL)
+	})
+	down.Store(false)
+	eventually(t, "the change is applied", func() bool { return strings.Contains(o.read("web.txt"), "web 10.0.0.1:8080") })
+	eventually(t, "status is well again", func() bool {
+		r := o.run("status", "-store", clusterStore)
+		return !strings.Contains(r.stdout+r.stderr, "Nomad")
+	})
+	if jobs := o.agent.Dispatched("runner"); len(jobs) != 1 {
+		t.Errorf("jobs %+v", jobs)
+	}
+}
