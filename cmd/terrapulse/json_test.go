@@ -77,6 +77,7 @@ func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
 var withoutJSON = map[string]string{
 	"schema":  "what it prints is JSON",
 	"task":    "a group: it prints its help alone",
+	"runner":  "it prints nothing but its log",
 	"bundle":  "a group: it prints its help alone",
 	"migrate": "a group: it prints its help alone",
 	"plan":    "a group: it prints its help alone",
