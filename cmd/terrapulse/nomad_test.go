@@ -29,19 +29,22 @@ type orchard struct {
 
 const clusterStore = "consul:consul-terraform-sync/network"
 
-func newOrchard(t *testing.T) *orchard {
+func newOrchard(t *testing.T, options ...nomadtest.Option) *orchard {
 	t.Helper()
 	testtools.NeedsPrograms(t)
 	t.Parallel()
 	server := consultest.Start(t)
-	o := &orchard{&site{t: t, dir: t.TempDir(), consul: server, env: append(terraformEnv(t), "CONSUL_HTTP_ADDR="+server.Addr())}, nomadtest.Start(t), 0}
+	o := &orchard{&site{t: t, dir: t.TempDir(), consul: server, env: append(terraformEnv(t), "CONSUL_HTTP_ADDR="+server.Addr())}, nomadtest.Start(t, options...), 0}
 	o.writeModule()
 	return o
 }
 
-// config writes the task files of all instances and runners.
-func (o *orchard) config(nomad, tasks string) string {
+// config writes the task files of all instances and runners. Without an address, NOMAD_ADDR has it.
+func (o *orchard) config(address, tasks string) string {
 	o.t.Helper()
+	if address != "" {
+		address = fmt.Sprintf("address = %q", address)
+	}
 	return o.write("tasks.hcl", fmt.Sprintf(`
 working_dir = %q
 driver "terraform" {
@@ -61,10 +64,10 @@ high_availability {
   }
 }
 nomad {
-  address = %q
-  job     = "runner"
+  job = "runner"
+  %s
 }
-`, o.path("work"), nomad)+tasks)
+`, o.path("work"), address)+tasks)
 }
 
 // register registers the job of the runners. Each writes its process's id into a file.
@@ -325,4 +328,47 @@ func TestNomad_AnOutageIsReportedAndEnds(t *testing.T) {
 	if jobs := o.agent.Dispatched("runner"); len(jobs) != 1 {
 		t.Errorf("jobs %+v", jobs)
 	}
+}
+
+func TestNomad_TheLeaderIsAJobToo(t *testing.T) {
+	o := newOrchard(t, nomadtest.WithACLs())
+	file := o.config("", o.task("web", onWeb))
+	o.registerJob(file)
+	policy := map[string]any{"Name": "terrapulse", "Rules": "namespace \"default\" {\n  capabilities = [\"list-jobs\", \"read-job\", \"dispatch-job\"]\n}",
+		"JobACL": map[string]string{"Namespace": "default", "JobID": "terrapulse"}}
+	if err := o.agent.Call(http.MethodPost, "acl/policy/terrapulse", policy, nil); err != nil {
+		t.Fatal(err)
+	}
+	o.agent.Run(fmt.Sprintf(`
+job "terrapulse" {
+  group "instance" {
+    task "instance" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %q]
+      }
+      identity {
+        env = true
+      }
+      env {
+        NOMAD_ADDR                 = "unix://${NOMAD_SECRETS_DIR}/api.sock"
+        CONSUL_HTTP_ADDR           = %q
+        TERRAPULSE_TEST_AS_PROGRAM = "1"
+      }
+      resources {
+        cpu    = 100
+        memory = 64
+      }
+    }
+  }
+}
+`, fmt.Sprintf("exec %s start -config-file %s -config-file %s 2> %s", os.Args[0], file, o.write("port.hcl", "port = 0\n"), o.path("instance.log")), o.consul.Addr()))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the instance says:\n%s", o.read("instance.log"))
+		}
+	})
+	o.site.register("web", "web-1", 8080, "passing")
+	eventually(t, "the change is applied", func() bool { return strings.Contains(o.read("web.txt"), "web 10.0.0.1:8080") })
 }

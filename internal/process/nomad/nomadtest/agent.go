@@ -52,11 +52,20 @@ func WithACLs() Option {
 func Start(t testing.TB, options ...Option) *Agent {
 	t.Helper()
 	program := testtools.Nomad(t)
-	a := &Agent{t: t, dir: t.TempDir()}
+	// In its folder are sockets, whose paths have at most 108 characters: those of t.TempDir are longer.
+	dir, err := os.MkdirTemp("", "nomad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	a := &Agent{t: t, dir: dir}
 	for _, option := range options {
 		option(a)
 	}
-	var err error
 	for range 3 { // another process may have taken a port that was free before
 		if err = a.start(program); err == nil {
 			break
@@ -93,9 +102,11 @@ advertise {
   serf = "127.0.0.1"
 }
 client {
-  enabled          = true
-  servers          = ["127.0.0.1:%d"]
-  max_kill_timeout = "2m"
+  enabled           = true
+  servers           = ["127.0.0.1:%d"]
+  alloc_dir         = "%[5]s/alloc"
+  state_dir         = "%[5]s/state"
+  max_kill_timeout  = "2m"
   cpu_total_compute = 4000
   memory_total_mb   = 2000
   options = {
@@ -115,11 +126,11 @@ func (a *Agent) start(program string) error {
 		return err
 	}
 	a.port = ports[0]
-	text := fmt.Sprintf(config, ports[0], ports[1], ports[2], ports[1]) + strings.Join(a.options, "\n")
+	text := fmt.Sprintf(config, ports[0], ports[1], ports[2], ports[1], a.dir) + strings.Join(a.options, "\n")
 	if err := os.WriteFile(a.path("agent.hcl"), []byte(text), 0o600); err != nil {
 		return err
 	}
-	tmp := a.path("tmp") // where an agent with -dev keeps everything
+	tmp := a.path("tmp") // where an agent with -dev keeps what else it needs
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return err
 	}
