@@ -70,12 +70,16 @@ nomad {
 `, o.path("work"), address)+tasks)
 }
 
-// register registers the job of the runners. Each writes its process's id into a file.
+// registerJob registers the job of the runners. Each writes its process's id into a file.
 func (o *orchard) registerJob(file string) {
 	o.t.Helper()
-	var env strings.Builder
-	for _, kv := range append(o.env, "TERRAPULSE_TEST_AS_PROGRAM=1") {
+	variables := map[string]string{"TERRAPULSE_TEST_AS_PROGRAM": "1"}
+	for _, kv := range o.env {
 		name, value, _ := strings.Cut(kv, "=")
+		variables[name] = value
+	}
+	var env strings.Builder
+	for name, value := range variables {
 		fmt.Fprintf(&env, "        %s = %q\n", name, value)
 	}
 	script := fmt.Sprintf("echo $$ > %s; exec %s runner -config-file %s 2>> %s", o.path("pid"), os.Args[0], file, o.path("runner.log"))
@@ -156,6 +160,9 @@ type ranRun struct {
 func (o *orchard) runs(task string) (runs []ranRun) {
 	o.t.Helper()
 	r := o.run("runs", "-store", clusterStore, "-json", task)
+	if strings.Contains(r.stderr, "there is no task") { // nothing was decided yet
+		return nil
+	}
 	if err := json.Unmarshal([]byte(r.stdout), &runs); err != nil {
 		o.t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
 	}
@@ -371,4 +378,51 @@ job "terrapulse" {
 	})
 	o.site.register("web", "web-1", 8080, "passing")
 	eventually(t, "the change is applied", func() bool { return strings.Contains(o.read("web.txt"), "web 10.0.0.1:8080") })
+}
+
+func TestNomad_ARunnerWithoutTerraformSaysSo(t *testing.T) {
+	o := newOrchard(t)
+	o.env = append(o.env, "PATH=/nowhere", "HTTPS_PROXY=http://127.0.0.1:1") // it downloads none
+	file := o.config(o.agent.Addr(), o.task("web", onWeb))
+	o.registerJob(file)
+	o.site.register("web", "web-1", 8080, "passing")
+	o.lead(file, "one")
+	eventually(t, "the run has failed", func() bool {
+		runs := o.runs("web")
+		return len(runs) > 0 && runs[len(runs)-1].State == "failed"
+	})
+	runs := o.runs("web")
+	if why := runs[len(runs)-1].Error; !strings.Contains(why, "no usable Terraform: ") {
+		t.Errorf("the run failed with %q", why)
+	}
+}
+
+func TestRunner_SaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	alone := s.write("alone.hcl", "port = 0\n")
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"-config-file", alone}, exitMissing, "no launch: Nomad sets it as NOMAD_META_launch"},
+		{[]string{"-launch", "l1"}, exitMissing, "no configuration"},
+		{[]string{"-launch", "l1", "-config-file", alone}, exitConfig, "no high_availability block"},
+	} {
+		var stdout, stderr testtools.Output
+		code := run(t.Context(), append([]string{"runner"}, tt.args...), &stdout, &stderr)
+		if code != tt.code || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("%v: exit code %d, %s", tt.args, code, stderr.String())
+		}
+	}
+}
+
+func TestRunner_RefusesALaunchThatTheStoreDoesNotHave(t *testing.T) {
+	s := newParallelSite(t)
+	file := s.config("high_availability {\n  cluster {\n    name = \"network\"\n  }\n}\n")
+	r := s.run("runner", "-config-file", file, "-launch", "l1")
+	if r.code != exitError || !strings.Contains(r.stderr, "the store has no launch l1: the leader writes a launch before it starts this program") {
+		t.Errorf("exit code %d, %s", r.code, r.stderr)
+	}
 }
