@@ -93,13 +93,6 @@ func (s *standIn) answer(r *http.Request) string {
 	return "{}"
 }
 
-// set changes the stand-in.
-func (s *standIn) set(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
-}
-
 func (s *standIn) launcher() *nomad.Launcher {
 	return launcher(s.t, config.Nomad{Address: s.URL, Job: "runner", Token: "secret", Namespace: "team", Region: "east"})
 }
