@@ -24,7 +24,7 @@ import (
 // Terraform succeeded all the same.
 func (d *Dir) Apply(ctx context.Context) (*state.Changes, error) {
 	return d.change(ctx, "apply", nil, func(ctx context.Context, lock, varFile string) error {
-		return d.tf.Apply(ctx, options[tfexec.ApplyOption](true, lock, varFile)...)
+		return d.tf.Apply(ctx, append(options[tfexec.ApplyOption](true, lock, varFile), tfexec.Reattach(d.attached))...)
 	})
 }
 
@@ -32,7 +32,7 @@ func (d *Dir) Apply(ctx context.Context) (*state.Changes, error) {
 // it works as Apply does.
 func (d *Dir) Destroy(ctx context.Context) (*state.Changes, error) {
 	return d.change(ctx, "destroy", nil, func(ctx context.Context, lock, varFile string) error {
-		return d.tf.Destroy(ctx, options[tfexec.DestroyOption](true, lock, varFile)...)
+		return d.tf.Destroy(ctx, append(options[tfexec.DestroyOption](true, lock, varFile), tfexec.Reattach(d.attached))...)
 	})
 }
 

@@ -82,6 +82,8 @@ type Dir struct {
 	opts  Options
 	tf    *tfexec.Terraform
 	scrub *redact.Scrubber
+
+	attached tfexec.ReattachInfo // the providers that the next command of Terraform connects to
 }
 
 // markVariable is the environment variable that names the directory for which a
@@ -140,8 +142,8 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 }
 
 // runTo is run with an output that reads what the command prints.
-func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(context.Context) error) error {
-	release, err := d.guard()
+func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(context.Context) error) (err error) {
+	env, release, err := d.guard()
 	if err != nil {
 		return err
 	}
@@ -158,10 +160,12 @@ func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(con
 	d.tf.SetStdout(stdout)
 	d.tf.SetStderr(stderr)
 
-	// On Linux, Terraform is killed when the thread that started it ends, so that it
-	// never outlives this process. Hence the thread must not end before.
+	// On Linux, Terraform and its providers are killed when the thread that started them
+	// ends, so that they never outlive this process. Hence the thread must not end before.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	detach := d.attach(ctx, command, env)
+	defer func() { detach(err != nil) }()
 	err = f(ctx)
 	stdout.flush()
 	stderr.flush()
@@ -171,7 +175,7 @@ func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(con
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		awaitEnd(d.path, d.opts.Grace)
+		awaitEnd(d.path, d.opts.Grace, d.attachedPIDs()...)
 		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open reports what is in the way
 		// err itself must not be printed: terraform-exec's has no text if Terraform
 		// succeeded in spite of the interrupt.

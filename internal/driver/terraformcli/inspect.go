@@ -113,7 +113,7 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 		seen := func(line string) { r.line(line); text.WriteString(line + "\n") }
 		plan = Plan{Clean: d.scrub.Clean}
 		err := d.run(ctx, "plan", seen, func(ctx context.Context) (err error) {
-			plan.Changes, err = d.tf.Plan(ctx, opts...)
+			plan.Changes, err = d.tf.Plan(ctx, append(opts, tfexec.Reattach(d.attached))...)
 			return err
 		})
 		plan.Summary, plan.Text = r.Changes, strings.TrimSpace(text.String())
@@ -131,7 +131,7 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 func (d *Dir) show(ctx context.Context, file string) (plan *tfjson.Plan, err error) {
 	err = d.run(ctx, "show", nil, func(ctx context.Context) (err error) {
 		d.tf.SetStdout(io.Discard)
-		plan, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true))
+		plan, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true), tfexec.Reattach(d.attached))
 		return err
 	})
 	return plan, err
@@ -141,7 +141,7 @@ func (d *Dir) show(ctx context.Context, file string) (plan *tfjson.Plan, err err
 func (d *Dir) print(ctx context.Context, file string) (string, error) {
 	var text strings.Builder
 	err := d.run(ctx, "show", func(line string) { text.WriteString(line + "\n") }, func(ctx context.Context) error {
-		_, err := d.tf.ShowPlanFileRaw(ctx, file)
+		_, err := d.tf.ShowPlanFileRaw(ctx, file, tfexec.Reattach(d.attached))
 		return err
 	})
 	return strings.TrimSpace(text.String()), err

@@ -67,7 +67,7 @@ func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.Plan
 	}
 	// Terraform refuses to apply the plan if the state is not that of the plan any more.
 	done, err := d.change(ctx, "apply", &mark, func(ctx context.Context, lock, _ string) error {
-		return d.tf.Apply(ctx, tfexec.DirOrPlan(file), tfexec.Lock(true), tfexec.LockTimeout(lock))
+		return d.tf.Apply(ctx, tfexec.DirOrPlan(file), tfexec.Lock(true), tfexec.LockTimeout(lock), tfexec.Reattach(d.attached))
 	})
 	if done != nil {
 		done.Resources = plan.Summary.Resources // the apply of a plan does not print it
@@ -86,7 +86,7 @@ func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOp
 		opts := append(options[tfexec.PlanOption](true, lock, varFile), tfexec.Out(file), tfexec.Dir("-json"))
 		events = &eventReader{clean: d.scrub.Clean}
 		return d.runTo(ctx, "plan", &output{decode: events.line}, func(ctx context.Context) (err error) {
-			plan.Changes, err = d.tf.Plan(ctx, append(opts, more...)...)
+			plan.Changes, err = d.tf.Plan(ctx, append(append(opts, tfexec.Reattach(d.attached)), more...)...)
 			return err
 		})
 	})

@@ -31,11 +31,13 @@ func endLeftovers(dir string) error {
 
 // awaitEnd waits until no Terraform of this process runs in the directory any more.
 // terraform-exec does not wait for one that is interrupted during its start, but
-// kills it after the grace.
-func awaitEnd(dir string, grace time.Duration) {
+// kills it after the grace. except are other processes.
+func awaitEnd(dir string, grace time.Duration, except ...int) {
 	const killed = 5 * time.Second // until the death of a killed process shows
 	for deadline := time.Now().Add(grace + killed); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if !slices.ContainsFunc(processes(), func(p procfs.Proc) bool { return isChild(p) && startedFor(p, dir) }) {
+		if !slices.ContainsFunc(processes(), func(p procfs.Proc) bool {
+			return !slices.Contains(except, p.PID) && isChild(p) && startedFor(p, dir)
+		}) {
 			return
 		}
 	}

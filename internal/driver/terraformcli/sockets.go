@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"slices"
-
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsimple"
 )
 
 // socketsVariable is the directory in which a provider opens its socket for
@@ -23,7 +19,7 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard prepares the environment of the next command: Consul's token, and a private
+// guard prepares the environment of the next command, and returns it: Consul's token, and a private
 // directory for temporary files and for the sockets of providers. release removes
 // both. (Providers with a go-plugin before 1.5 put sockets among temporary files.)
 //
@@ -31,7 +27,7 @@ const longestDir = 104 - len("/plugin1234567890") - 1
 // keys take half of the time of a small apply (109 ms with, 55 ms without, Terraform
 // 1.11.4 on 2 cores). TLS stays on Windows, where providers listen on TCP ports, and
 // below a long path.
-func (d *Dir) guard() (release func(), err error) {
+func (d *Dir) guard() (env map[string]string, release func(), err error) {
 	var releases []func()
 	release = func() {
 		for _, f := range releases {
@@ -40,15 +36,15 @@ func (d *Dir) guard() (release func(), err error) {
 	}
 	opts := d.opts
 	opts.Providers = append(slices.Clip(opts.Providers), d.moduleProviders()...)
-	env, err := opts.environment()
+	env, err = opts.environment()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	env[markVariable] = d.path
 	if opts.pipesToken() {
 		path, stop, err := serve([]byte(opts.Consul.Token), d.readByTerraform)
 		if err != nil {
-			return nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
+			return nil, nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
 		}
 		releases = append(releases, stop)
 		env["CONSUL_HTTP_TOKEN_FILE"] = path
@@ -58,7 +54,7 @@ func (d *Dir) guard() (release func(), err error) {
 		sockets, remove, err := scratch("")
 		if err != nil {
 			release()
-			return nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
+			return nil, nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
 		}
 		releases = append(releases, remove)
 		env[socketsVariable] = sockets
@@ -67,24 +63,16 @@ func (d *Dir) guard() (release func(), err error) {
 	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(private))
 	if err != nil {
 		release()
-		return nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
+		return nil, nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
 	}
-	return release, nil
+	return env, release, nil
 }
 
 // moduleProviders returns the names of the providers in the lock file, which init has
 // installed. The task may list fewer.
 func (d *Dir) moduleProviders() []string {
-	var locks struct {
-		Providers []struct {
-			Source string   `hcl:",label"`
-			Rest   hcl.Body `hcl:",remain"`
-		} `hcl:"provider,block"`
-		Rest hcl.Body `hcl:",remain"`
-	}
-	_ = hclsimple.DecodeFile(filepath.Join(d.path, lockFile), nil, &locks) // none without a lock file
 	var names []string
-	for _, p := range locks.Providers {
+	for _, p := range d.lockedProviders() {
 		names = append(names, path.Base(p.Source))
 	}
 	return names
