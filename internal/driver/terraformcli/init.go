@@ -112,14 +112,6 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	return nil
 }
 
-// askVersion makes terraform-exec read the version of Terraform now. It does so
-// before some commands, once, and the answer would be in the log.
-func (d *Dir) askVersion(ctx context.Context) {
-	d.tf.SetStdout(io.Discard)
-	d.tf.SetStderr(io.Discard)
-	_, _, _ = d.tf.Version(ctx, false) // if that fails, so does the command
-}
-
 // initialised reports whether the latest init had this fingerprint and its modules
 // still exist. If a provider is missing, attempt runs init.
 func (d *Dir) initialised(sum string) bool {

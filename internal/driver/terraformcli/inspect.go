@@ -129,6 +129,7 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 
 // show returns a plan file as data, which holds secrets.
 func (d *Dir) show(ctx context.Context, file string) (plan *tfjson.Plan, err error) {
+	d.askVersion(ctx)
 	err = d.run(ctx, "show", nil, func(ctx context.Context) (err error) {
 		d.tf.SetStdout(io.Discard)
 		plan, err = d.tf.ShowPlanFile(ctx, file, tfexec.JSONNumber(true), tfexec.Reattach(d.attached))
@@ -139,6 +140,7 @@ func (d *Dir) show(ctx context.Context, file string) (plan *tfjson.Plan, err err
 
 // print returns a plan file for people, and writes it to the log.
 func (d *Dir) print(ctx context.Context, file string) (string, error) {
+	d.askVersion(ctx)
 	var text strings.Builder
 	err := d.run(ctx, "show", func(line string) { text.WriteString(line + "\n") }, func(ctx context.Context) error {
 		_, err := d.tf.ShowPlanFileRaw(ctx, file, tfexec.Reattach(d.attached))
