@@ -42,6 +42,7 @@ type Client struct {
 	timeout  time.Duration
 	reads    chan struct{} // one element for each read under way
 	paced    pacedMarks
+	kept     *kept // nil if no reading is kept
 }
 
 // New prepares a client; it does not connect. An error names the file or the key.

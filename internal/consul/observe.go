@@ -34,6 +34,11 @@ func (c *Client) Observe(ctx context.Context, queries []Query) []Answer {
 	for _, q := range queries {
 		all = append(all, q.parts...)
 	}
+	if c.kept != nil {
+		gates, marks := c.kept.begin(ctx, c, queries)
+		r.whole = true
+		defer c.kept.end(r, gates, marks)
+	}
 	r.load(ctx, all)
 
 	answers := make([]Answer, len(queries))

@@ -75,6 +75,7 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 	}
 	r := newReading(c)
 	r.whole = true
+	c.reuse(ctx, r, t)
 	r.load(ctx, all)
 
 	snapshot := &Snapshot{}

@@ -101,7 +101,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if err != nil {
 		return nil, err
 	}
-	if o.NeedsConsul {
+	if o.NeedsConsul { // this process ends after its runs
+		client.KeepReadings()
 		WarnAccess(ctx, client, o.Log)
 	} else {
 		go WarnAccess(ctx, client, o.Log) // Consul may not answer yet
