@@ -139,6 +139,9 @@ func (a *app) start(o *startOptions) int {
 	// it starts knows nothing of that, as it would if the signal were ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	if o.once {
+		collectLess()
+	}
 	opts := instance.Options{
 		Version: buildinfo.Version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, RunsHere: o.once, Log: log,
 		Files: files, Read: o.config.read, ReadAt: read, AllowOrigin: o.allowOrigin,

@@ -16,10 +16,16 @@ import (
 // finds them by the mark in their environment, and by the death of Terraform, the
 // leader of their process group. A process that has left the group may run on.
 func endLeftovers(dir string) error {
-	own := syscall.Getpgrp()
+	alive := map[int]bool{syscall.Getpgrp(): true} // groups whose leader runs
 	for _, p := range processes() {
 		group, err := syscall.Getpgid(p.PID)
-		if err != nil || group == own || runs(group) || !startedFor(p, dir) {
+		if err != nil {
+			continue
+		}
+		if _, known := alive[group]; !known {
+			alive[group] = runs(group)
+		}
+		if alive[group] || !startedFor(p, dir) {
 			continue
 		}
 		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -114,7 +115,8 @@ type inputsHead struct {
 
 func (i Inputs) encode() []byte {
 	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
+	zip, give := compressor(&packed)
+	defer give()
 	lines := json.NewEncoder(zip)
 	_ = lines.Encode(inputsHead{i.Kind, i.Sources, i.Details != nil, i.Backend}) // texts, into a buffer
 	for _, kind := range slices.Sorted(maps.Keys(i.Others)) {
@@ -215,10 +217,21 @@ func LoadInputs(ctx context.Context, s Store, task string) (Inputs, error) {
 	return inputs, nil
 }
 
+// compressors are kept, as each has nearly a megabyte of tables.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// compressor returns a compressor, until give is called.
+func compressor(to io.Writer) (zip *gzip.Writer, give func()) {
+	zip = compressors.Get().(*gzip.Writer)
+	zip.Reset(to)
+	return zip, func() { compressors.Put(zip) }
+}
+
 // Pack compresses a text.
 func Pack(text []byte) []byte {
 	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
+	zip, give := compressor(&packed)
+	defer give()
 	_, _ = zip.Write(text) // a buffer takes everything
 	_ = zip.Close()
 	return packed.Bytes()
