@@ -175,7 +175,7 @@ func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(con
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		awaitEnd(d.path, d.opts.Grace, d.attachedPIDs()...)
+		awaitEnd(d.path, d.opts.Grace)
 		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open reports what is in the way
 		// err itself must not be printed: terraform-exec's has no text if Terraform
 		// succeeded in spite of the interrupt.

@@ -24,6 +24,7 @@ type fixture struct {
 	module string // directory
 	dir    string // of the task
 	log    testtools.Output
+	tokens string // file with what watched providers have read as Consul's token
 }
 
 // fileModule writes the services' names to a file in the module's directory.

@@ -37,12 +37,12 @@ func endLeftovers(dir string) error {
 
 // awaitEnd waits until no Terraform of this process runs in the directory any more.
 // terraform-exec does not wait for one that is interrupted during its start, but
-// kills it after the grace. except are other processes.
-func awaitEnd(dir string, grace time.Duration, except ...int) {
+// kills it after the grace.
+func awaitEnd(dir string, grace time.Duration) {
 	const killed = 5 * time.Second // until the death of a killed process shows
 	for deadline := time.Now().Add(grace + killed); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if !slices.ContainsFunc(processes(), func(p procfs.Proc) bool {
-			return !slices.Contains(except, p.PID) && isChild(p) && startedFor(p, dir)
+			return isChild(p) && startedFor(p, dir) && !isProvider(p)
 		}) {
 			return
 		}
@@ -66,6 +66,12 @@ func startedFor(p procfs.Proc, dir string) bool {
 func isChild(p procfs.Proc) bool {
 	stat, err := p.Stat()
 	return err == nil && stat.PPID == os.Getpid()
+}
+
+// isProvider reports whether a process was started as a provider.
+func isProvider(p procfs.Proc) bool {
+	env, err := p.Environ()
+	return err == nil && slices.Contains(env, cookieVariable+"="+handshake[cookieVariable])
 }
 
 // runs reports whether a process exists and is no zombie, which has no arguments.

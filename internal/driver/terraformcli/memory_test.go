@@ -13,9 +13,9 @@ func TestMemory_CollectLess(t *testing.T) {
 		memory    uint64
 		parallel  int
 	}{
-		{"one run", nil, map[string]string{"GOGC": "400", "GOMEMLIMIT": "2457MiB"}, 4 * gb, 1},
-		{"four at a time", nil, map[string]string{"GOGC": "400", "GOMEMLIMIT": "614MiB"}, 4 * gb, 4},
-		{"no parallelism set", nil, map[string]string{"GOGC": "400", "GOMEMLIMIT": "614MiB"}, gb, 0},
+		{"one run", nil, map[string]string{"GOGC": "800", "GOMEMLIMIT": "2457MiB"}, 4 * gb, 1},
+		{"four at a time", nil, map[string]string{"GOGC": "800", "GOMEMLIMIT": "614MiB"}, 4 * gb, 4},
+		{"no parallelism set", nil, map[string]string{"GOGC": "800", "GOMEMLIMIT": "614MiB"}, gb, 0},
 		{"too little memory", nil, nil, gb, 4},
 		{"unknown memory", nil, nil, 0, 1},
 		{"GOGC of the user", map[string]string{"GOGC": "50"}, map[string]string{"GOGC": "50"}, 4 * gb, 1},

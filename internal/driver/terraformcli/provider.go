@@ -29,11 +29,14 @@ const (
 	lastLines = 100
 )
 
+// cookieVariable is set for each provider, and only for those.
+const cookieVariable = "TF_PLUGIN_MAGIC_COOKIE"
+
 // handshake is the environment with which Terraform starts a provider. The value is
 // in Terraform's and each provider's source. It protects nothing: it keeps people from
 // starting a provider by mistake.
 var handshake = map[string]string{
-	"TF_PLUGIN_MAGIC_COOKIE":   "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
+	cookieVariable:             "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2",
 	"PLUGIN_PROTOCOL_VERSIONS": "5,6",
 	"PLUGIN_MIN_PORT":          "10000",
 	"PLUGIN_MAX_PORT":          "25000",

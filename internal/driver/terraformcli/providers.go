@@ -70,14 +70,6 @@ func (d *Dir) attach(ctx context.Context, command string, env map[string]string)
 	}
 }
 
-// attachedPIDs are the processes of the attached providers.
-func (d *Dir) attachedPIDs() (pids []int) {
-	for _, p := range d.attached {
-		pids = append(pids, p.Pid)
-	}
-	return pids
-}
-
 // startAll starts providers at the same time, or none.
 func startAll(ctx context.Context, packages []providerPackage, dir string, env map[string]string) ([]*providerProcess, error) {
 	started, errs := make([]*providerProcess, len(packages)), make([]error, len(packages))

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/aws/providercache/registrytest"
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // watchedProviders has Terraform install the real providers with a script before each that counts
-// its starts. They are returned by the name of the provider.
+// its starts, which are returned by the name of the provider, and reads Consul's token.
 func (f *fixture) watchedProviders() (starts func(name string) int) {
 	f.t.Helper()
 	mirror, counts := f.t.TempDir(), f.t.TempDir()
@@ -30,7 +31,9 @@ func (f *fixture) watchedProviders() (starts func(name string) int) {
 		rel, _ := filepath.Rel(filepath.Join(filepath.Dir(testtools.TerraformRC(f.t)), "mirror"), path)
 		name := strings.Split(rel, string(filepath.Separator))[2]
 		to := filepath.Join(mirror, rel)
-		write(f.t, to, fmt.Sprintf("#!/bin/sh\necho $$ >> %s\nexec %s\n", filepath.Join(counts, name), path))
+		write(f.t, to, fmt.Sprintf("#!/bin/sh\necho $$ >> %s\n"+
+			"[ -z \"$CONSUL_HTTP_TOKEN_FILE\" ] || { IFS= read -r token < \"$CONSUL_HTTP_TOKEN_FILE\"; echo \"read: $token\" >> %s; }\nexec %s\n",
+			filepath.Join(counts, name), filepath.Join(counts, "token"), path))
 		if err := os.Chmod(to, 0o755); err != nil {
 			f.t.Fatal(err)
 		}
@@ -38,6 +41,7 @@ func (f *fixture) watchedProviders() (starts func(name string) int) {
 	rc := filepath.Join(f.t.TempDir(), "terraform.rc")
 	write(f.t, rc, fmt.Sprintf("disable_checkpoint = true\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", mirror))
 	f.t.(*testing.T).Setenv("TF_CLI_CONFIG_FILE", rc)
+	f.tokens = filepath.Join(counts, "token")
 	return func(name string) int {
 		raw, _ := os.ReadFile(filepath.Join(counts, name))
 		return strings.Count(string(raw), "\n")
@@ -223,5 +227,18 @@ func TestProviders_AnInterruptedApplyEndsThem(t *testing.T) {
 	}
 	if took := time.Since(began); took > 45*time.Second {
 		t.Errorf("it took %s: Terraform was not interrupted, but killed", took)
+	}
+}
+
+func TestProviders_DoNotReadConsulsToken(t *testing.T) {
+	server := consultest.Start(t, consultest.WithACLs())
+	token := stateToken(t, server)
+	f := newFixture(t, fileModule)
+	starts := f.watchedProviders()
+	if err := f.applyWith(fmt.Sprintf("consul {\naddress = %q\ntoken = %q\n}", server.Addr(), token)); err != nil {
+		t.Fatalf("%v\n%s", err, f.log.String())
+	}
+	if tried := read(t, f.tokens); starts("local") == 0 || !strings.Contains(tried, "read: ") || strings.Contains(tried, token) {
+		t.Errorf("a provider found: %s", tried)
 	}
 }

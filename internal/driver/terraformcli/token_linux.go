@@ -22,7 +22,7 @@ func (d *Dir) readByTerraform(path string) bool {
 			}
 			if open, err := p.FileDescriptorTargets(); err == nil && slices.Contains(open, path) {
 				exe, _ := p.Executable()
-				return isChild(p) || filepath.Base(exe) == d.bin.Program()
+				return isChild(p) && !isProvider(p) || filepath.Base(exe) == d.bin.Program()
 			}
 		}
 	}
