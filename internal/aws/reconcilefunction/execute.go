@@ -36,6 +36,10 @@ const (
 	stopReserve = 15 * time.Second
 	recordFor   = 5 * time.Second
 
+	// awaitFor is how long an invocation that a caller waits for polls the remote runs that its latest
+	// tick has seen. Then it ticks: another process may have created others.
+	awaitFor = 10 * time.Second
+
 	// liveOutput is the interval at which the output of a run under way is written, as in a
 	// container.
 	liveOutput = 5 * time.Second
@@ -82,8 +86,9 @@ func (i *invocation) execute(ctx context.Context, launch state.Launch, run state
 // follows a run is decided by a tick. It returns when nothing is left to execute, or when the time
 // of the invocation is over.
 func (i *invocation) finish(ctx context.Context, req invoke.Request, answer invoke.Answer) (invoke.Answer, error) {
-	for i.launcher.here.Busy() {
+	for i.launcher.here.Busy() || i.oneEnded() {
 		i.launcher.here.Wait()
+		i.oneEnded() // the tick is for all of them
 		if i.end.Sub(i.now()) < launchReserve+stopReserve {
 			break
 		}
@@ -95,6 +100,16 @@ func (i *invocation) finish(ctx context.Context, req invoke.Request, answer invo
 		answer = merge(answer, next)
 	}
 	return answer, nil
+}
+
+// oneEnded reports whether a run that the invocation executes has ended since the last call.
+func (i *invocation) oneEnded() bool {
+	select {
+	case <-i.launcher.here.Ended():
+		return true
+	default:
+		return false
+	}
 }
 
 // again executes another tick of the invocation.
@@ -109,6 +124,7 @@ func (i *invocation) again(ctx context.Context, req invoke.Request, opts reconci
 // await waits until the runs of the answer have ended, wait for a person or their window, or the
 // time is over. Ticks poll those that go on in another system.
 func (i *invocation) await(ctx context.Context, req invoke.Request, answer invoke.Answer) (invoke.Answer, error) {
+	polled := false // by a tick of await, which knows the remote runs
 	for {
 		open, elsewhere := false, false
 		for n := range answer.Runs {
@@ -131,13 +147,23 @@ func (i *invocation) await(ctx context.Context, req invoke.Request, answer invok
 			open, elsewhere = open || r.State.Active() || remote, elsewhere || remote
 		}
 		i.deadline = i.end
-		if !open || !i.sleep(ctx, time.Second) {
+		if !open {
+			return answer, nil
+		}
+		opts := reconcile.TickOptions{Notified: true}
+		if r := i.engine.reconciler; elsewhere && polled && r.AwaitsRemote() {
+			opts.Moved = r.AwaitRemote(ctx, clock.Earlier(i.now().Add(awaitFor), i.deadline.Add(-launchReserve)))
+		} else if (polled || !elsewhere) && !i.sleep(ctx, time.Second) {
 			return answer, nil
 		}
 		if !elsewhere {
 			continue
 		}
-		_, err := i.again(ctx, req, reconcile.TickOptions{})
+		if i.deadline.Sub(i.now()) < launchReserve {
+			return answer, nil
+		}
+		polled = true
+		_, err := i.again(ctx, req, opts)
 		if err == nil {
 			_, err = i.finish(ctx, req, invoke.Answer{})
 		}

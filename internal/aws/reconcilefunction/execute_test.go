@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
@@ -80,6 +81,18 @@ func (r *remote) Poll(_ context.Context, _ *config.Config, runs []state.RemoteRu
 		found[run.ID] = state.RemoteStatus{Phase: r.phase}
 	}
 	return found, nil
+}
+
+func (r *remote) Await(ctx context.Context, _ *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus {
+	for delay.For(ctx, time.Second) {
+		r.mu.Lock()
+		phase := r.phase
+		r.mu.Unlock()
+		if phase != waits[0].Phase {
+			return map[string]state.RemoteStatus{waits[0].Run: {Phase: phase}}
+		}
+	}
+	return nil
 }
 
 func (*remote) Stop(context.Context, *config.Config, *state.RemoteRun) (bool, error) {

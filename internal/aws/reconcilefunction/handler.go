@@ -43,6 +43,7 @@ type Handler struct {
 	launcher *launcher
 	checks   []doctor.Check // of the mode doctor, besides those of bundle and Consul
 	window   time.Duration  // how long an invocation of the schedule watches the gates; 0 ticks once
+	schedule time.Duration  // between two invocations of the schedule
 	now      func() time.Time
 	log      *slog.Logger
 	metrics  *metrics.Writer
@@ -52,6 +53,7 @@ type Handler struct {
 type invocation struct {
 	*Handler
 	log      *slog.Logger
+	began    time.Time
 	deadline time.Time // time limit of a tick
 	end      time.Time // of the invocation
 }
@@ -68,7 +70,7 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (invoke.A
 	if !ok {
 		end = h.now().Add(time.Minute)
 	}
-	inv := &invocation{Handler: h, log: h.log, end: end}
+	inv := &invocation{Handler: h, log: h.log, began: h.now(), end: end}
 	inv.deadline = inv.limit()
 	if call, ok := lambdacontext.FromContext(ctx); ok {
 		inv.log = h.log.With("tick", call.AwsRequestID)
@@ -83,6 +85,9 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (invoke.A
 	answer, err := inv.do(ctx, req)
 	if err == nil {
 		answer, err = inv.finish(ctx, req, answer)
+	}
+	if err == nil {
+		answer, err = inv.follow(work, req, answer)
 	}
 	if err == nil && req.Wait {
 		answer, err = inv.await(ctx, req, answer)

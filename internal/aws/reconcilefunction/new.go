@@ -61,7 +61,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see docs/operate.md"},
 			{Name: "ecs", Look: containers.Check, Fix: "deploy the stack again with a RunnerImage, and a cluster, that are there"},
 		},
-		window: s.Window, now: time.Now, log: log, metrics: metrics.New(out, s.Stack),
+		window: s.Window, schedule: time.Duration(s.ScheduleMinutes) * time.Minute, now: time.Now, log: log, metrics: metrics.New(out, s.Stack),
 	}
 	h.engine = engine{
 		common: reconcile.Reconciler{

@@ -54,7 +54,8 @@ func (i *invocation) reconcile(ctx context.Context, req invoke.Request) (invoke.
 	if req.Refresh {
 		i.bundles.Forget()
 	}
-	opts := reconcile.TickOptions{Ended: req.Ended, Notified: req.Notified}
+	// An invocation of the schedule polls remote runs at once, and follows them.
+	opts := reconcile.TickOptions{Ended: req.Ended, Notified: req.Notified || req.Window}
 	if i.window == 0 || !req.Window {
 		if !mustTick(req) {
 			report, err := i.tick(ctx, opts)

@@ -38,6 +38,8 @@ type Reconcile struct {
 	HCPTokenARN string `env:"TERRAPULSE_HCP_TOKEN_ARN" from:"the parameter HcpTokenArn"`
 	// Window is how long an invocation watches the gates; 0 polls them once.
 	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
+	// ScheduleMinutes is the time between two invocations of the schedule.
+	ScheduleMinutes int `env:"TERRAPULSE_SCHEDULE_MINUTES" envDefault:"1" from:"the parameter ScheduleMinutes"`
 	// StartPaused pauses a stack in which nothing was decided yet.
 	StartPaused bool `env:"TERRAPULSE_START_PAUSED" envDefault:"false" from:"the parameter StartPaused"`
 

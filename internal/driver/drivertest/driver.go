@@ -256,6 +256,22 @@ func (d *Driver) Poll(ctx context.Context, cfg *config.Config, runs []state.Remo
 	return found, nil
 }
 
+// Await implements reconcile.Remote.
+func (d *Driver) Await(ctx context.Context, cfg *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus {
+	for delay.For(ctx, time.Second) {
+		s, err := d.Open(ctx, cfg)
+		if err != nil {
+			continue
+		}
+		for _, w := range waits {
+			if now, err := s.Get(ctx, w.Run); err == nil && now.Phase != w.Phase {
+				return map[string]state.RemoteStatus{w.Run: {Phase: now.Phase}}
+			}
+		}
+	}
+	return nil
+}
+
 // Stop implements reconcile.Remote.
 func (d *Driver) Stop(ctx context.Context, cfg *config.Config, left *state.RemoteRun) (applied bool, err error) {
 	s, err := d.Open(ctx, cfg)

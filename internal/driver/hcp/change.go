@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -367,6 +368,9 @@ func (s *step) errored(ctx context.Context, run Run) error {
 const (
 	// uploadTime is how long HCP Terraform may take to unpack an upload.
 	uploadTime = 2 * time.Minute
+	// uploadSoon is the time between its first two polls: most uploads are small. It doubles up to
+	// uploadPoll.
+	uploadSoon = 100 * time.Millisecond
 	uploadPoll = 500 * time.Millisecond
 )
 
@@ -440,7 +444,7 @@ func (s *step) send(ctx context.Context, version Version) error {
 	if err := s.api.Upload(ctx, version, s.upload.archive); err != nil {
 		return s.failed("upload to the workspace "+s.ws.Name, err)
 	}
-	for until := s.Now().Add(uploadTime); ; {
+	for until, polls := s.Now().Add(uploadTime), 1; ; polls++ {
 		now, err := s.api.Version(ctx, version.ID)
 		switch {
 		case err != nil:
@@ -452,7 +456,7 @@ func (s *step) send(ctx context.Context, version Version) error {
 		case s.Now().After(until):
 			return fmt.Errorf("HCP Terraform has not unpacked the upload to the workspace %s within %s: its status is %s", s.ws.Name, uploadTime, now.Status)
 		}
-		if err := s.Wait(ctx, uploadPoll); err != nil {
+		if err := s.Wait(ctx, delay.Doubled(uploadSoon, uploadPoll, polls)); err != nil {
 			return err
 		}
 	}

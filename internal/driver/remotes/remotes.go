@@ -49,11 +49,12 @@ type Values interface {
 	Evaluate(ctx context.Context, cfg *config.Config, t *config.Task) (values.Values, error)
 }
 
-// Driver is a driver whose runs go on in another system. Poll and Stop are those of
+// Driver is a driver whose runs go on in another system. Poll, Await and Stop are those of
 // reconcile.Remote.
 type Driver interface {
 	driver.Driver
 	Poll(ctx context.Context, cfg *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error)
+	Await(ctx context.Context, cfg *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus
 	Stop(ctx context.Context, cfg *config.Config, r *state.RemoteRun) (applied bool, err error)
 	// Output returns what the system has printed of what a run waits for.
 	Output(ctx context.Context, cfg *config.Config, run state.Run) (string, error)

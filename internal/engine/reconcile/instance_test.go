@@ -47,10 +47,13 @@ type instance struct {
 }
 
 // start starts an instance with the tasks of a file.
-func (m *machine) start(tasks []config.Task) *instance {
+func (m *machine) start(tasks []config.Task, change ...func(*process)) *instance {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
 	p := m.process(ctx, tasks)
+	for _, c := range change {
+		c(p)
+	}
 	i := &instance{machine: m, gates: &gates{c: make(chan struct{}, 1)}, reload: make(chan reconcile.Reload)}
 	i.base.Store(p.Config)
 	p.runner.Config = i.base.Load

@@ -202,8 +202,10 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	watch, unwatch := l.watchGates(ctx)
 	defer func() { unwatch() }()
 	watched := l.watched.Keys()
-	wait(ctx, watch, nil, firstMarksWait) // with marks, the first tick need not poll
+	wait(ctx, watch, nil, nil, firstMarksWait) // with marks, the first tick need not poll
 	opts := TickOptions{Lease: held, Leads: true}
+	var remote follower
+	defer remote.end()
 	failures := 0
 	for {
 		opts.Marks, opts.GatesErr = watch.Marks()
@@ -224,7 +226,7 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 			}
 			continue
 		}
-		opts.Ended, opts.Leads = false, false
+		opts.Ended, opts.Leads, opts.Moved = false, false, nil
 		if !slices.Equal(watched, l.watched.Keys()) {
 			unwatch()
 			watch, unwatch = l.watchGates(ctx)
@@ -244,6 +246,8 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 		case <-watch.C():
 		case <-l.Ended:
 			opts.Ended = true
+		case opts.Moved = <-remote.follow(ctx, l.Reconciler):
+			remote.end()
 		case <-l.Asked:
 		case <-asked:
 		case news := <-l.Reload:

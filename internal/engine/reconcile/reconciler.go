@@ -122,7 +122,8 @@ type Reconciler struct {
 	summary summary.Summary
 	lease   lease.Known // of ticks that take the lease
 
-	inLoop    bool // quiet is kept from tick to tick
+	waits     []state.RemoteWait // for remote runs, after the latest tick that was not idle
+	inLoop    bool               // quiet is kept from tick to tick
 	quiet     quietGates
 	warned    map[string]string    // of records that cannot be decoded: the errors that were logged, by task
 	onVersion func(version string) // called with each version of the reconcile record that a tick reads or writes

@@ -19,6 +19,9 @@ type Remote interface {
 	// A run of which nothing is known is left out. With an error, the statuses that it
 	// found are valid.
 	Poll(ctx context.Context, cfg *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error)
+	// Await polls the remote runs that tasks wait for as often as the system permits. It returns the
+	// status of those that are in another phase than a tick has seen last, or nil when ctx ends.
+	Await(ctx context.Context, cfg *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus
 	// Stop discards or cancels a remote run that is given up. One that is
 	// applied is left alone unless a person has cancelled it. It reports whether the plan was
 	// confirmed before it could be discarded. To stop a run that has ended is harmless.
@@ -43,6 +46,9 @@ func (t *tick) pollRemote(ctx context.Context, inputs []decide.Input) error {
 		}
 	}
 	if len(runs) == 0 || t.Remote == nil {
+		return nil
+	}
+	if t.takeMoved(inputs) {
 		return nil
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, pollTime, fmt.Errorf("no answer within %s", pollTime))

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
-	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -19,8 +18,8 @@ func (r *Reconciler) followRemote(ctx context.Context, held *lease.Lease, wait f
 	if r.Remote == nil {
 		return nil
 	}
-	logged := false
-	var force map[string]string // the tasks whose runs new input has replaced
+	logged, stepped := false, true // runs of this process have just ended: a tick sees what they wait for
+	var force map[string]string    // the tasks whose runs new input has replaced
 	for {
 		only, due, err := r.waitRemotely(ctx)
 		if err != nil {
@@ -36,11 +35,15 @@ func (r *Reconciler) followRemote(ctx context.Context, held *lease.Lease, wait f
 			logged = true
 			r.Log.Info("waiting for runs of another system", "runs", len(only))
 		}
-		if len(force) == 0 && !delay.For(ctx, max(0, due.Sub(r.Now()))) {
-			return ctx.Err()
+		var moved map[string]state.RemoteStatus
+		if len(force) == 0 && !stepped {
+			if moved = r.AwaitRemote(ctx, due); ctx.Err() != nil {
+				return ctx.Err()
+			}
 		}
-		next, err := r.Tick(ctx, TickOptions{Lease: held, Ended: true, Force: force, Only: only})
+		next, err := r.Tick(ctx, TickOptions{Lease: held, Ended: true, Force: force, Only: only, Moved: moved})
 		wait()
+		stepped = len(next.Launches) > 0
 		if err != nil {
 			return err
 		}

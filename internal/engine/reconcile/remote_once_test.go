@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -62,6 +63,18 @@ func (h *hcp) Poll(_ context.Context, _ *config.Config, runs []state.RemoteRun) 
 		found[run.ID] = state.RemoteStatus{Phase: h.phase(run.ID)}
 	}
 	return found, nil
+}
+
+func (h *hcp) Await(ctx context.Context, _ *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus {
+	for delay.For(ctx, time.Second) {
+		h.mu.Lock()
+		phase := h.phase(waits[0].Run)
+		h.mu.Unlock()
+		if phase != waits[0].Phase {
+			return map[string]state.RemoteStatus{waits[0].Run: {Phase: phase}}
+		}
+	}
+	return nil
 }
 
 func (h *hcp) Stop(context.Context, *config.Config, *state.RemoteRun) (bool, error) {

@@ -33,6 +33,12 @@ func (o *otherSystem) Poll(_ context.Context, _ *config.Config, runs []state.Rem
 	return o.status, o.err
 }
 
+// Await finds nothing: these tests tick.
+func (o *otherSystem) Await(ctx context.Context, _ *config.Config, _ []state.RemoteWait) map[string]state.RemoteStatus {
+	<-ctx.Done()
+	return nil
+}
+
 func (o *otherSystem) Stop(_ context.Context, _ *config.Config, r *state.RemoteRun) (bool, error) {
 	if o.status["run-1"].Phase == state.RemoteApplying && !r.GivenUp.Cancel {
 		return true, o.err

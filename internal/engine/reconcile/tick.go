@@ -31,6 +31,9 @@ type TickOptions struct {
 	// Notified says that another system has sent a notification: the tick is not idle then if
 	// a remote run is waited for.
 	Notified bool
+	// Moved has the status of remote runs that have come further since the latest tick: the tick is
+	// not idle then, and does not poll.
+	Moved map[string]state.RemoteStatus
 	// Ends, if set, makes Window tick when it receives: a run of this process has ended.
 	Ends <-chan struct{}
 	// Force requests a run of these tasks and names who requests it.
@@ -227,6 +230,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	} else if stopped {
 		t.report.Decisions = decide.Decide(inputs, now)
 	}
+	t.noteWaits(inputs)
 	t.leaveAlone(states)
 	t.warnCorrupt()
 	if err = t.carryOut(ctx, states, now); err == nil {

@@ -132,7 +132,7 @@ func TestWait_TakesASignalOfTheGatesWithWhatEndsIt(t *testing.T) {
 		g := &gates{c: make(chan struct{}, 1)}
 		g.c <- struct{}{}
 		ends <- struct{}{}
-		if !wait(t.Context(), g, ends, 0) {
+		if ended, _ := wait(t.Context(), g, ends, nil, 0); !ended {
 			<-ends
 		}
 		if len(g.c) > 0 {

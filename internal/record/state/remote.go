@@ -153,6 +153,14 @@ type RemoteStatus struct {
 	Text  string // why it does not go on, such as "pending: the workspace is locked by jane"
 }
 
+// RemoteWait is a remote run that a task waits for.
+type RemoteWait struct {
+	Run       string      // id
+	Workspace string      // its name
+	Phase     RemotePhase // as a tick has seen it last
+	Since     time.Time   // when the wait began
+}
+
 // leaveRemote gives up the remote run of a run that has ended, unless that has ended, too.
 func (t Task) leaveRemote(run Run) Task {
 	switch r := run.Remote; {
