@@ -132,7 +132,8 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 			Assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
 				return awsrole.Assume(ctx, cfg, role, task)
 			},
-			Log: log, Parallel: parallel, Shared: providers.shared,
+			ReadS3: states{client}.read,
+			Log:    log, Parallel: parallel, Shared: providers.shared,
 		},
 		aws: secrets.New(cfg), hidden: inFiles(settings),
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
@@ -109,20 +108,21 @@ func (w *worker) execute(ctx context.Context, launch state.Launch) error {
 // each executes the runs, several in parallel, and counts the runs without an outcome and those
 // that never began.
 func (w *worker) each(ctx context.Context, launch state.Launch, carryOut func(context.Context, state.Launch, state.PlannedRun) error) (without, left int) {
-	var group errgroup.Group
-	group.SetLimit(w.parallel)
+	var group sync.WaitGroup
 	var failed, unbegun atomic.Int32
+	slots := make(slots, w.parallel)
 	for _, run := range launch.Runs {
-		group.Go(func() error {
+		ctx, giveBack := slots.take(ctx)
+		group.Go(func() {
+			defer giveBack()
 			if ctx.Err() != nil {
 				unbegun.Add(1)
-				return nil
+				return
 			}
 			if err := carryOut(ctx, launch, run); err != nil {
 				failed.Add(1)
 				w.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "fence", launch.Fence, "error", err)
 			}
-			return nil
 		})
 	}
 	group.Wait()
@@ -146,9 +146,11 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if err != nil {
 		return fmt.Errorf("set up the connection to Consul: %w", err)
 	}
-	if r.Driver, err = w.driver(ctx, cfg); err != nil {
+	d, err := w.driver(ctx, cfg)
+	if err != nil {
 		return err
 	}
+	r.Driver = slotted{d}
 	r.Config, r.Consul, r.Bundle = func() *config.Config { return cfg }, client, w.bundle
 	w.prepared = launch.Bundle
 	return nil

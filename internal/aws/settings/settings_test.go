@@ -25,11 +25,11 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := settings.Reconcile{
-		Common:  settings.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
-		Consul:  settings.Consul{TokenARN: "arn:aws:ssm:eu-west-1:1:parameter/token"},
-		Bundle:  s3url.URL{Bucket: "files", Prefix: "some/prefix"},
-		Logs:    s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
-		Window:  50 * time.Second, ScheduleMinutes: 5,
+		Common: settings.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
+		Consul: settings.Consul{TokenARN: "arn:aws:ssm:eu-west-1:1:parameter/token"},
+		Bundle: s3url.URL{Bucket: "files", Prefix: "some/prefix"},
+		Logs:   s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
+		Window: 50 * time.Second, ScheduleMinutes: 5,
 		Cluster: "c", TaskDefinition: "family:7", LogGroups: "/terrapulse/prod/1",
 		Capacity: settings.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, PublicIP: true,

@@ -43,7 +43,9 @@ type Options struct {
 	// Assume assumes the AWS role of a task. It returns environment variables with which
 	// Terraform works with the role, until end is called; one with an empty value must not
 	// be set.
-	Assume   func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
+	Assume func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
+	// ReadS3 reads states in S3 where Terraform has the credentials of this process. May be nil.
+	ReadS3   func(ctx context.Context, object terraformcli.S3Object) ([]byte, error)
 	Log      *slog.Logger // nil for none
 	Parallel int          // the most runs at a time; 1 if zero
 	// Shared has providers that tasks share. Nil to share none.
@@ -345,7 +347,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
-		Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned,
+		Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

@@ -70,6 +70,9 @@ type Options struct {
 	// returns where: for a directory that is lost with the run. The state holds
 	// secrets.
 	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
+	// ReadS3, if set, reads a state in S3 with the credentials that Terraform has, too; nil for an
+	// object that does not exist. After an error, Terraform reads it.
+	ReadS3 func(ctx context.Context, object S3Object) ([]byte, error)
 	// Logger receives what a person must act on, besides Log. Nil for none.
 	Logger *slog.Logger
 }
