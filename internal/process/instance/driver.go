@@ -44,6 +44,7 @@ func Carry(ctx context.Context, cfg *config.Config, parallel int, log *slog.Logg
 			return Carrier{}, err
 		}
 		d := Driver(ctx, found, parallel, log)
+		share(d, cfg, log)
 		return Carrier{Driver: d, Values: d.Values, Parallel: d.Parallel, Program: found.Program() + " " + found.Version.String()}, nil
 	}, stop
 }
@@ -83,7 +84,19 @@ func Bystander(ctx context.Context, cfg *config.Config, parallel int, log *slog.
 	}
 	d := Driver(ctx, binary, parallel, log)
 	d.Unlocked = true
+	share(d, cfg, log)
 	return d, d.Parallel, nil
+}
+
+// share lets tasks share the providers that they use, if the user has not configured where Terraform
+// gets them.
+func share(d *tfdriver.Driver, cfg *config.Config, log *slog.Logger) {
+	shared, err := terraformcli.SharedOnMachine(cfg.WorkingDir)
+	if err != nil {
+		log.Debug("each task has its own copy of its providers", "error", err)
+		return
+	}
+	d.Shared = shared
 }
 
 // Checker returns a driver that only checks the tasks of a configuration.

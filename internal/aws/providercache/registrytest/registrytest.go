@@ -47,7 +47,7 @@ type Package struct {
 	Sum     string // SHA-256 of the archive
 	Archive string // path of the archive on disk: a test may change its content
 
-	name string
+	name, protocol string
 }
 
 // Start starts a registry, which ends with the test.
@@ -123,7 +123,14 @@ func (r *Registry) Add(provider string, padding int) *Package {
 	if err != nil || len(found) != 1 {
 		r.t.Fatalf("the provider %s of this machine is missing, run `make tools` first: %v, %v", provider, found, err)
 	}
-	p := &Package{Version: filepath.Base(filepath.Dir(filepath.Dir(found[0])))}
+	return r.AddProgram(provider, filepath.Base(filepath.Dir(filepath.Dir(found[0]))), "5.0", found[0], padding)
+}
+
+// AddProgram adds a version of a hashicorp provider, whose program speaks a protocol.
+func (r *Registry) AddProgram(provider, version, protocol, file string, padding int) *Package {
+	r.t.Helper()
+	platform := runtime.GOOS + "_" + runtime.GOARCH
+	p := &Package{Version: version, protocol: protocol}
 	p.name = fmt.Sprintf("terraform-provider-%s_%s_%s", provider, p.Version, platform)
 	p.Archive = filepath.Join(r.dir, p.name+".zip")
 	out, err := os.Create(p.Archive)
@@ -132,7 +139,7 @@ func (r *Registry) Add(provider string, padding int) *Package {
 	}
 	sum := sha256.New()
 	w := zip.NewWriter(io.MultiWriter(out, sum))
-	header := &zip.FileHeader{Name: filepath.Base(found[0])}
+	header := &zip.FileHeader{Name: filepath.Base(file)}
 	if padding > 0 {
 		header.Method = zip.Deflate
 	}
@@ -141,7 +148,7 @@ func (r *Registry) Add(provider string, padding int) *Package {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	program, err := os.Open(found[0])
+	program, err := os.Open(file)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -201,7 +208,7 @@ func (r *Registry) versions(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
-	answer(w, map[string]any{"versions": []any{map[string]any{"version": p.Version, "protocols": []string{"5.0"},
+	answer(w, map[string]any{"versions": []any{map[string]any{"version": p.Version, "protocols": []string{p.protocol},
 		"platforms": []any{map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH}}}}})
 }
 
@@ -212,7 +219,7 @@ func (r *Registry) describe(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	answer(w, map[string]any{
-		"protocols": []string{"5.0"}, "os": runtime.GOOS, "arch": runtime.GOARCH, "filename": p.name + ".zip", "shasum": p.Sum,
+		"protocols": []string{p.protocol}, "os": runtime.GOOS, "arch": runtime.GOARCH, "filename": p.name + ".zip", "shasum": p.Sum,
 		"download_url": r.URL + "/files/" + p.name + ".zip", "shasums_url": r.URL + "/files/" + p.name + "_SHA256SUMS",
 		"shasums_signature_url": r.URL + "/files/" + p.name + "_SHA256SUMS.sig",
 		"signing_keys":          map[string]any{"gpg_public_keys": []any{map[string]string{"key_id": r.signer.PrimaryKey.KeyIdString(), "ascii_armor": r.key}}},
