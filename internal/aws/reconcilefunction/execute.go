@@ -151,7 +151,7 @@ func (i *invocation) await(ctx context.Context, req invoke.Request, answer invok
 			return answer, nil
 		}
 		opts := reconcile.TickOptions{Notified: true}
-		if r := i.engine.reconciler; elsewhere && polled && r.AwaitsRemote() {
+		if r := i.engine.reconciler; elsewhere && polled && r.AwaitsRemote(time.Time{}) {
 			opts.Moved = r.AwaitRemote(ctx, clock.Earlier(i.now().Add(awaitFor), i.deadline.Add(-launchReserve)))
 		} else if (polled || !elsewhere) && !i.sleep(ctx, time.Second) {
 			return answer, nil

@@ -13,6 +13,10 @@ import (
 // due, which may have to start a process.
 const overlap = 5 * time.Second
 
+// followFor is how long invocations follow a remote run in one wait: the function is paid for while it
+// polls, and a run may wait for days, because its workspace is locked. Then ticks poll it.
+const followFor = time.Hour
+
 // follow polls the remote runs that tasks wait for until the next invocation of the schedule begins,
 // and ticks as soon as one has come further. Only invocations of the schedule do so: otherwise, each
 // push and each notification would poll, too.
@@ -23,7 +27,7 @@ func (i *invocation) follow(ctx context.Context, req invoke.Request, answer invo
 	until := clock.Earlier(i.began.Add(i.schedule+overlap), i.end.Add(-launchReserve-stopReserve))
 	for {
 		r := i.engine.reconciler
-		if r == nil || !r.AwaitsRemote() || !i.now().Before(until) {
+		if r == nil || !r.AwaitsRemote(i.now().Add(-followFor)) || !i.now().Before(until) {
 			return answer, nil
 		}
 		moved := r.AwaitRemote(ctx, until)

@@ -60,6 +60,29 @@ func TestFollow_EndsWhenTheNextInvocationOfTheScheduleHasBegun(t *testing.T) {
 	})
 }
 
+func TestFollow_RunThatWaitsForHoursIsPolledByTicksOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := newStack(t, "web"), &remote{phase: state.RemotePlanning}
+		h := s.following(r)
+		s.must(h, schedule)
+		time.Sleep(followFor + time.Minute)
+		began := time.Now()
+		if _, err := s.within(15*time.Minute, h, scheduled); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.comeTo(state.RemoteEnded)
+		if _, err := s.within(15*time.Minute, h, scheduled); err != nil {
+			t.Fatal(err)
+		}
+		if run := s.run("web"); run.State != state.RunSucceeded {
+			t.Errorf("%s %s", run.State, run.Error)
+		}
+	})
+}
+
 func TestFollow_OtherInvocationsAnswerAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := newStack(t, "web"), &remote{phase: state.RemotePlanning}

@@ -75,7 +75,7 @@ func TestAwait_AddsLessThanThreeSecondsToBothWaitsOfARun(t *testing.T) {
 	for _, test := range []struct {
 		runs  int
 		bound time.Duration // of both waits
-	}{{1, 1500 * time.Millisecond}, {5, 2 * time.Second}, {10, 2500 * time.Millisecond}, {100, 9 * time.Second}} {
+	}{{1, 1500 * time.Millisecond}, {5, 2 * time.Second}, {10, 2500 * time.Millisecond}, {25, 5500 * time.Millisecond}, {100, 9 * time.Second}} {
 		for _, works := range []time.Duration{5 * time.Second, 30 * time.Second, 3 * time.Minute, 10 * time.Minute} {
 			synctest.Test(t, func(t *testing.T) {
 				c := &clockwork{latency: 100 * time.Millisecond}
@@ -88,8 +88,14 @@ func TestAwait_AddsLessThanThreeSecondsToBothWaitsOfARun(t *testing.T) {
 						part += time.Duration(n) * 137 * time.Millisecond
 						waits := c.waits(test.runs, part, phase)
 						began := time.Now()
-						if found := d.Await(t.Context(), cfg, waits); len(found) != test.runs || found["run-0"].Phase == phase {
-							t.Fatalf("%v", found)
+						found := d.Await(t.Context(), cfg, waits)
+						if len(found) == 0 { // those that were read first may not be among them
+							t.Fatal("nothing")
+						}
+						for id, now := range found {
+							if now.Phase == phase {
+								t.Errorf("%s has not moved", id)
+							}
 						}
 						late += time.Since(began) - part
 					}
@@ -99,8 +105,8 @@ func TestAwait_AddsLessThanThreeSecondsToBothWaitsOfARun(t *testing.T) {
 				if worst > test.bound {
 					t.Errorf("%d runs that work for %s: up to %s later, bound %s", test.runs, works, worst, test.bound)
 				}
-				if most := mostIn(c.reads, time.Second); most > 11 {
-					t.Errorf("%d reads in a second", most)
+				if most := mostIn(c.reads, 10*time.Second); most > 110 { // the client permits no more than 20 in a second
+					t.Errorf("%d reads in 10 seconds", most)
 				}
 				if most := mostIn(c.lists, time.Minute); most > 15 {
 					t.Errorf("%d lists in a minute", most)

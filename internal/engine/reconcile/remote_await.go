@@ -69,8 +69,11 @@ func (r *Reconciler) AwaitRemote(ctx context.Context, until time.Time) map[strin
 	return nil
 }
 
-// AwaitsRemote reports whether a task waited for a remote run after the latest tick that was not idle.
-func (r *Reconciler) AwaitsRemote() bool { return r.Remote != nil && len(r.waits) > 0 }
+// AwaitsRemote reports whether a task has waited for a remote run since a time or later, as far as the
+// latest tick knows that was not idle.
+func (r *Reconciler) AwaitsRemote(since time.Time) bool {
+	return r.Remote != nil && slices.ContainsFunc(r.waits, func(w state.RemoteWait) bool { return !w.Since.Before(since) })
+}
 
 // follower awaits remote runs between the ticks of a process.
 type follower struct {
@@ -84,7 +87,7 @@ type follower struct {
 // as before. Call end when something was received.
 func (f *follower) follow(ctx context.Context, r *Reconciler) <-chan map[string]state.RemoteStatus {
 	switch {
-	case !r.AwaitsRemote() || r.effective == nil:
+	case !r.AwaitsRemote(time.Time{}) || r.effective == nil:
 		f.end()
 		return nil
 	case f.stop != nil && f.cfg == r.effective.Config && slices.Equal(f.waits, r.waits):
