@@ -111,6 +111,9 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("directory of task %s: %w", opts.Task, err)
 	}
+	if exists(filepath.Join(path, ownProviders)) {
+		opts.Shared = nil
+	}
 	env, err := opts.environment()
 	if err != nil {
 		return nil, err

@@ -10,6 +10,10 @@ import (
 // name of a task has no dot at its beginning.
 const sharedFolder = ".providers"
 
+// ownProviders is the folder of a task's directory in which Terraform searches providers, unless it
+// has a CLI configuration.
+var ownProviders = filepath.Join("terraform.d", "plugins")
+
 // SharedOnMachine returns the folder of providers that the tasks of a working directory share on a
 // machine. Otherwise each task downloads and unpacks its own copy: of the provider for AWS, 700 MB.
 // It returns nil if the user has configured where Terraform gets providers, or how it logs in to

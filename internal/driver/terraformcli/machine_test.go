@@ -61,3 +61,25 @@ func TestSharedOnMachine_WhatTheUserHasConfiguredHolds(t *testing.T) {
 		}
 	}
 }
+
+func TestOpen_TaskWithProvidersOfItsOwnSharesNone(t *testing.T) {
+	plainUser(t)
+	s, err := SharedOnMachine(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := recorder(t, "")
+	for _, own := range []bool{false, true} {
+		dir := t.TempDir()
+		if own {
+			write(t, filepath.Join(dir, ownProviders, "x"), "")
+		}
+		d, err := bin.Open(dir, Options{Task: "web", Shared: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shares := d.opts.Shared != nil; shares == own {
+			t.Errorf("with providers of its own %v: shares %v", own, shares)
+		}
+	}
+}
