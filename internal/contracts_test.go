@@ -96,11 +96,12 @@ func configured(t *testing.T, kind string, keys map[string]any) *config.Config {
 
 // onNoPage are fields of the status that no page shows, with the reason.
 var onNoPage = map[string]string{
-	"Overview.URL":     "it is the address of the pages",
-	"Overview.Version": "the page of health shows the answer of /v1/version, which says more",
-	"Run.LogURL":       "the page of the run shows the output itself",
-	"Run.PlanURL":      "the output of the run has the plan",
-	"Run.PlanDataURL":  "it is for programs",
+	"Overview.URL":       "it is the address of the pages",
+	"Overview.Version":   "the page of health shows the answer of /v1/version, which says more",
+	"Overview.Instances": "the page of health shows the answer of /v1/status/cluster, which says more",
+	"Run.LogURL":         "the page of the run shows the output itself",
+	"Run.PlanURL":        "the output of the run has the plan",
+	"Run.PlanDataURL":    "it is for programs",
 }
 
 // statusTypes are the types of the status, with how code calls a value of each.

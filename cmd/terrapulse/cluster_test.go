@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,11 +30,13 @@ type member struct {
 // ensemble is a cluster of instances, each with a Consul server of its own.
 type ensemble struct {
 	*site
-	servers []*consultest.Server
-	session time.Duration
+	servers  []*consultest.Server
+	session  time.Duration
+	parallel int    // of each instance; 0 is the default
+	program  string // "" is the test itself
 }
 
-func newEnsemble(t *testing.T, session time.Duration, servers ...*consultest.Server) *ensemble {
+func newEnsemble(t testing.TB, session time.Duration, servers ...*consultest.Server) *ensemble {
 	t.Helper()
 	env := append(terraformEnv(t), "CONSUL_HTTP_ADDR="+servers[0].Addr()) // for commands that read the store
 	return &ensemble{site: &site{t: t, dir: t.TempDir(), consul: servers[0], env: env}, servers: servers, session: session}
@@ -71,7 +75,11 @@ high_availability {
 }
 `, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[1%len(e.servers)].Addr(), e.session, id)+tasks)
 	own := &site{t: e.t, dir: e.path(id), env: e.env}
-	return &member{own.start("-config-file", file), id, port}
+	args := []string{"-config-file", file}
+	if e.parallel > 0 {
+		args = append(args, "-parallel", strconv.Itoa(e.parallel))
+	}
+	return &member{own.startProgram(cmp.Or(e.program, os.Args[0]), args...), id, port}
 }
 
 type clusterStatus struct {

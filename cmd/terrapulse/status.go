@@ -9,6 +9,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -108,6 +109,11 @@ func (a *app) printSummary(st apispec.Overview, now time.Time) {
 		line("Leader: none at this moment")
 	default:
 		line("Leader: none, nothing is watching Consul for this store")
+	}
+	if st.Instances != nil {
+		line("Runs: %s", strings.Join(list.Map(*st.Instances, func(i apispec.InstanceRoom) string {
+			return fmt.Sprintf("%s has %d of %d", i.ID, i.Parallel-i.Room, i.Parallel)
+		}), ", "))
 	}
 	if bundle != "" {
 		line("Bundle: %.12s", bundle)

@@ -41,6 +41,21 @@ func (c *Client) Txn(ctx context.Context, act, needs string, ops []*api.KVTxnOp)
 	return resp, !a.refused, nil
 }
 
+// Await returns when a key below a prefix of Consul's KV store may have changed since the index, and
+// the next index. It returns now and then although nothing has changed, and at once if the index is 0.
+func (c *Client) Await(ctx context.Context, act, needs, prefix, namespace string, index uint64) (uint64, error) {
+	r := request{inKV: true, Request: condition.Request{Act: act, Needs: needs, Path: "/v1/kv/" + prefix, Query: url.Values{"keys": {""}}, Missing: true}}
+	r.Scope.Namespace = namespace
+	a, err := c.block(ctx, r, index, longWait)
+	if err != nil {
+		return 0, err
+	}
+	if a.index < index { // Consul was restored
+		return 0, nil
+	}
+	return a.index, nil
+}
+
 // Forbidden is the error if access control has left something out of an answer.
 func (c *Client) Forbidden(act, needs string) error {
 	return c.denied(request{inKV: true, Request: condition.Request{Act: act, Needs: needs}}, "access control hides it")

@@ -61,6 +61,11 @@ var _ state.Writable = (*Store)(nil)
 // Unwritable implements state.Writable.
 func (s *Store) Unwritable() error { return state.Unwritable(s.Store) }
 
+// Await implements state.Awaiter.
+func (s *Store) Await(ctx context.Context, prefix, mark string) (string, error) {
+	return state.Await(ctx, s.Store, prefix, mark)
+}
+
 // At returns the place that a URL names.
 func At(ctx context.Context, url string) (Place, error) {
 	scheme, _, _ := strings.Cut(url, ":")

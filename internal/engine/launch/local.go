@@ -22,18 +22,28 @@ type Local struct {
 	ended chan struct{}
 	work  sync.WaitGroup
 
-	mu     sync.Mutex
-	runs   lane
-	checks lane             // checks for drift: runs must not wait for these
-	alive  map[string]int   // number of runs that have not ended, by launch
-	lost   map[string]error // why runs have no outcome in the store, by run
-	ctx    context.Context
+	mu      sync.Mutex
+	runs    lane
+	checks  lane             // checks for drift: runs must not wait for these
+	alive   map[string]int   // number of runs that have not ended, by launch
+	lost    map[string]error // why runs have no outcome in the store, by run
+	changed []chan struct{}  // receive when runs have come, begun or ended
+	count   uint64           // runs that have ended
+	closed  bool             // there is no room for launches of others
+	ctx     context.Context
 }
 
 // lane executes runs in the order in which they came.
 type lane struct {
+	size    int // how many are executed at a time
 	free    int // how many more may begin now
-	waiting []func()
+	waiting []waiting
+}
+
+// waiting is a run that has not begun.
+type waiting struct {
+	launch state.Launch
+	run    state.PlannedRun
 }
 
 // NewLocal returns a launcher that calls run for up to parallel runs at a time. When ctx ends, runs
@@ -41,11 +51,13 @@ type lane struct {
 func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
 	return &Local{
 		run: run, log: log, ctx: ctx,
-		runs: lane{free: max(parallel, 1)}, checks: lane{free: max(parallel/checkShare, 1)},
+		runs: laneOf(max(parallel, 1)), checks: laneOf(max(parallel/checkShare, 1)),
 		ended: make(chan struct{}, 1),
 		alive: map[string]int{}, lost: map[string]error{},
 	}
 }
+
+func laneOf(size int) lane { return lane{size: size, free: size} }
 
 // Start begins to execute the launch's runs and returns. A launch under way is not started again.
 func (l *Local) Start(_ context.Context, launch state.Launch) error {
@@ -55,26 +67,48 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 		return nil
 	}
 	l.alive[launch.ID], launch.Begun = len(launch.Runs), time.Now()
-	in := &l.runs
-	if launch.Kind == state.KindDrift {
-		in = &l.checks
-	}
+	in := l.lane(launch)
 	for _, run := range launch.Runs {
-		in.waiting = append(in.waiting, func() {
-			defer l.end(launch.ID, in)
-			l.execute(launch, run)
-		})
+		in.waiting = append(in.waiting, waiting{launch, run})
 	}
 	l.begin(in)
+	l.signal()
 	return nil
+}
+
+// lane returns what executes the runs of a launch.
+func (l *Local) lane(launch state.Launch) *lane {
+	if launch.Kind == state.KindDrift {
+		return &l.checks
+	}
+	return &l.runs
 }
 
 // begin begins the runs that are next. The caller holds the lock.
 func (l *Local) begin(in *lane) {
 	for in.free > 0 && len(in.waiting) > 0 {
+		next := in.waiting[0]
 		in.free--
-		l.work.Go(in.waiting[0])
 		in.waiting = in.waiting[1:]
+		l.carryOut(in, next)
+	}
+}
+
+// carryOut executes a run for which there is room.
+func (l *Local) carryOut(in *lane, next waiting) {
+	l.work.Go(func() {
+		defer l.end(next.launch.ID, in)
+		l.execute(next.launch, next.run)
+	})
+}
+
+// signal signals that the room may have changed. The caller holds the lock.
+func (l *Local) signal() {
+	for _, c := range l.changed {
+		select {
+		case c <- struct{}{}:
+		default: // an earlier signal was not read yet
+		}
 	}
 }
 
@@ -98,7 +132,14 @@ func (l *Local) end(launch string, in *lane) {
 	if l.alive[launch]--; l.alive[launch] == 0 {
 		delete(l.alive, launch)
 	}
+	l.count++
+	l.signal()
 	l.mu.Unlock()
+	l.tellEnded()
+}
+
+// tellEnded signals that a run has ended.
+func (l *Local) tellEnded() {
 	select {
 	case l.ended <- struct{}{}:
 	default: // an earlier signal was not read yet

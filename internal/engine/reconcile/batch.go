@@ -117,7 +117,11 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	for _, c := range it.changes {
 		size += len(c.Value) + len(c.Key)
 	}
-	full := b.changes+len(it.changes)+1 > b.limit || b.bytes+size > state.MaxBytes/2 ||
+	with := 1 // its run
+	if b.apart() {
+		with, size = 2, size+1024 // and its launch
+	}
+	full := b.changes+len(it.changes)+with > b.limit || b.bytes+size > state.MaxBytes/2 ||
 		b.launches != "" && len(b.items) == runsPerLaunch
 	if full {
 		if err := b.flush(ctx); err != nil {
@@ -125,7 +129,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 		}
 	}
 	b.items = append(b.items, it)
-	b.changes += len(it.changes) + 1
+	b.changes += len(it.changes) + with
 	b.bytes += size
 	return nil
 }
@@ -149,7 +153,7 @@ func (b *batch) flush(ctx context.Context) error {
 	}
 	for len(b.items) > 0 {
 		runner := b.takerOf(ctx)
-		launch, changes, events := b.assemble(runner)
+		launches, changes, events := b.assemble(runner)
 		_, err := b.tick.opts.Lease.Apply(ctx, changes...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
@@ -186,16 +190,16 @@ func (b *batch) flush(ctx context.Context) error {
 			return nil
 		}
 		if b.launches == state.KindDrift {
-			b.tick.startChecks(ctx, launch)
+			b.tick.startChecks(ctx, launches[0])
 			return ctx.Err()
 		}
-		b.tick.report.Launches = append(b.tick.report.Launches, launch)
-		if launch.Offered() {
+		b.tick.report.Launches = append(b.tick.report.Launches, launches...)
+		if launches[0].Offered() {
 			b.tick.offers.Drop()
-			b.tick.offered = append(b.tick.offered, launch)
+			b.tick.offered = append(b.tick.offered, launches...)
 			return nil
 		}
-		if b.written = append(b.written, launch); len(b.written) < startsAtOnce {
+		if b.written = append(b.written, launches...); len(b.written) < startsAtOnce {
 			return nil
 		}
 		return b.startWritten(ctx)
@@ -222,10 +226,23 @@ func (b *batch) startWritten(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// assemble returns the changes of the whole batch and its launch, which is offered to
-// the runner if that exists. The task records of a launching batch receive the ids of
-// their runs here.
-func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []state.Change, outbox.Events) {
+// apart reports whether each run of the batch has a launch of its own.
+func (b *batch) apart() bool { return b.tick.Apart && b.launches.Applies() }
+
+// newLaunch returns a launch without runs, which is offered to the runner if that exists.
+func (b *batch) newLaunch(runner state.Stored[state.Runner]) state.Launch {
+	launch := state.Launch{ID: newID(), Kind: b.launches, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
+		Consuls: b.tick.consuls, Replaced: b.tick.replaced, Offer: runner.Data.ID}
+	if launch.Kind.Applies() {
+		launch.Linger = b.tick.Linger
+	}
+	return launch
+}
+
+// assemble returns the changes of the whole batch and its launches: one that is offered to
+// the runner if that exists, or one for each run. The task records of a launching batch
+// receive the ids of their runs here.
+func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []state.Change, outbox.Events) {
 	var changes []state.Change
 	var numbered []outbox.Event
 	if b.launches == "" {
@@ -233,15 +250,15 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 			changes, numbered = append(changes, it.changes...), append(numbered, it.events...)
 		}
 		events := outbox.NewEvents(numbered...)
-		return state.Launch{}, append(changes, events.Changes()...), events
+		return nil, append(changes, events.Changes()...), events
 	}
-	launch := state.Launch{ID: newID(), Kind: b.launches, Config: b.tick.digest, Bundle: b.tick.Bundle, Fence: b.tick.opts.Lease.Fence(), Created: b.now,
-		Consuls: b.tick.consuls, Replaced: b.tick.replaced, Offer: runner.Data.ID}
-	if launch.Kind.Applies() {
-		launch.Linger = b.tick.Linger
-	}
+	var launches []state.Launch
 	for i := range b.items {
 		it, d := b.items[i], b.items[i].decision
+		if i == 0 || b.apart() {
+			launches = append(launches, b.newLaunch(runner))
+		}
+		launch := &launches[len(launches)-1]
 		launch.Runs = append(launch.Runs, *it.run)
 		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now, Offer: launch.Offer}
 		if launch.Kind == state.KindDrift {
@@ -288,10 +305,12 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) (state.Launch, []sta
 			numbered = append(numbered, e)
 		}
 	}
-	changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
-	if launch.Offered() {
-		changes = append(changes, linger.Write(runner, launch.ID))
+	for _, launch := range launches {
+		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
+		if launch.Offered() {
+			changes = append(changes, linger.Write(runner, launch.ID))
+		}
 	}
 	events := outbox.NewEvents(numbered...)
-	return launch, append(changes, events.Changes()...), events
+	return launches, append(changes, events.Changes()...), events
 }

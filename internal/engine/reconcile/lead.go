@@ -187,6 +187,9 @@ func (l *Loop) work(ctx context.Context, held *lease.Lease) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer background.Run(ctx, func(ctx context.Context) { stop(l.keep(ctx, held)) })()
 	defer l.follow(ctx, held)()
+	if s, ok := l.Launcher.(Sharer); ok {
+		defer s.Share(ctx, held.Apply)()
+	}
 
 	if l.Leads != nil {
 		l.Leads(ctx, held.Fence())

@@ -34,6 +34,16 @@ type Launcher interface {
 	Status(ctx context.Context, ids []string) (map[string]LaunchStatus, error)
 }
 
+// Sharer is a Launcher that gives launches to other instances of a cluster while its process leads.
+type Sharer interface {
+	Launcher
+	// Share begins that. It writes with apply, under the lease.
+	Share(ctx context.Context, apply func(context.Context, ...state.Change) ([]state.Record, error)) (stop func())
+	// Places reports whether Start also takes launches that are offered, and waits in the
+	// background until they are taken.
+	Places() bool
+}
+
 // LaunchStatus is the status of a launch.
 type LaunchStatus struct {
 	Running bool   // its runner is alive; its runs may still be queued
@@ -113,6 +123,8 @@ type Reconciler struct {
 	// at once. Definition is what new runners are made from: only those get offers.
 	Linger     time.Duration
 	Definition string
+	// Apart gives each run a launch of its own, so that others can take it.
+	Apart bool
 	// Windowed polls the gates that a Watch holds open, so that ticks with
 	// marks and ticks without can follow each other.
 	Windowed bool

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		}
 		now := r.Now()
 		next := run.Data
-		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, r.ID, r.Who
+		next.State, next.Claim, next.Owner, next.Runner, next.Who = state.RunRunning, id, r.Owner, cmp.Or(r.ID, r.Instance), r.Who
 		next.Version = buildinfo.Version
 		next.Expires, next.ClaimFor = now.Add(r.Claim), r.Claim
 		if next.Resumed == nil {

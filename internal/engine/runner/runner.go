@@ -96,6 +96,8 @@ type Runner struct {
 	// ID is recorded with claims: the container's id where the launcher knows
 	// runners by their containers (the ECS task's id), else empty.
 	ID string
+	// Instance is recorded with claims where there is no ID: that of the instance in its cluster.
+	Instance string
 	// Who is recorded with claims: the holder (user@host) that this process's driver
 	// writes into locks of states. Leave it empty where somebody else on the host may
 	// lock states: a later run releases a lock under this name once this one is known

@@ -9,11 +9,13 @@ import (
 
 // outcome is what came of a history.
 type outcome struct {
-	broken  string
-	took    time.Duration // for all to be applied after the faults
-	applies int
-	home    home
-	events  uint64
+	broken   string
+	settled  time.Duration // for all to be applied after the faults
+	applies  int
+	took     int // launches that instances of a cluster took
+	withdrew int // launches that were withdrawn from them
+	home     home
+	events   uint64
 }
 
 // history makes the history of a seed.
@@ -88,9 +90,10 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			}
 		}
 		if w.broken == "" {
-			out.took = w.settle()
+			out.settled = w.settle()
 		}
 		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
+		out.took, out.withdrew = w.judge.took, w.judge.withdrew
 		w.end()
 	})
 	return out

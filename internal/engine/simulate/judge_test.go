@@ -46,6 +46,8 @@ type judge struct {
 	pauses    pauses
 	remote    remoteKnown
 	launches  map[string]state.Launch
+	took      int // launches that instances of a cluster took
+	withdrew  int // launches that the leader withdrew from them
 }
 
 func (j *judge) init() {
@@ -90,13 +92,15 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		}
 	}
 	var touched []string
-	var launch state.Launch
+	var launch state.Launch // the latest
+	launches := map[string]state.Launch{}
 	leads := j.leader.Owner // also of a write that releases the lease
 	for _, c := range changes {
 		switch collection, rest, _ := strings.Cut(c.Key, "/"); {
 		case c.Op == state.OpCheck:
 		case collection == "launch" && c.Op != state.OpDelete:
 			launch = decoded[state.Launch](c.Value)
+			launches[launch.ID] = launch
 		case collection == "inputs" || collection == "staged": // perhaps with the outcome of the run
 			about, _, _ := strings.Cut(rest, "/")
 			j.keeps(v, about)
@@ -134,6 +138,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			if c.Op == state.OpDelete {
 				continue
 			}
+			launch := decoded[state.Launch](c.Value)
 			if launch.Kind.Applies() && j.known[launch.ID].ID == "" && launch.Fence != j.leader.Fence {
 				v.violated("one leader acts: %s launched under token %d while %d stands", v.name, launch.Fence, j.leader.Fence)
 			}
@@ -155,7 +160,10 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 				continue
 			}
 			run := decoded[state.Run](c.Value)
-			was := j.runs[task][run.ID].State
+			was, launch := j.runs[task][run.ID].State, launch
+			if own, ok := launches[run.Launch]; ok {
+				launch = own
+			}
 			if run.State != was && !j.gone[run.ID] && !slices.ContainsFunc(lifecycle.RunSteps, func(s lifecycle.RunStep) bool { return s.From == was && s.To == run.State }) {
 				v.violated("a run goes its ways: %s makes run %s of %s, which is %q, %q", v.name, run.ID, task, was, run.State)
 			}
@@ -320,6 +328,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 	delete(j.byHand, task)
 	delete(j.removal.gone, task)
 	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
+	j.crowded(p)
 }
 
 // works notes that Terraform has changed something.

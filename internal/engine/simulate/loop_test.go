@@ -46,6 +46,9 @@ type instance struct {
 	*process
 	config  atomic.Int64 // index in bundles
 	reloads chan reconcile.Reload
+	shared  *launch.Shared  // in a cluster
+	version string          // of its Terraform
+	worked  map[string]bool // with what, until now
 	term    context.CancelFunc
 	alive   context.Context
 }
@@ -54,10 +57,13 @@ type instance struct {
 func (w *world) startInstance() {
 	p, ctx := w.process("instance")
 	working, term := context.WithCancel(ctx)
-	i := &instance{process: p, reloads: make(chan reconcile.Reload), term: term, alive: ctx}
+	i := &instance{process: p, reloads: make(chan reconcile.Reload), worked: map[string]bool{}, term: term, alive: ctx}
 	i.config.Store(int64(w.pointer))
 	w.instances = append(w.instances, i)
-	w.note("%s starts", p.name)
+	if i.version = "terraform 1"; w.chance(150) {
+		i.version = "terraform 2"
+	}
+	w.note("%s starts, with %s", p.name, i.version)
 
 	a := &act{}
 	hand := &hand{process: p}
@@ -81,12 +87,20 @@ func (w *world) startInstance() {
 		r.Claim, r.Yields = sessionTTL, true
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
 	}
-	local := launch.NewLocal(working, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
+	atOnce := parallel
+	if w.home == inCluster {
+		atOnce = 1 // so that launches wait, and others take them
+	}
+	local := launch.NewLocal(working, atOnce, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
 		err := r.Run(ofRun(ctx, run), l, run)
 		p.heard(run.Task, err)
 		return err
 	})
 	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = summary.Keep(view{process: p, act: a}), eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
+	serving, unshare := context.WithCancel(ctx)
+	if w.home == inCluster && !w.remote {
+		i.share(serving, local, &engine)
+	}
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
 		Watch: func(ctx context.Context, gates consul.GateSet, since consul.Marks) reconcile.Watch {
 			if w.consul.docs != nil {
@@ -100,7 +114,9 @@ func (w *world) startInstance() {
 		}}
 	go func() {
 		_ = loop.Run(working)
+		local.Close()
 		local.Wait()
+		unshare()
 		background.Wait()
 		engine.DeliverRest(ctx)
 		_, _ = ask(ctx, p, terraform, "exits", func() (any, error) {
@@ -172,9 +188,18 @@ func (w *world) reloaded(pointer int) {
 	w.judge.redefines(bundles[w.pointer].config)
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
-		i.config.Store(int64(w.pointer))
-		files := reconcile.Reload{Config: bundles[w.pointer].config}
+		var late time.Duration
+		if w.home == inCluster && w.chance(200) {
+			late = time.Duration(w.rng.Int64N(int64(latest)))
+			w.note("%s reads them after %s", i.name, late)
+		} else {
+			i.config.Store(int64(w.pointer))
+		}
+		pointer, files := w.pointer, reconcile.Reload{Config: bundles[w.pointer].config}
 		go func() {
+			if late > 0 && !i.readsLate(late, pointer) {
+				return
+			}
 			select {
 			case i.reloads <- files:
 			case <-i.alive.Done():

@@ -62,7 +62,7 @@ func work(t *testing.T, first, step, n uint64, until time.Time) tally {
 			trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 		}
 		out := history(t, seed, trace)
-		all.add(tally{1, out.applies, out.took, seed, out.broken})
+		all.add(tally{1, out.applies, out.settled, seed, out.broken})
 		if out.broken != "" {
 			break
 		}

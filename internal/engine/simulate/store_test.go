@@ -16,10 +16,13 @@ type memory struct {
 	records map[string]state.Record
 	expires map[string]time.Time
 	version int
+	changed map[string]int // the versions that last changed records, by key
+	waiters map[*waiter]*waiter
 }
 
 func (m *memory) init() {
 	m.records, m.expires = map[string]state.Record{}, map[string]time.Time{}
+	m.changed, m.waiters = map[string]int{}, map[*waiter]*waiter{}
 }
 
 func (m *memory) list(prefix string) []state.Record {
@@ -48,6 +51,7 @@ func (m *memory) apply(changes []state.Change) ([]state.Record, error) {
 		if c.Op == state.OpCheck {
 			continue
 		}
+		m.change(c.Key)
 		delete(m.expires, c.Key)
 		if c.Op == state.OpDelete {
 			delete(m.records, c.Key)

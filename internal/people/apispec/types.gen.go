@@ -183,9 +183,18 @@ type Check = map[string]any
 type ClusterMember struct {
 	// Address instance.address of its configuration, if there is one
 	Address *string `json:"address,omitempty"`
-	Healthy bool    `json:"healthy"`
-	ID      string  `json:"id"`
-	Leader  bool    `json:"leader"`
+
+	// Differs it works with another configuration or another Terraform than the leader, and gets no launches from it
+	Differs *bool  `json:"differs,omitempty"`
+	Healthy bool   `json:"healthy"`
+	ID      string `json:"id"`
+	Leader  bool   `json:"leader"`
+
+	// Parallel how many runs it carries out at a time (-parallel); missing if it takes no launches of others
+	Parallel *int `json:"parallel,omitempty"`
+
+	// Room how many more runs it can begin now
+	Room *int `json:"room,omitempty"`
 
 	// Seen when it last reported
 	Seen *time.Time `json:"seen,omitempty"`
@@ -436,6 +445,17 @@ type Instance struct {
 	Terraform *string `json:"terraform,omitempty"`
 }
 
+// InstanceRoom defines model for InstanceRoom.
+type InstanceRoom struct {
+	ID string `json:"id"`
+
+	// Parallel how many runs it carries out at a time
+	Parallel int `json:"parallel"`
+
+	// Room how many more runs it can begin now
+	Room int `json:"room"`
+}
+
 // LatestEvent an event that was delivered, or is to be delivered
 type LatestEvent struct {
 	At time.Time `json:"at"`
@@ -549,6 +569,9 @@ type Overview struct {
 
 	// Instance the instance that answers
 	Instance *Instance `json:"instance,omitempty"`
+
+	// Instances in a cluster, the instances that carry out runs, with how much room they have
+	Instances *[]InstanceRoom `json:"instances,omitempty"`
 
 	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
@@ -804,6 +827,9 @@ type Run struct {
 
 	// Resumed when a runner was started again after the last wait
 	Resumed *time.Time `json:"resumed,omitempty"`
+
+	// Runner who works on the run, or did last: in a cluster the id of the instance, in AWS the id of the ECS task
+	Runner *string `json:"runner,omitempty"`
 
 	// Seen when the change behind it was first seen
 	Seen *time.Time `json:"seen,omitempty"`

@@ -20,7 +20,7 @@ func Run(run state.Run) apispec.Run {
 	shown := apispec.Run{
 		ID: run.ID, Task: run.Task, State: apispec.RunState(run.State), Kind: apispec.RunKind(run.Kind), Launch: Optional(run.Launch),
 		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Launched: Moment(run.Launched), Started: Moment(run.Started),
-		Planned: Moment(run.Planned), Ended: Moment(run.Ended),
+		Planned: Moment(run.Planned), Ended: Moment(run.Ended), Runner: Optional(run.Runner),
 		Error: Optional(run.Error), Changes: Changes(run.Changes), Entries: Entries(run.Entries),
 	}
 	if !run.Started.IsZero() && !run.Ended.IsZero() {

@@ -49,6 +49,9 @@ type Options struct {
 	Version, Commit string
 	Store           state.Store
 	Now             func() time.Time
+	// Room returns how many runs this instance carries out at a time, and how many more it can
+	// begin now; nil where there are no other instances to share with.
+	Room func() (parallel, room int)
 }
 
 // New returns metrics with the value 0.
@@ -75,6 +78,13 @@ func New(o Options) *Metrics {
 	build.Set(1)
 	for _, result := range []string{tickIdle, tickDone, tickIncomplete, tickFailed} {
 		m.ticks.WithLabelValues(result) // so that a rate begins at 0
+	}
+	if o.Room != nil {
+		m.registry.MustRegister(
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrapulse_parallel", Help: "Runs that this instance of a cluster carries out at a time."},
+				func() float64 { parallel, _ := o.Room(); return float64(parallel) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrapulse_room", Help: "Runs that this instance of a cluster can begin now."},
+				func() float64 { _, room := o.Room(); return float64(room) }))
 	}
 	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, &shared{Options: o},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

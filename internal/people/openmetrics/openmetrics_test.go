@@ -49,7 +49,7 @@ func scrape(t *testing.T, m *Metrics, accept string) string {
 
 // measured returns metrics of some runs and ticks.
 func measured(s *oneRecord, at func() time.Time) *Metrics {
-	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at})
+	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at, Room: func() (parallel, room int) { return 4, 3 }})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
 	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
@@ -71,7 +71,7 @@ func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
 	m := measured(s, func() time.Time { return now })
 	text := scrape(t, m, "")
 	for _, line := range []string{
-		"text/plain", `terrapulse_build_info{commit="abc",go_version="`, `version="1.2.3"} 1`, "terrapulse_leader 1",
+		"text/plain", `terrapulse_build_info{commit="abc",go_version="`, `version="1.2.3"} 1`, "terrapulse_leader 1", "terrapulse_parallel 4", "terrapulse_room 3",
 		`terrapulse_ticks_total{result="idle"} 1`, `terrapulse_ticks_total{result="incomplete"} 1`, `terrapulse_ticks_total{result="failed"} 1`, `terrapulse_ticks_total{result="done"} 1`,
 		"terrapulse_changes_seen_total 1",
 		`terrapulse_runs_total{outcome="succeeded",task="lb"} 1`, `terrapulse_runs_total{outcome="failed",task="lb"} 1`, `terrapulse_runs_total{outcome="lost",task="lb"} 1`,

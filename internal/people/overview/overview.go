@@ -101,6 +101,9 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	if leader != nil {
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}
 	}
+	if o.Instances, err = r.instances(ctx); err != nil {
+		return apispec.Overview{}, err
+	}
 	if refused := rec.Data.Refused; refused != nil {
 		o.Refused = &apispec.Refused{Bundle: apiview.Optional(refused.Bundle), Error: refused.Error, Since: refused.Since}
 	}

@@ -120,9 +120,13 @@ type members time.Time
 func (m members) Status(context.Context) (apispec.ClusterStatus, error) {
 	member := func(n int, since time.Duration, state apispec.MemberState) apispec.ClusterMember {
 		began := time.Time(m)
-		return apispec.ClusterMember{ID: fmt.Sprintf("net-%d.example", n), Address: new(fmt.Sprintf("10.0.0.%d:8558", n)), ServiceName: "terrapulse",
+		m := apispec.ClusterMember{ID: fmt.Sprintf("net-%d.example", n), Address: new(fmt.Sprintf("10.0.0.%d:8558", n)), ServiceName: "terrapulse",
 			Leader: n == 1, Healthy: state != apispec.MemberStateSilent, State: &state, Version: new("1.2.3"), Terraform: new("terraform 1.11.4"),
 			Since: new(began.Add(-since)), Seen: new(began.Add(-3 * time.Second))}
+		if m.Healthy {
+			m.Parallel, m.Room = new(4), new(n)
+		}
+		return m
 	}
 	return apispec.ClusterStatus{ClusterName: "network", Members: []apispec.ClusterMember{
 		member(1, 30*time.Hour, apispec.MemberStateLeads), member(2, 29*time.Hour, apispec.MemberStateStandsBy), member(3, 50*time.Hour, apispec.MemberStateSilent)}}, nil

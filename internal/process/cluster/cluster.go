@@ -225,6 +225,19 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	if err != nil {
 		return apispec.ClusterStatus{}, err
 	}
+	runners, _, err := state.ReadEach[state.Runner](ctx, m.Store, state.RunnerPrefix)
+	if err != nil {
+		return apispec.ClusterStatus{}, fmt.Errorf("read how much room the instances of the cluster have: %w", err)
+	}
+	room, led := map[string]state.Runner{}, ""
+	for _, r := range runners {
+		room[r.Data.ID] = r.Data
+	}
+	for _, r := range members {
+		if r.Owner == leader {
+			led = room[r.ID].Definition
+		}
+	}
 	status := apispec.ClusterStatus{ClusterName: m.Cluster, Members: []apispec.ClusterMember{}}
 	now := m.Now()
 	for _, r := range members {
@@ -234,6 +247,12 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 			member.State = new(stateOf(member))
 			if r.Address != "" {
 				member.Address = &r.Address
+			}
+			if has, ok := room[r.ID]; ok && member.Healthy {
+				member.Parallel, member.Room = &has.Parallel, &has.Room
+				if led != "" && has.Definition != led {
+					member.Differs = new(true)
+				}
 			}
 			status.Members = append(status.Members, member)
 		}

@@ -78,6 +78,7 @@ type Instance struct {
 	Launcher   *launch.Local
 
 	runner  *runner.Runner
+	shared  *launch.Shared // gives launches to other instances, and takes theirs; nil if there are none
 	store   *stores.Store
 	consul  *consul.Client
 	base    *atomic.Pointer[config.Config] // what the files say
@@ -126,10 +127,14 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	i := &Instance{
 		Options: o, store: store, consul: client, base: new(atomic.Pointer[config.Config]), asked: make(chan struct{}, 1),
 		values:  carrier.Values,
-		metrics: openmetrics.New(openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}),
 		program: carrier.Program,
 	}
 	i.base.Store(cfg)
+	measures := openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}
+	if cfg.HighAvailability != nil {
+		measures.Room = func() (parallel, room int) { return i.Launcher.Parallel(), i.Launcher.Room() }
+	}
+	i.metrics = openmetrics.New(measures)
 	sinks := Sinks(i.values, i.base.Load)
 	i.keepToken(ctx, cfg)
 	said, source := new(outbox.Said), new(overlay.Source)
@@ -144,6 +149,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		run.Ended = o.Ended
 	}
 	i.output = carrier.Output
+	if cfg.HighAvailability != nil {
+		run.Instance = cfg.ID
+	}
 	i.runner, i.Launcher = run, launch.NewLocal(ctx, carrier.Parallel, o.Log, o.carryOut(run))
 	i.Reconciler = &reconcile.Reconciler{
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher, Remote: carrier.Remote,
@@ -152,6 +160,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
 		Secret: module.Secret,
 		Gates:  func(gates map[string]state.Gate) { i.gates.Store(&gates) },
+	}
+	if cfg.HighAvailability != nil && carrier.Remote == nil && !o.dispatches(cfg) { // steps of runs in another system are short
+		i.shared = launch.NewShared(i.Launcher, store, cfg.ID)
+		i.shared.Skew, i.shared.Now, i.shared.Log = timing.Skew, time.Now, o.Log
 	}
 	if err := i.dispatch(cfg); err != nil {
 		store.Close()

@@ -37,6 +37,7 @@ func (i *Instance) Run(ctx context.Context) error {
 			}
 		})
 	}
+	unshare := i.share(ctx, member)
 	reloads := make(chan reconcile.Reload)
 	go i.reload(ctx, reloads)
 	loop := &reconcile.Loop{Reconciler: i.Reconciler, Ended: i.ended(), Asked: i.asked, Reload: reloads, Observer: i.metrics,
@@ -53,7 +54,9 @@ func (i *Instance) Run(ctx context.Context) error {
 	err = loop.Run(ctx)
 	stop()
 	i.Log.Info("stopping, waiting for Terraform where it runs")
+	i.Launcher.Close()
 	i.Launcher.Wait()
+	unshare()
 	background.Wait()
 	i.Reconciler.DeliverRest(context.WithoutCancel(ctx))
 	withdrawn()

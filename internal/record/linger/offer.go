@@ -20,13 +20,14 @@ const (
 	awaitEvery = 200 * time.Millisecond
 )
 
-// Offers makes offers to the runners that linger, in one tick. Its methods are not safe for
-// concurrent use, except for Place.
+// Offers makes offers to the runners that take launches, in one tick. Its methods are not safe for
+// concurrent use, except for Make and Place.
 type Offers struct {
 	Store state.Store
 	// Apply writes changes in one step. A leader writes under its fencing token.
 	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
-	// Definition is what new containers are made from: other runners get no offer.
+	// Definition is what new containers are made from, or what this instance works with: other
+	// runners get no offer.
 	Definition string
 	Now        func() time.Time
 	Skew       time.Duration // maximum difference between the clocks
@@ -95,12 +96,24 @@ func Write(runner state.Stored[state.Runner], launch string) state.Change {
 	return runner.Write(next).Until(next.KeptUntil())
 }
 
+// Make offers a launch that waits at the leader to an instance.
+func (o *Offers) Make(ctx context.Context, launch state.Stored[state.Launch], to state.Stored[state.Runner]) (state.Launch, error) {
+	next := launch.Data
+	next.Offer, next.OfferedAt, next.Definition = to.Data.ID, o.Now(), o.Definition
+	_, err := o.Apply(ctx, launch.Write(next).Until(next.KeptUntil()), Write(to, next.ID))
+	return next, err
+}
+
 // Place waits until an offered launch is taken, and withdraws the offer if it is not taken in time.
 // It returns the taker: the launch gets a container only if that is state.TakenByContainer. After
 // an error, it must be called again, with any process.
 func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, err error) {
 	// The clock of the process that made the offer may be ahead.
-	left := min(launch.Created.Add(OfferFor).Sub(o.Now()), OfferFor)
+	offered := launch.Created
+	if !launch.OfferedAt.IsZero() {
+		offered = launch.OfferedAt
+	}
+	left := min(offered.Add(OfferFor).Sub(o.Now()), OfferFor)
 	over := time.Now().Add(left)
 	for {
 		now, err := state.Read[state.Launch](ctx, o.Store, state.LaunchKey(launch.ID))
@@ -142,6 +155,10 @@ func (o *Offers) withdraw(ctx context.Context, launch state.Stored[state.Launch]
 	if _, err := o.Apply(ctx, changes...); err != nil {
 		return err
 	}
-	o.Log.Info("a launch gets a container: the runner to which it was offered did not take it", "launch", next.ID, "runner", next.Offer, "within", OfferFor)
+	if next.OfferedAt.IsZero() {
+		o.Log.Info("a launch gets a container: the runner to which it was offered did not take it", "launch", next.ID, "runner", next.Offer, "within", OfferFor)
+	} else {
+		o.Log.Info("the leader carries out a launch: the instance to which it was offered did not take it", "launch", next.ID, "instance", next.Offer, "within", OfferFor)
+	}
 	return nil
 }

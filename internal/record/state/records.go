@@ -201,12 +201,17 @@ type Launch struct {
 	Begun time.Time `json:"-"`
 
 	// Linger is how long its runner waits for another launch afterwards; 0 if it ends
-	// at once. Offer is the runner to which the launch was offered when it was
-	// written, and Taker who has it then: that runner or TakenByContainer. Taker is
-	// set once. A launch without an offer gets a container at once.
+	// at once. Offer is the runner to which the launch was offered, and Taker who has it
+	// then: that runner or TakenByContainer. Each is set once. A launch without an offer
+	// gets a container at once.
 	Linger time.Duration `json:"linger,omitempty"`
 	Offer  string        `json:"offer,omitempty"`
 	Taker  string        `json:"taker,omitempty"`
+	// Of a launch that was offered to an instance: when, what the instance must work with,
+	// and when it took the launch.
+	OfferedAt  time.Time `json:"offered_at,omitzero"`
+	Definition string    `json:"definition,omitempty"`
+	TakenAt    time.Time `json:"taken_at,omitzero"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`

@@ -2,27 +2,35 @@ package state
 
 import "time"
 
-// RunnerPrefix is the collection of the runners that linger.
+// RunnerPrefix is the collection of the runners that take launches.
 const RunnerPrefix = "runner/"
 
-// RunnerKey returns the key of the record of a runner that lingers.
+// RunnerKey returns the key of the record of a runner that takes launches.
 func RunnerKey(id string) string { return RunnerPrefix + element(id) }
 
-// Runner is a runner that lingers: after its runs it waits for another launch.
-// Package linger has the protocol.
+// Runner is a runner that takes launches: a container that lingers after its runs, or an
+// instance of a cluster. Package linger has the protocol.
 type Runner struct {
 	ID         string    `json:"id"`         // as in the claims of its runs
-	Definition string    `json:"definition"` // what its container was made from
-	Since      time.Time `json:"since"`      // when its latest launch ended
-	Until      time.Time `json:"until"`      // when it ends if it gets no other launch
-	// Offer is the launch that is offered to the runner, and Launch the one that it has
-	// taken. At most one of them is set.
+	Definition string    `json:"definition"` // what its container was made from, or what the instance works with
+	Since      time.Time `json:"since"`      // when its latest launch ended, or when the instance began
+	Until      time.Time `json:"until"`      // when it ends if it gets no other launch, or when the instance writes the record again
+	// Offer is the launch that is offered to the runner, and Launch the one that a container
+	// has taken. At most one of them is set.
 	Offer  string `json:"offer,omitempty"`
 	Launch string `json:"launch,omitempty"`
+
+	// Of an instance: how many runs it carries out at a time, how many more it can begin now,
+	// and how many have ended since it began.
+	Parallel int    `json:"parallel,omitempty"`
+	Room     int    `json:"room,omitempty"`
+	Ended    uint64 `json:"ended,omitempty"`
 }
 
 // Free reports whether a launch may be offered to the runner.
-func (r Runner) Free() bool { return r.ID != "" && r.Offer == "" && r.Launch == "" }
+func (r Runner) Free() bool {
+	return r.ID != "" && r.Offer == "" && r.Launch == "" && (r.Parallel == 0 || r.Room > 0)
+}
 
 // KeptUntil is when the record expires. The longest run must have ended by then.
 func (r Runner) KeptUntil() time.Time { return r.Until.Add(keptLaunches) }

@@ -36,7 +36,15 @@ type Noting struct {
 	since time.Time
 }
 
-var _ Writable = (*Noting)(nil)
+var (
+	_ Writable = (*Noting)(nil)
+	_ Awaiter  = (*Noting)(nil)
+)
+
+// Await implements Awaiter.
+func (n *Noting) Await(ctx context.Context, prefix, mark string) (string, error) {
+	return Await(ctx, n.Store, prefix, mark)
+}
 
 // Apply implements Store.
 func (n *Noting) Apply(ctx context.Context, changes ...Change) ([]Record, error) {

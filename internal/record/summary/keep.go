@@ -12,13 +12,21 @@ import (
 // Store is a store that keeps a summary.
 type Store struct{ state.Store }
 
-var _ state.Writable = Store{}
+var (
+	_ state.Writable = Store{}
+	_ state.Awaiter  = Store{}
+)
 
 // Keep returns the store, with a summary that each Apply keeps up to date.
 func Keep(store state.Store) Store { return Store{store} }
 
 // Unwritable implements state.Writable.
 func (s Store) Unwritable() error { return state.Unwritable(s.Store) }
+
+// Await implements state.Awaiter.
+func (s Store) Await(ctx context.Context, prefix, mark string) (string, error) {
+	return state.Await(ctx, s.Store, prefix, mark)
+}
 
 // Apply implements state.Store. If it changes records of tasks, it writes their rows with them.
 func (s Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {

@@ -70,7 +70,10 @@ type Store struct {
 	swept time.Time
 }
 
-var _ state.Store = (*Store)(nil)
+var (
+	_ state.Store   = (*Store)(nil)
+	_ state.Awaiter = (*Store)(nil)
+)
 
 // Open returns the store below a path of Consul's KV store, in a namespace, or
 // in the configured one if that is "". It does not connect.
@@ -147,6 +150,16 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 		s.sweep(ctx)
 	}
 	return t.records, nil
+}
+
+// Await implements state.Awaiter with a blocking query.
+func (s *Store) Await(ctx context.Context, prefix, mark string) (string, error) {
+	since, _ := strconv.ParseUint(mark, 10, 64) // 0 if there is no mark yet
+	next, err := s.client.Await(ctx, "wait for changes below "+prefix, s.rights("read"), s.prefix+prefix, s.namespace, since)
+	if err != nil || next == 0 {
+		return "", err
+	}
+	return version(next), nil
 }
 
 // op returns an operation on one record.
