@@ -60,7 +60,7 @@ func (w *world) startInstance() {
 	i := &instance{process: p, reloads: make(chan reconcile.Reload), worked: map[string]bool{}, term: term, alive: ctx}
 	i.config.Store(int64(w.pointer))
 	w.instances = append(w.instances, i)
-	if i.version = "terraform 1"; w.chance(150) {
+	if i.version = "terraform 1"; w.home == inCluster && w.chance(150) {
 		i.version = "terraform 2"
 	}
 	w.note("%s starts, with %s", p.name, i.version)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -36,4 +37,50 @@ func TestStore(t *testing.T) {
 		path := fmt.Sprintf("consul-terraform-sync/cluster-%d", n.Add(1))
 		return func() state.Store { return open(t, server.Addr(), path) }
 	})
+}
+
+func TestStore_AwaitReturnsWhenARecordBelowThePrefixChanges(t *testing.T) {
+	s := open(t, consultest.Start(t).Addr(), "terrapulse/network")
+	ctx := t.Context()
+	if _, err := s.Apply(ctx, state.Create("runner/first", []byte("{}"))); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := s.Await(ctx, "runner/", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		mark string
+		err  error
+	}
+	changed := make(chan result, 1)
+	wait := func(mark string) {
+		go func() {
+			mark, err := s.Await(ctx, "runner/", mark)
+			changed <- result{mark, err}
+		}()
+	}
+	for n := range 3 {
+		wait(mark)
+		if _, err := s.Apply(ctx, state.Create(fmt.Sprintf("task/t%d", n), []byte("{}"))); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-changed:
+			t.Fatalf("a record elsewhere ends the wait with %+v", got)
+		case <-time.After(300 * time.Millisecond):
+		}
+		if _, err := s.Apply(ctx, state.Create(fmt.Sprintf("runner/r%d", n), []byte("{}"))); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-changed:
+			if got.err != nil || got.mark == mark {
+				t.Fatalf("it returned %+v after %s", got, mark)
+			}
+			mark = got.mark
+		case <-time.After(10 * time.Second):
+			t.Fatal("the change of a record is not reported")
+		}
+	}
 }

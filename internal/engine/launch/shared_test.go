@@ -1,0 +1,333 @@
+package launch
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/linger"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// cluster is a store, with the instances that share it.
+type cluster struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	records map[string]state.Record
+	version int
+	broken  error             // of each request
+	ran     map[string]string // by run: the instance
+	most    map[string]int    // by instance: runs at a time
+	now     map[string]int
+}
+
+func newCluster(t *testing.T) *cluster {
+	return &cluster{t: t, records: map[string]state.Record{}, ran: map[string]string{}, most: map[string]int{}, now: map[string]int{}}
+}
+
+func (c *cluster) Get(_ context.Context, key string) (state.Record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if rec, ok := c.records[key]; ok || c.broken != nil {
+		return rec, c.broken
+	}
+	return state.Record{}, state.ErrNotFound
+}
+
+func (c *cluster) List(_ context.Context, prefix string) (all []state.Record, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, rec := range c.records {
+		if strings.HasPrefix(key, prefix) {
+			all = append(all, rec)
+		}
+	}
+	slices.SortFunc(all, func(a, b state.Record) int { return strings.Compare(a.Key, b.Key) })
+	return all, c.broken
+}
+
+func (c *cluster) Apply(_ context.Context, changes ...state.Change) ([]state.Record, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return nil, c.broken
+	}
+	for _, change := range changes {
+		if err := change.Conflict(c.records[change.Key]); err != nil {
+			return nil, err
+		}
+	}
+	c.version++
+	written := make([]state.Record, len(changes))
+	for i, change := range changes {
+		if change.Op == state.OpDelete {
+			delete(c.records, change.Key)
+			continue
+		}
+		written[i] = state.Record{Key: change.Key, Value: change.Value, Version: strconv.Itoa(c.version)}
+		c.records[change.Key] = written[i]
+	}
+	return written, nil
+}
+
+func (c *cluster) Close() error { return nil }
+
+// instance starts an instance with room for two runs, which take ten seconds.
+func (c *cluster) instance(id, works string) (s *Shared, stop func()) {
+	c.t.Helper()
+	return c.instanceWith(id, func() string { return works })
+}
+
+func (c *cluster) instanceWith(id string, works func() string) (s *Shared, stop func()) {
+	ctx, term := context.WithCancel(c.t.Context())
+	local := NewLocal(ctx, 2, slog.New(slog.DiscardHandler), func(ctx context.Context, _ state.Launch, run state.PlannedRun) error {
+		c.mu.Lock()
+		if other := c.ran[run.ID]; other != "" {
+			c.t.Errorf("run %s is carried out by %s and by %s", run.ID, other, id)
+		}
+		c.ran[run.ID] = id
+		c.now[id]++
+		c.most[id] = max(c.most[id], c.now[id])
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+		}
+		c.mu.Lock()
+		c.now[id]--
+		c.mu.Unlock()
+		return nil
+	})
+	s = NewShared(local, c, id)
+	s.Works, s.Now, s.Log = works, time.Now, slog.New(slog.DiscardHandler)
+	serving, unshare := context.WithCancel(c.t.Context())
+	var served sync.WaitGroup
+	served.Go(func() { s.Serve(serving) })
+	return s, func() {
+		term()
+		local.Wait()
+		unshare()
+		served.Wait()
+	}
+}
+
+// launch writes launches of one run each, and starts them at the leader.
+func (c *cluster) launch(leader *Shared, names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
+		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := leader.Start(c.t.Context(), l); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// by counts the runs that each instance has carried out.
+func (c *cluster) by() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := map[string]int{}
+	for _, id := range c.ran {
+		n[id]++
+	}
+	return n
+}
+
+func (c *cluster) runner(id string) (r state.Runner, there bool) {
+	stored, err := state.Read[state.Runner](c.t.Context(), c, state.RunnerKey(id))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return stored.Data, stored.Exists()
+}
+
+func TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, stopA := c.instance("a", "same")
+		_, stopB := c.instance("b", "same")
+		_, stopC := c.instance("c", "other")
+		time.Sleep(3 * time.Second)
+		stopSharing := a.Share(t.Context(), c.Apply)
+		time.Sleep(3 * time.Second)
+		c.launch(a, "1", "2", "3", "4", "5")
+		time.Sleep(5 * time.Second)
+		if by := c.by(); by["a"] != 2 || by["b"] != 2 || by["c"] != 0 {
+			t.Errorf("they carry out %v", by)
+		}
+		for _, id := range []string{"1", "2", "3", "4", "5"} {
+			if to := c.launchOf(id).Offer; to == "c" {
+				t.Errorf("launch %s is offered to %s, which works with something else", id, to)
+			}
+		}
+		if r, _ := c.runner("b"); r.Room != 0 || r.Parallel != 2 {
+			t.Errorf("the record of b is %+v", r)
+		}
+		time.Sleep(time.Minute)
+		if by := c.by(); by["a"]+by["b"] != 5 || c.most["a"] > 2 || c.most["b"] > 2 {
+			t.Errorf("they carried out %v, %v at a time", by, c.most)
+		}
+		if r, _ := c.runner("b"); r.Room != 2 || r.Ended == 0 {
+			t.Errorf("then the record of b is %+v", r)
+		}
+		select {
+		case <-a.Local.Ended():
+		default:
+			t.Error("the leader does not tick after runs of others have ended")
+		}
+		stopSharing()
+		for _, stop := range []func(){stopA, stopB, stopC} {
+			stop()
+		}
+		if _, there := c.runner("b"); there {
+			t.Error("an instance that ends leaves its record")
+		}
+	})
+}
+
+func TestShared_LeaderCarriesOutWhatADeadInstanceDoesNotTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		dead := state.Runner{ID: "b", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
+			t.Fatal(err)
+		}
+		a, stop := c.instance("a", "same")
+		defer stop()
+		defer a.Share(t.Context(), c.Apply)()
+		time.Sleep(3 * time.Second)
+		c.launch(a, "1", "2", "3")
+		time.Sleep(2 * time.Second)
+		if status, _ := a.Status(t.Context(), []string{"3"}); !status["3"].Running || len(c.by()) != 1 || c.by()["a"] != 2 {
+			t.Fatalf("launch 3 is %+v; carried out: %v", status["3"], c.by())
+		}
+		time.Sleep(linger.OfferFor + 10*time.Second)
+		if c.by()["a"] != 3 {
+			t.Errorf("carried out: %v", c.by())
+		}
+		if _, there := c.runner("b"); there {
+			t.Error("the dead instance gets offers still")
+		}
+	})
+}
+
+func TestShared_InstanceThatReadOtherFilesSinceTheOfferDoesNotTakeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, stopA := c.instance("a", "same")
+		defer stopA()
+		var works atomic.Value
+		works.Store("same")
+		_, stopB := c.instanceWith("b", func() string { return works.Load().(string) })
+		defer stopB()
+		time.Sleep(3 * time.Second)
+		defer a.Share(t.Context(), c.Apply)()
+		works.Store("other") // its record says otherwise until it writes it again
+		c.launch(a, "1", "2", "3")
+		time.Sleep(linger.OfferFor + 15*time.Second)
+		if by := c.by(); by["a"] != 3 {
+			t.Errorf("carried out: %v", by)
+		}
+		if r, _ := c.runner("b"); r.Definition != "other" {
+			t.Errorf("its record is %+v", r)
+		}
+	})
+}
+
+func TestShared_NothingIsCarriedOutTwiceWhenTheLeadershipChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, stopA := c.instance("a", "same")
+		defer stopA()
+		stopSharing := a.Share(t.Context(), c.Apply)
+		c.launch(a, "1", "2", "3")
+		time.Sleep(time.Second)
+		stopSharing()
+		b, stopB := c.instance("b", "same")
+		defer stopB()
+		time.Sleep(30 * time.Second)
+		if by := c.by(); by["a"] != 3 {
+			t.Errorf("what waits at an instance that no longer leads begins there: %v", by)
+		}
+		// The new leader finds an offer of the old one.
+		l := state.Launch{ID: "4", Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-4", Task: "4"}},
+			Offer: "gone", OfferedAt: time.Now(), Definition: "same"}
+		if _, err := c.Apply(t.Context(), state.Create(state.LaunchKey("4"), state.Encode(l))); err != nil {
+			t.Fatal(err)
+		}
+		defer b.Share(t.Context(), c.Apply)()
+		if err := b.Start(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if c.by()["b"] != 0 {
+			t.Error("a launch that is offered begins before the offer is withdrawn")
+		}
+		time.Sleep(linger.OfferFor)
+		if c.by()["b"] != 1 {
+			t.Errorf("carried out: %v", c.by())
+		}
+	})
+}
+
+func TestShared_InstanceThatStopsGetsNoLaunches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, stopA := c.instance("a", "same")
+		defer stopA()
+		b, stopB := c.instance("b", "same")
+		time.Sleep(3 * time.Second)
+		defer a.Share(t.Context(), c.Apply)()
+		b.Close()
+		time.Sleep(2 * time.Second)
+		c.launch(a, "1", "2", "3")
+		time.Sleep(15 * time.Second)
+		if by := c.by(); by["a"] != 3 || by["b"] != 0 {
+			t.Errorf("carried out: %v", by)
+		}
+		stopB()
+	})
+}
+
+func TestShared_InstanceTakesNothingForWhichItHasNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		b, stopB := c.instance("b", "same")
+		defer stopB()
+		time.Sleep(3 * time.Second)
+		c.launch(b, "plan-1", "plan-2") // somebody requests plans of it at the moment of an offer
+		time.Sleep(3 * time.Second)
+		l := state.Launch{ID: "1", Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-1", Task: "1"}},
+			Offer: "b", OfferedAt: time.Now(), Definition: "same"}
+		runner, err := state.Read[state.Runner](t.Context(), c, state.RunnerKey("b"))
+		if err == nil {
+			_, err = c.Apply(t.Context(), state.Create(state.LaunchKey("1"), state.Encode(l)), linger.Write(runner, "1"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(linger.OfferFor)
+		if c.by()["b"] != 2 || c.most["b"] > 2 || c.launchOf("1").Taker != "" {
+			t.Errorf("carried out: %v, %v at a time; the taker is %q", c.by(), c.most, c.launchOf("1").Taker)
+		}
+	})
+}
+
+func (c *cluster) launchOf(id string) state.Launch {
+	stored, err := state.Read[state.Launch](c.t.Context(), c, state.LaunchKey(id))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return stored.Data
+}

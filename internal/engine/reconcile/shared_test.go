@@ -1,0 +1,74 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// taken has an instance of a cluster take a launch.
+func (b *bench) taken(launch, by string, at time.Time) {
+	b.t.Helper()
+	stored, err := state.Read[state.Launch](b.t.Context(), b.store.Store, state.LaunchKey(launch))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	next := stored.Data
+	next.Offer, next.Taker, next.OfferedAt, next.TakenAt = by, by, at, at
+	if _, err := b.store.Store.Apply(b.t.Context(), stored.Write(next)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestTick_InAClusterEachRunHasALaunchOfItsOwn(t *testing.T) {
+	b := newBench(t, tasks(3)...)
+	b.Apart = true
+	report := b.tick()
+	if len(report.Launches) != 3 || len(b.launcher.launches()) != 3 {
+		t.Fatalf("%d launches, %d started", len(report.Launches), len(b.launcher.launches()))
+	}
+	for _, launch := range report.Launches {
+		if len(launch.Runs) != 1 || b.task(launch.Runs[0].Task).Run.Launch != launch.ID {
+			t.Errorf("launch %s has the runs %+v, the task has %+v", launch.ID, launch.Runs, b.task(launch.Runs[0].Task).Run)
+		}
+	}
+}
+
+func TestTick_ManyRunsWithLaunchesOfTheirOwnFitIntoTheStore(t *testing.T) {
+	b := newBench(t, tasks(3*runsPerLaunch)...)
+	b.Apart = true
+	if report := b.tick(); len(report.Launches) != 3*runsPerLaunch {
+		t.Errorf("%d launches", len(report.Launches))
+	}
+	b.end(state.RunFailed, "")
+	b.now = b.now.Add(time.Hour)
+	if report := b.tick(); len(report.Launches) != 3*runsPerLaunch {
+		t.Errorf("%d launches after failures", len(report.Launches))
+	}
+}
+
+func TestTick_RunsOfAnInstanceThatDiedAfterItTookTheLaunchAreDecidedAgain(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.Apart, b.Skew = true, 5*time.Second
+	launch := b.tick().Launches[0]
+	run := launch.Runs[0]
+	b.launcher.forget()
+	b.launcher.status = map[string]LaunchStatus{}
+	b.taken(launch.ID, "cts-02", b.now)
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunIntended || len(b.launcher.launches()) != 0 {
+		t.Fatalf("an instance has no time to begin: the run is %s (%s), and %d launches were started", got.State, got.Error, len(b.launcher.launches()))
+	}
+	b.now = b.now.Add(beginPatience)
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunLost || got.Dead {
+		t.Errorf("the run is %s: %s", got.State, got.Error)
+	}
+	b.now = b.now.Add(time.Minute)
+	b.tick()
+	if live := b.task(run.Task).Run; live == nil || live.ID == run.ID {
+		t.Errorf("it is not decided again: %+v", live)
+	}
+}
