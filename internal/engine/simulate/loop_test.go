@@ -60,7 +60,7 @@ func (w *world) startInstance() {
 	i := &instance{process: p, reloads: make(chan reconcile.Reload), worked: map[string]bool{}, term: term, alive: ctx}
 	i.config.Store(int64(w.pointer))
 	w.instances = append(w.instances, i)
-	if i.version = "terraform 1"; w.home == inCluster && w.chance(150) {
+	if i.version = "terraform 1"; w.shares() && w.chance(150) {
 		i.version = "terraform 2"
 	}
 	w.note("%s starts, with %s", p.name, i.version)
@@ -88,7 +88,7 @@ func (w *world) startInstance() {
 		engine.LeaseTTL, engine.Skew, engine.OneClock = clusterLease, clusterSkew, false
 	}
 	atOnce := parallel
-	if w.home == inCluster {
+	if w.shares() {
 		atOnce = 1 // so that launches wait, and others take them
 	}
 	local := launch.NewLocal(working, atOnce, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
@@ -98,7 +98,7 @@ func (w *world) startInstance() {
 	})
 	engine.Store, engine.Consul, engine.Launcher, engine.Sinks = summary.Keep(view{process: p, act: a}), eyes{p, a}, local, func() []outbox.Sink { return []outbox.Sink{sink{p}} }
 	serving, unshare := context.WithCancel(ctx)
-	if w.home == inCluster && !w.remote {
+	if w.shares() {
 		i.share(serving, local, &engine)
 	}
 	loop := &reconcile.Loop{Reconciler: &engine, Ended: local.Ended(), Reload: i.reloads,
@@ -189,7 +189,7 @@ func (w *world) reloaded(pointer int) {
 	w.note("the files are those of %s", bundles[w.pointer].digest)
 	for _, i := range w.running() {
 		var late time.Duration
-		if w.home == inCluster && w.chance(200) {
+		if w.shares() && w.chance(200) {
 			late = time.Duration(w.rng.Int64N(int64(latest)))
 			w.note("%s reads them after %s", i.name, late)
 		} else {
