@@ -58,6 +58,28 @@
 //     the first hour, and it ends after a launch in which a run failed: the retry gets a
 //     new container.
 //
-// A runner carries out one launch at a time. What is launched meanwhile gets another
+// # Instances of a cluster
+//
+// An instance of a cluster is a runner, too (Instance), with these differences:
+//
+//   - It carries out several launches at a time: its record says for how many more runs it
+//     has room. It is written when that changes, and not as a sign of life. An instance
+//     reserves the room before it takes a launch, so that it claims the runs at once.
+//   - A launch is written without an offer, and waits at the leader. Offer is set once, when
+//     an instance has room, under the fencing token. After a withdrawal the leader carries
+//     out the launch itself: who has it then is "container", as for containers.
+//   - An instance whose record was deleted writes it again. So a dead one costs 5 s once, and
+//     one that was slow gets offers again.
+//   - Nobody reports that an instance has died: the claims of its runs expire. TakenAt shows
+//     when runs that it took and did not claim are lost.
+//   - Definition is a digest of the instance's files, its Terraform and the modules that it
+//     lacks. An offer names that of the leader. An instance that works with something else
+//     by now, or that does not understand the launch, does not take it.
+//   - The leader is lost after an offer: the next one reads the launch when it finds the run
+//     unclaimed, and waits or withdraws. The leader is lost before: the launch has no offer,
+//     so the next one starts it. The former one may begin it as well, as ever: the claim
+//     decides.
+//
+// A container carries out one launch at a time. What is launched meanwhile gets another
 // runner, so that as many containers linger as worked at the same time.
 package linger
