@@ -173,3 +173,44 @@ func TestAClusterSharesItsRuns(t *testing.T) {
 		}
 	}
 }
+
+func TestARunOfAnInstanceThatIsStoppedBeginsAgainElsewhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts several processes")
+	}
+	t.Parallel()
+	e := newEnsemble(t, 30*time.Second, consultest.Start(t))
+	e.parallel = 1
+	tasks := e.heldTask("t0") + e.heldTask("t1")
+	one := e.instance(1, tasks)
+	eventually(t, "the first instance leads", one.leads)
+	two := e.instance(2, tasks)
+	eventually(t, "both were applied once", func() bool { return one.sees(2, "cts-01") && e.idle(2) })
+	e.write("log", "")
+	e.write("hold", "")
+	e.publish(e.servers[0], "web-1", 8080)
+	eventually(t, "each instance has a run", func() bool { return e.began("")["cts-01"] == 1 && e.began("")["cts-02"] == 1 })
+	eventually(t, "the status shows how many runs they have", func() bool {
+		r := e.run("status", "-store", "consul:consul-terraform-sync/network")
+		return strings.Contains(r.stdout, "cts-01 has 1 of 1, cts-02 has 1 of 1")
+	})
+	moves, stays := "t0", "t1"
+	if e.began("t0")["cts-01"] == 1 {
+		moves, stays = stays, moves
+	}
+	e.write("free."+stays, "") // the leader has room again
+	eventually(t, "the leader has room", func() bool { return strings.Contains(e.read(stays+".out"), "8080") })
+	two.Process.Signal(syscall.SIGTERM)
+	eventually(t, "it stops", func() bool { return strings.Contains(two.stderr.String(), "waiting for Terraform") })
+	time.Sleep(2 * time.Second) // Terraform has seen the interrupt
+	e.write("free."+moves, "")
+	<-two.ended
+	stopped := time.Now()
+	eventually(t, "the task runs on the other instance", func() bool { return e.began(moves)["cts-01"] == 1 })
+	// Claims last 30 s: nobody waited for one to expire.
+	if took := time.Since(stopped); took > 25*time.Second {
+		t.Errorf("it begins again after %s", took)
+	}
+	r := e.run("runs", "-store", "consul:consul-terraform-sync/network", moves)
+	wantText(t, r.stdout, "interrupted")
+}
