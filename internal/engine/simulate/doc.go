@@ -23,7 +23,7 @@
 // (approvers_test.go). Some tasks are checked for drift (drift_test.go). In every twelfth history,
 // what removed tasks have made is destroyed (removal_test.go). In every eighth history, people pause
 // and resume all tasks (pauses_test.go). In every fifth history, containers in AWS linger
-// (linger_test.go).
+// (linger_test.go). In a cluster, instances share runs (shared_test.go).
 //
 // In histories from seed remoteSeeds on, HCP Terraform applies what tasks need: the real driver
 // works with an HCP Terraform in memory, whose requests fail, too, and where people confirm, discard,

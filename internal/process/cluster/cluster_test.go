@@ -225,6 +225,33 @@ func TestStatus_ShowsVersionsAndWhenAnInstanceReported(t *testing.T) {
 	}
 }
 
+func TestStatus_ShowsHowMuchRoomInstancesHave(t *testing.T) {
+	r := newFixture(t)
+	one := r.join("cts-01", nil)
+	r.leads(one)
+	r.join("cts-02", nil)
+	r.join("cts-03", nil) // it is older and takes no launches
+	for n, has := range []state.Runner{{ID: "cts-01", Definition: "same", Parallel: 4, Room: 4}, {ID: "cts-02", Definition: "other", Parallel: 8, Room: 0}} {
+		if _, err := one.Store.Apply(t.Context(), state.Create(state.RunnerKey(has.ID), state.Encode(has))); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	status, err := one.Status(t.Context())
+	if err != nil || len(status.Members) != 3 {
+		t.Fatalf("%+v, %v", status, err)
+	}
+	leader, other, old := status.Members[0], status.Members[1], status.Members[2]
+	if *leader.Room != 4 || *leader.Parallel != 4 || leader.Differs != nil {
+		t.Errorf("the leader is shown as %+v", leader)
+	}
+	if *other.Room != 0 || *other.Parallel != 8 || other.Differs == nil || !*other.Differs {
+		t.Errorf("an instance with other files is shown as %+v", other)
+	}
+	if old.Room != nil || old.Parallel != nil || old.Differs != nil {
+		t.Errorf("an instance that takes no launches is shown as %+v", old)
+	}
+}
+
 func TestStatus_LiveInstanceStaysHealthy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes the time of a few beats")
