@@ -16,6 +16,8 @@ type Row struct {
 	Revision uint64     `json:"r,omitempty"` // of the record
 	Gone     bool       `json:"x,omitempty"` // the record was removed
 	Rest     state.Rest `json:"s,omitempty"`
+	// Newest is the beginning of the id of the task's newest run, by which runs sort in time.
+	Newest string `json:"n,omitempty"`
 
 	// Of a task at rest:
 	Observed   string    `json:"o,omitempty"`
@@ -24,11 +26,18 @@ type Row struct {
 	Scheduled  time.Time `json:"c,omitzero"`
 	Checked    bool      `json:"k,omitempty"` // it is checked for drift
 	CheckAfter time.Time `json:"a,omitzero"`  // as in state.Drift
+	Reason     string    `json:"m,omitempty"` // the sentence of the reason
+	Ended      int64     `json:"e,omitempty"` // when the latest run ended, in milliseconds of Unix time
+	// Unapplied says that the latest run has not applied everything, although nothing is to be done.
+	Unapplied bool `json:"p,omitempty"`
 }
+
+// newestLength is how much of the newest id a row has: of a UUID of version 7 the milliseconds.
+const newestLength = len("0193a7c0-1234")
 
 // Of returns the row of a task's record.
 func Of(task string, t state.Task) Row {
-	row := Row{Task: task, Revision: t.Revision, Rest: t.Rest()}
+	row := Row{Task: task, Revision: t.Revision, Rest: t.Rest(), Newest: newest(t)}
 	if row.Rest == "" {
 		return row
 	}
@@ -36,7 +45,25 @@ func Of(task string, t state.Task) Row {
 	if t.Drift != nil {
 		row.Checked, row.CheckAfter = true, t.Drift.After.UTC()
 	}
+	row.Reason = t.Reason.Text
+	if last := t.Last; last != nil {
+		row.Unapplied = last.State != state.RunSucceeded && last.Entries != nil
+		if !last.Ended.IsZero() {
+			row.Ended = last.Ended.UnixMilli()
+		}
+	}
 	return row
+}
+
+// newest returns the beginning of the id of the task's newest run.
+func newest(t state.Task) (id string) {
+	if t.Run != nil {
+		id = t.Run.ID
+	}
+	for _, ended := range t.History {
+		id = max(id, ended)
+	}
+	return id[:min(len(id), newestLength)]
 }
 
 func short(digest string) string { return digest[:min(len(digest), digestLength)] }

@@ -1,5 +1,6 @@
 // Package summary keeps a row for each task's record, so that a tick reads the records of the tasks
-// that concern it, and no others.
+// that concern it, and no others. What people read has them, too: it lists tasks at rest by their rows,
+// and reads the records of those that are shown.
 //
 // Keep wraps a store. Whatever changes records of tasks through it also writes their new rows as one
 // more record, a note, in the same conditional write: so the rows are never behind the records. The
@@ -69,6 +70,7 @@ type Summary struct {
 	notes  map[string][]Row  // that are not folded, by key
 	notice map[string]string // versions of the notes
 	shards map[string]string // versions of the shards, by key
+	read   map[string][]Row  // rows of the shards as they were read, by key and version
 	broken []string          // keys of shards that cannot be decoded
 	unsure map[string]bool   // tasks whose records were removed, and perhaps made again
 }
@@ -96,7 +98,8 @@ func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) 
 	if err != nil {
 		return false, fmt.Errorf("read the summary of all tasks: %w", err)
 	}
-	*s = Summary{rows: map[string]Row{}, notes: map[string][]Row{}, notice: map[string]string{}, shards: map[string]string{}, unsure: map[string]bool{}}
+	before := s.read
+	*s = Summary{rows: make(map[string]Row, len(s.rows)), notes: map[string][]Row{}, notice: map[string]string{}, shards: map[string]string{}, read: map[string][]Row{}, unsure: map[string]bool{}}
 	var notes []state.Record
 	for _, rec := range records {
 		switch {
@@ -110,7 +113,7 @@ func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) 
 		case strings.HasPrefix(rec.Key, notesPrefix):
 			notes = append(notes, rec)
 		default:
-			rows, err := unpack(rec)
+			rows, err := s.unpacked(rec, before)
 			if err != nil {
 				s.known, s.broken = false, append(s.broken, rec.Key)
 			}
@@ -125,6 +128,20 @@ func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) 
 	}
 	err = s.take(notes)
 	return s.known, err
+}
+
+// unpacked returns the rows of a shard. A fold changes few of them: the others were unpacked before.
+func (s *Summary) unpacked(rec state.Record, before map[string][]Row) ([]Row, error) {
+	version := rec.Key + " " + rec.Version
+	rows, same := before[version]
+	if !same {
+		var err error
+		if rows, err = unpack(rec); err != nil {
+			return nil, err
+		}
+	}
+	s.read[version] = rows
+	return rows, nil
 }
 
 // unlessCorrupt returns an error, unless it says that a record cannot be decoded: that is made anew.
@@ -167,7 +184,8 @@ func (s *Summary) add(row Row) {
 	}
 }
 
-// Row returns the row of a task; a task without a record has none.
+// Row returns the row of a task; a task without a record has none. A row without a revision says
+// nothing: there may be no record any more.
 func (s *Summary) Row(task string) (Row, bool) {
 	row, ok := s.rows[task]
 	return row, ok

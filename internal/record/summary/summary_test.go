@@ -3,6 +3,7 @@ package summary_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -327,7 +328,11 @@ func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
 	for i := range 10_000 {
 		name := fmt.Sprintf("switch-building-%02d-rack-%04d", i%17, i)
 		record := resting(fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
-		record.Definition, record.Revision = fmt.Sprintf("%x", sha256.Sum256([]byte("definition of "+name))), uint64(i%50)
+		digest := sha256.Sum256([]byte("definition of " + name))
+		record.Definition, record.Revision = fmt.Sprintf("%x", digest), uint64(i%50)
+		ran := noon.Add(-time.Duration(binary.BigEndian.Uint64(digest[:]) % uint64(30*24*time.Hour))) // some time in the last month
+		record.History = []string{fmt.Sprintf("%012x", ran.UnixMilli())[:8] + fmt.Sprintf("-%04x-7000-8000-000000000000", ran.UnixMilli()&0xffff)}
+		record.Last = &state.Result{State: state.RunSucceeded, Ended: ran.Add(time.Duration(digest[9]) * time.Second / 7)}
 		tasks[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: record}
 	}
 	var s summary.Summary
@@ -346,5 +351,25 @@ func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
 	t.Logf("%d bytes in %d records", size, len(all))
 	if got := slices.Collect(s.Rows()); len(got) != 10_000 {
 		t.Errorf("%d rows", len(got))
+	}
+}
+
+// Lists of tasks at rest are ordered, and the newest runs found, without their records.
+func TestOf_SaysWhenATaskRanLast(t *testing.T) {
+	record := resting("A")
+	record.Reason.Text = "next scheduled at noon"
+	record.History = []string{"0193a7c0-1234-7000-8000-000000000001", "0193a7c0-1235-7000-8000-000000000002"}
+	record.Last = &state.Result{State: state.RunSucceeded, Ended: noon.Add(1500 * time.Microsecond)}
+	row := summary.Of("web", record)
+	if row.Rest != state.RestApplied || row.Newest != "0193a7c0-1235" || row.Ended != noon.UnixMilli()+1 || row.Reason != "next scheduled at noon" || row.Unapplied {
+		t.Errorf("at rest: %+v", row)
+	}
+	record.Last.State, record.Last.Entries = state.RunUnchanged, &state.EntryChanges{Added: 1}
+	if row := summary.Of("web", record); !row.Unapplied {
+		t.Errorf("its latest run has left something: %+v", row)
+	}
+	record.Run = &state.LiveRun{ID: "0193a7c0-2000-7000-8000-000000000003"}
+	if row := summary.Of("web", record); row.Rest != "" || row.Newest != "0193a7c0-2000" || row.Ended != 0 {
+		t.Errorf("while it runs: %+v", row)
 	}
 }
