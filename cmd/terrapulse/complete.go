@@ -9,9 +9,8 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
-	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
-	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
 )
 
 // completionPatience is how long the shell waits for the names of tasks.
@@ -60,20 +59,20 @@ func (c *called) AutocompleteArgs() complete.Predictor {
 	return c.args
 }
 
-// tasks completes the names that list returns. The flags that are typed so far are
+// tasks completes the names that list returns, which begin with what is typed of one. The flags that are typed so far are
 // parsed before it is called.
-func (a *app) tasks(f *flag.FlagSet, list func(context.Context) ([]string, error)) complete.Predictor {
+func (a *app) tasks(f *flag.FlagSet, list func(ctx context.Context, begin string) ([]string, error)) complete.Predictor {
 	return complete.PredictFunc(func(args complete.Args) []string {
 		_ = f.Parse(args.Completed) // the command itself reports what is wrong
 		ctx, cancel := context.WithTimeout(a.ctx, completionPatience)
 		defer cancel()
-		names, _ := list(ctx)
+		names, _ := list(ctx, args.Last)
 		return names
 	})
 }
 
 // taskNames returns the tasks of the instance or the stack that the API belongs to.
-func (o *apiFlags) taskNames(ctx context.Context) ([]string, error) {
+func (o *apiFlags) taskNames(ctx context.Context, begin string) ([]string, error) {
 	var client *apiclient.Client
 	var err error
 	if o.stack == "" {
@@ -86,11 +85,11 @@ func (o *apiFlags) taskNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.TaskNames(ctx)
+	return client.TaskNamesFrom(ctx, begin)
 }
 
 // taskNames returns the tasks of the named files.
-func (c *configFlags) taskNames(context.Context) ([]string, error) {
+func (c *configFlags) taskNames(context.Context, string) ([]string, error) {
 	if len(c.paths) == 0 {
 		return nil, nil
 	}
@@ -104,9 +103,9 @@ func (c *configFlags) taskNames(context.Context) ([]string, error) {
 
 // taskNames returns the tasks of a stack, or those that a store on this machine has
 // records of: reading a store over the network would take too long.
-func (r *recordFlags) taskNames(ctx context.Context) ([]string, error) {
+func (r *recordFlags) taskNames(ctx context.Context, begin string) ([]string, error) {
 	if r.api.named(r.api.given()) {
-		return r.api.taskNames(ctx)
+		return r.api.taskNames(ctx, begin)
 	}
 	place, err := r.store.place(ctx)
 	if err != nil || place.File == "" {
@@ -117,6 +116,5 @@ func (r *recordFlags) taskNames(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer store.Close()
-	records, err := store.List(ctx, state.TaskPrefix)
-	return list.Map(records, func(t state.Record) string { return state.TaskName(t.Key) }), err
+	return overview.Reader{Store: store}.Names(ctx)
 }

@@ -76,11 +76,11 @@ func (a *app) decides(c decisionCommand) command {
 	if c.all != "" {
 		f.BoolVar(&c.given.all, "all", false, c.all)
 	}
-	names := a.tasks(f, func(ctx context.Context) ([]string, error) {
+	names := a.tasks(f, func(ctx context.Context, begin string) ([]string, error) {
 		if len(c.store.config.paths) > 0 {
-			return c.store.config.taskNames(ctx)
+			return c.store.config.taskNames(ctx, begin)
 		}
-		return c.api.taskNames(ctx)
+		return c.api.taskNames(ctx, begin)
 	})
 	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: names, help: c.usage, run: c.run}
 }

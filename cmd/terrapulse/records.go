@@ -81,11 +81,16 @@ type storeRecords struct {
 }
 
 func (r storeRecords) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
-	o, err := overview.Reader{Store: r.Store, Now: time.Now, Where: apispec.Store{Kind: r.Kind, Where: r.Where}}.Read(ctx, nil)
-	if err == nil {
-		err = selected.Apply(&o)
+	from := overview.Reader{Store: r.Store, Now: time.Now, Where: apispec.Store{Kind: r.Kind, Where: r.Where}}
+	read := from.List
+	if selected.Every() {
+		read = from.ListAll
 	}
-	return onePart(o, err)
+	tasks, err := read(ctx, nil)
+	if err != nil {
+		return onePart(apispec.Overview{}, err)
+	}
+	return onePart(tasks.Select(ctx, selected))
 }
 
 func (r storeRecords) Health(ctx context.Context) error {

@@ -50,6 +50,7 @@ func (a *app) statusCommand() command {
 			if onlyHealth {
 				return a.health(records)
 			}
+			tasks.Brief = !a.json
 			parts := records.Overviews(a.ctx, tasks.Selection)
 			if a.json {
 				st, err := joined(parts)

@@ -85,12 +85,12 @@ func (i *invocation) checkTasks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o, err := overview.Reader{Store: i.store, Now: i.now}.Read(ctx, effective)
+	tasks, err := overview.Reader{Store: i.store, Now: i.now}.List(ctx, effective)
 	if err != nil {
 		return "", err
 	}
 	names := map[apispec.Phase][]string{}
-	for _, t := range o.Tasks {
+	for _, t := range tasks.Tasks() {
 		names[t.Phase] = append(names[t.Phase], t.Name)
 	}
 	var phases, wrong []string

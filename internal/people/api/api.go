@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -74,7 +75,8 @@ type api struct {
 
 	allStatuses shared[[]*status]
 	statuses    map[string]*status // by task, as they were read last; only read uses it
-	overviews   shared[apispec.Overview]
+	lists       shared[*overview.List]
+	known       overview.Known
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.
@@ -83,7 +85,7 @@ func New(o Options) http.Handler {
 		o.Who = Sender
 	}
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
-	a.allStatuses.log, a.overviews.log = o.Log, o.Log
+	a.allStatuses.log, a.lists.log = o.Log, o.Log
 	for pattern, handle := range a.routes() {
 		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, handle) })
 	}

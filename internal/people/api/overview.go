@@ -25,10 +25,11 @@ func (a *api) getOverview(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := a.overview(r)
-	if err == nil {
-		err = selected.Apply(&o)
+	l, err := a.list(r)
+	if err != nil {
+		return nil, err
 	}
+	o, err := l.Select(r.Context(), selected)
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +59,17 @@ func selectionOf(r *http.Request) (selection.Selection, error) {
 	return selected, nil
 }
 
-// overview reads the overview of all tasks, which requests share. Pages, which read one
-// part of it after another, accept what was read a moment ago.
-func (a *api) overview(r *http.Request) (apispec.Overview, error) {
+// list reads the list of all tasks, which requests share. Pages, which read one part of it after
+// another, accept what was read a moment ago.
+func (a *api) list(r *http.Request) (*overview.List, error) {
 	age, _ := strings.CutPrefix(r.Header.Get("Cache-Control"), "max-age=")
 	seconds, _ := strconv.Atoi(age) // 0 for any other text: a new read is never wrong
-	return a.overviews.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (apispec.Overview, error) {
+	return a.lists.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (*overview.List, error) {
 		effective, err := a.Control.Config(ctx)
 		if err != nil {
-			return apispec.Overview{}, err
+			return nil, err
 		}
-		o, err := a.reader().Read(ctx, effective)
-		if err == nil {
-			err = selection.Digest(&o)
-		}
-		return o, err
+		return a.reader().List(ctx, effective)
 	})
 }
 
@@ -83,13 +80,16 @@ func (a *api) selected(r *http.Request, in func(name string) bool) (selection.Pa
 	if err != nil {
 		return selection.Part{}, err
 	}
-	o, err := a.overview(r)
-	return chosen.Of(o.Tasks, in), err
+	l, err := a.list(r)
+	if err != nil {
+		return selection.Part{}, err
+	}
+	return l.Part(chosen, in), nil
 }
 
 func (a *api) reader() overview.Reader {
 	return overview.Reader{Store: a.Control.Store, Began: a.Began, Now: a.Control.Now, Where: a.Store, Version: a.Version, Instance: a.Instance, Gates: a.Gates,
-		Links: a.Links, Console: a.Console}
+		Links: a.Links, Console: a.Console, Known: &a.known, Log: a.Log}
 }
 
 // getTaskOverview answers with the phase of one task, and why it is in it.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,29 +71,16 @@ func (a *api) getRuns(r *http.Request) (any, error) {
 // latest reads the latest n runs. Their ids sort by time, so that no more runs
 // than these are read.
 func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
-	tasks, _, err := state.ReadEach[state.Task](ctx, a.Control.Store, state.TaskPrefix)
+	all, err := a.reader().Latest(ctx, n)
 	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, err
 	}
-	type named struct{ task, id string }
-	var all []named
-	for _, t := range tasks {
-		name := state.TaskName(t.Key)
-		for _, id := range t.Data.History {
-			all = append(all, named{name, id})
-		}
-		if t.Data.Run != nil {
-			all = append(all, named{name, t.Data.Run.ID})
-		}
-	}
-	slices.SortFunc(all, func(a, b named) int { return cmp.Compare(b.id, a.id) })
-	all = all[:min(n, len(all))]
 	found := make([]*state.Run, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, run := range all {
 		group.Go(func() (err error) {
-			found[i], err = a.kept(ctx, run.task, run.id)
+			found[i], err = a.kept(ctx, run.Task, run.ID)
 			return err
 		})
 	}

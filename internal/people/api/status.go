@@ -23,6 +23,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -30,11 +31,11 @@ import (
 const readsAtOnce = 16
 
 // status is the status of one task as Consul-Terraform-Sync shows it, ready to
-// be sent. It belongs to one version of the task's record and one definition of
+// be sent. It belongs to one row of the task's record and one definition of
 // the task. It never expires: runs that have ended do not change.
 type status struct {
 	name       string
-	version    string // of the task's record
+	row        summary.Row // of the task's record
 	definition apispec.EventConfig
 	enabled    bool
 
@@ -92,25 +93,22 @@ func (a *api) read(ctx context.Context) ([]*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := a.Control.Store.List(ctx, state.TaskPrefix)
+	shown, err := a.reader().Shown(ctx, effective, func(t *config.Task, row summary.Row) bool {
+		s := a.statuses[t.Name]
+		return s == nil || !s.holds(t, row)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, err
 	}
-	byKey := make(map[string]state.Record, len(records))
-	for _, rec := range records {
-		byKey[rec.Key] = rec
-	}
-	shown := overview.Definitions(effective, records)
 	tasks, known := make([]*status, len(shown)), make(map[string]*status, len(shown))
 	for i, t := range shown {
-		rec := byKey[state.TaskKey(t.Name)]
-		s := a.statuses[t.Name]
-		if s == nil || !s.holds(t, rec.Version) {
-			if s, err = newStatus(t, rec); err != nil {
+		s := a.statuses[t.Definition.Name]
+		if s == nil || !s.holds(t.Definition, t.Row) {
+			if s, err = newStatus(t.Definition, t.Row, t.Task); err != nil {
 				return nil, err
 			}
 		}
-		tasks[i], known[t.Name] = s, s
+		tasks[i], known[s.name] = s, s
 	}
 	slices.SortFunc(tasks, func(a, b *status) int { return cmp.Compare(a.name, b.name) })
 	a.statuses = known
@@ -126,36 +124,26 @@ func (a *api) one(ctx context.Context, name string) ([]*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec, err := a.Control.Store.Get(ctx, state.TaskKey(name))
-	if err != nil && !errors.Is(err, state.ErrNotFound) {
+	known, _, err := state.ReadAnyway[state.Task](ctx, a.Control.Store, state.TaskKey(name)) // of a corrupt record, the runs are not known
+	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", name, err)
 	}
-	s, err := newStatus(t, rec)
+	s, err := newStatus(t, summary.Row{}, known.Data)
 	return []*status{s}, err
 }
 
 // holds reports whether the status belongs to this definition of the task and
-// this version of its record.
-func (s *status) holds(t *config.Task, version string) bool {
-	return s.version == version && s.enabled == t.Enabled && s.definition.Source == t.Module &&
+// the record with this row.
+func (s *status) holds(t *config.Task, row summary.Row) bool {
+	return row.Revision > 0 && s.row == row && s.enabled == t.Enabled && s.definition.Source == t.Module &&
 		slices.Equal(s.definition.Providers, t.Providers) && slices.Equal(s.definition.Services, t.DeprecatedServices)
 }
 
 // newStatus derives the status of a task from its record.
-func newStatus(t *config.Task, rec state.Record) (*status, error) {
-	var known state.Task
-	if rec.Version != "" {
-		stored, err := state.Decode[state.Task](rec)
-		if errors.As(err, new(*state.NewerError)) {
-			return nil, err
-		}
-		if err == nil {
-			known = stored.Data // of a corrupt record, the runs are not known
-		}
-	}
+func newStatus(t *config.Task, row summary.Row, known state.Task) (*status, error) {
 	outcomes, ids := ended(known)
 	s := &status{
-		name: t.Name, version: rec.Version, enabled: t.Enabled, is: statusOf(outcomes),
+		name: t.Name, row: row, enabled: t.Enabled, is: statusOf(outcomes),
 		definition: apispec.EventConfig{Providers: append([]string{}, t.Providers...), Services: append([]string{}, t.DeprecatedServices...), Source: t.Module},
 		history:    ids,
 	}

@@ -36,11 +36,11 @@ func (a *api) getTasks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := a.Control.Store.List(r.Context(), state.TaskPrefix)
+	shown, err := a.reader().Definitions(r.Context(), effective)
 	if err != nil {
-		return nil, fmt.Errorf("read the tasks' records: %w", err)
+		return nil, err
 	}
-	answer, shown := apispec.TasksResponse{RequestID: middleware.ID(r)}, overview.Definitions(effective, records)
+	answer := apispec.TasksResponse{RequestID: middleware.ID(r)}
 	if selection.Given(r.URL.Query()) {
 		defined := map[string]*config.Task{}
 		for _, t := range shown {

@@ -109,18 +109,21 @@ func (k *keptOverviews) put(query string, o keptOverview) {
 	k.all[query] = o
 }
 
+// sameRead is how old further parts of an overview may be: they are of the same read as the first one.
+const sameRead = 5 * time.Second
+
 // Overviews reads the selected tasks in parts, so that no answer is long. Each part also
 // has what concerns all tasks, such as the counts. The last part has the cursor behind it if the selection has a
 // limit that leaves out tasks.
 func (c *Client) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
 	return func(yield func(apispec.Overview, error) bool) {
-		left := math.MaxInt
+		left, age := math.MaxInt, time.Duration(0)
 		if selected.Limit != nil {
 			left = *selected.Limit
 		}
 		for {
-			o, err := c.Overview(ctx, selected.First(min(left, selection.MaxLimit)))
-			left -= len(o.Tasks)
+			o, err := c.RecentOverview(ctx, selected.First(min(left, selection.MaxLimit)), age)
+			left, age = left-len(o.Tasks), sameRead
 			if !yield(o, err) || err != nil || o.Next == nil || left <= 0 {
 				return
 			}
@@ -140,7 +143,7 @@ func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
 
 // LatestRuns returns the latest runs of all tasks.
 func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
-	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", nil)
+	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
 	return answer.Runs, err
 }
 
@@ -175,8 +178,8 @@ func (c *Client) Output(ctx context.Context, task, run string, offset int) (apis
 // runs first.
 func (c *Client) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {
 	other := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
-	latest, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
-	if found := slices.DeleteFunc(latest.Runs, other); err != nil || len(found) > 0 {
+	latest, err := c.LatestRuns(ctx)
+	if found := slices.DeleteFunc(latest, other); err != nil || len(found) > 0 {
 		return found, err
 	}
 	tasks, err := c.TaskNames(ctx)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // Inspection is the answer to a request that changes nothing.
@@ -79,7 +80,16 @@ func (c *Client) DeleteTask(ctx context.Context, name string) (note string, err 
 
 // TaskNames returns the names of all tasks, sorted.
 func (c *Client) TaskNames(ctx context.Context) ([]string, error) {
-	answer, err := get[apispec.TasksResponse](ctx, c, "v1/tasks", nil)
+	return c.names(ctx, nil)
+}
+
+// TaskNamesFrom returns the names of the first tasks whose names begin with a text.
+func (c *Client) TaskNamesFrom(ctx context.Context, begin string) ([]string, error) {
+	return c.names(ctx, selection.Selection{Name: begin + "*"}.First(selection.MaxLimit).Query())
+}
+
+func (c *Client) names(ctx context.Context, query url.Values) ([]string, error) {
+	answer, err := get[apispec.TasksResponse](ctx, c, "v1/tasks", query)
 	names := list.Map(answer.Tasks, func(t apispec.Task) string { return t.Name })
 	slices.Sort(names)
 	return names, err

@@ -558,7 +558,7 @@ type Overview struct {
 	// Counts how many tasks there are
 	Counts *TaskCounts `json:"counts,omitempty"`
 
-	// Digest with parameters: changes if any task changes, listed or not. Without, the ETag does
+	// Digest with parameters: changes with the record, the live run or the definition of any task, listed or not. Without, the ETag does
 	Digest *string `json:"digest,omitempty"`
 
 	// Gates what Terrapulse watches in Consul to see that something may have changed

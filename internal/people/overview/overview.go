@@ -8,11 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -49,29 +48,35 @@ type Reader struct {
 	// Gates returns what this process has seen of the gates, which may be newer than the
 	// record; may be nil.
 	Gates func() map[string]state.Gate
+
+	// Known is what this process keeps of the store between reads; nil if it reads only once.
+	Known *Known
+	Log   *slog.Logger // may be nil
 }
 
 // Read reads everything. Without an effective configuration (nil), the tasks are
 // those that the store knows. A record that cannot be decoded concerns its task
 // alone.
 func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec.Overview, error) {
-	now := r.Now()
-	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
-	if err != nil {
-		return apispec.Overview{}, fmt.Errorf("read the reconcile record: %w", err)
-	}
-	leader, err := r.leader(ctx)
+	l, err := r.ListAll(ctx, effective)
 	if err != nil {
 		return apispec.Overview{}, err
 	}
-	if effective == nil {
-		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
-			return apispec.Overview{}, err
-		}
-	}
-	records, err := r.Store.List(ctx, state.TaskPrefix)
+	o := l.common
+	o.Digest, o.Tasks = nil, slices.Clone(l.tasks)
+	return o, l.complete(ctx, false, o.Tasks)
+}
+
+// common reads what concerns all tasks.
+func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apispec.Overview, state.Reconcile, error) {
+	now := r.Now()
+	rec, err := state.Read[state.Reconcile](ctx, r.Store, state.ReconcileKey)
 	if err != nil {
-		return apispec.Overview{}, fmt.Errorf("read the tasks' records: %w", err)
+		return apispec.Overview{}, rec.Data, fmt.Errorf("read the reconcile record: %w", err)
+	}
+	leader, err := r.leader(ctx)
+	if err != nil {
+		return apispec.Overview{}, rec.Data, err
 	}
 	unhealthy := Unhealthy(r.Store, rec.Data, r.Began, now)
 	if r.Console != nil && rec.Data.Bundle == "" && rec.Data.Refused == nil {
@@ -110,21 +115,7 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	for _, name := range slices.Sorted(maps.Keys(effective.Overrides)) {
 		o.Overrides = append(o.Overrides, *overrideOf(effective, name))
 	}
-	entries, err := list(effective, records)
-	if err != nil {
-		return apispec.Overview{}, err
-	}
-	o.Tasks = make([]apispec.TaskOverview, len(entries))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readsAtOnce)
-	for i, e := range entries {
-		group.Go(func() (err error) {
-			e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
-			o.Tasks[i], err = r.task(ctx, effective, e)
-			return err
-		})
-	}
-	return o, group.Wait()
+	return o, rec.Data, nil
 }
 
 // leader returns who leads; nil if nobody does.
@@ -142,106 +133,22 @@ func (r Reader) leader(ctx context.Context) (*lease.Holder, error) {
 // ReadTask reads what is known of one task. Definition is that of the effective
 // configuration, or that of a task that is being deleted.
 func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, definition *config.Task) (apispec.TaskOverview, error) {
-	e := &entry{name: definition.Name, definition: definition}
+	e := newEntry(definition.Name)
+	e.definition = definition
 	_, e.configured = effective.Config.Task(e.name)
-	rec, err := r.Store.Get(ctx, state.TaskKey(e.name))
-	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		return apispec.TaskOverview{}, fmt.Errorf("read task %s: %w", e.name, err)
-	}
-	if err := e.decode(rec); err != nil {
+	if err := r.readRecord(ctx, &e); err != nil {
 		return apispec.TaskOverview{}, err
 	}
+	var rec state.Reconcile
 	if e.known.Reason.Code == state.ReasonPaused || e.known.LiveRemote() != nil {
-		rec, err := state.ReadReconcile(ctx, r.Store)
+		stored, err := state.ReadReconcile(ctx, r.Store)
 		if err != nil {
 			return apispec.TaskOverview{}, err
 		}
-		e.resumed, e.unpolled = rec.Data.Paused == nil, rec.Data.Unpolled
+		rec = stored.Data
 	}
-	return r.task(ctx, effective, e)
-}
-
-// entry is a task and its record.
-type entry struct {
-	name       string
-	definition *config.Task
-	configured bool // the effective configuration has the task
-	known      state.Task
-	corrupt    error
-	resumed    bool // nothing is paused any more
-	unpolled   *state.Unpolled
-}
-
-// decode reads the record of the task. A corrupt record concerns its task alone;
-// one of a newer version of Terrapulse is an error.
-func (e *entry) decode(rec state.Record) error {
-	if rec.Version == "" {
-		return nil
-	}
-	stored, err := state.Decode[state.Task](rec)
-	if errors.As(err, new(*state.NewerError)) {
-		return err
-	}
-	if e.corrupt = err; err == nil {
-		e.known = stored.Data
-	}
-	return nil
-}
-
-// list returns the configured tasks, and the other ones that have records.
-func list(effective *overlay.Effective, records []state.Record) ([]*entry, error) {
-	var entries []*entry
-	known := map[string]*entry{}
-	of := func(name string) *entry {
-		if known[name] == nil {
-			known[name] = &entry{name: name}
-			entries = append(entries, known[name])
-		}
-		return known[name]
-	}
-	if effective.Config != nil {
-		for i := range effective.Config.Tasks {
-			e := of(effective.Config.Tasks[i].Name)
-			e.definition, e.configured = &effective.Config.Tasks[i], true
-		}
-	}
-	for _, rec := range records {
-		e := of(state.TaskName(rec.Key))
-		if err := e.decode(rec); err != nil {
-			return nil, err
-		}
-		if !e.configured {
-			e.definition = Leaving(effective, e.name, e.known)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
-		of(name)
-	}
-	return entries, nil
-}
-
-// Definitions returns the definitions of the tasks that are shown: those of the
-// effective configuration, and those that are being deleted.
-func Definitions(effective *overlay.Effective, records []state.Record) []*config.Task {
-	var tasks []*config.Task
-	configured := make(map[string]bool, len(effective.Config.Tasks))
-	for i := range effective.Config.Tasks {
-		tasks = append(tasks, &effective.Config.Tasks[i])
-		configured[tasks[i].Name] = true
-	}
-	for _, rec := range records {
-		name := state.TaskName(rec.Key)
-		if configured[name] {
-			continue
-		}
-		// A record that cannot be decoded is that of no task that is shown.
-		if known, err := state.Decode[state.Task](rec); err == nil {
-			if t := Leaving(effective, name, known.Data); t != nil {
-				tasks = append(tasks, t)
-			}
-		}
-	}
-	return tasks
+	f, err := r.facts(ctx, effective, &e, rec)
+	return r.show(effective, &e, f, false), err
 }
 
 // Leaving returns the definition of a task that was deleted while a run of it was
@@ -265,48 +172,60 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 	return t
 }
 
-// task reads the live run of a task and assesses the task.
-func (r Reader) task(ctx context.Context, effective *overlay.Effective, e *entry) (apispec.TaskOverview, error) {
-	f := facts{lifecycle.Facts{Name: e.name, Task: e.known, Resumed: e.resumed, Unpolled: e.unpolled, Setting: settingOf(effective, e), Corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}}
-	if err := r.readRun(ctx, e.name, &f); err != nil {
-		return apispec.TaskOverview{}, err
+// facts reads the live run of a task, whose record was read.
+func (r Reader) facts(ctx context.Context, effective *overlay.Effective, e *entry, rec state.Reconcile) (facts, error) {
+	f := facts{lifecycle.Facts{Name: e.name, Task: *e.known, Run: e.run, Resumed: rec.Paused == nil, Unpolled: rec.Unpolled, Setting: settingOf(effective, e),
+		Corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}}
+	if f.Run.ID == "" {
+		if err := r.readRun(ctx, e.name, &f); err != nil {
+			return f, err
+		}
 	}
 	if run := f.Run; run.State == state.RunRunning && !run.Expires.IsZero() && r.Now().After(run.Expires) {
 		leader, err := r.leader(ctx)
 		if err != nil {
-			return apispec.TaskOverview{}, err
+			return f, err
 		}
 		f.Unwatched = leader == nil
 	}
+	return f, nil
+}
+
+// show returns what people see of a task. In brief, that is what lists show.
+func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool) apispec.TaskOverview {
 	v := f.Assess()
 	t := apispec.TaskOverview{
 		Name: e.name, Phase: apispec.Phase(v.Phase), NeedsPerson: v.Person, Reason: apiview.Reason(v.Reason), Due: apiview.Moment(v.Due), Applied: apiview.Moment(f.Task.AppliedAt),
 		Failures: apiview.Optional(f.Task.Failures), Override: overrideOf(effective, e.name),
 		Enabled: v.Reason.Code != state.ReasonDisabled && v.Phase != lifecycle.Removed,
-		Drift:   driftOf(f.Task, e.definition, r.Now()),
 	}
 	if h := f.Task.OnHold; h != nil {
 		t.OnHold = &apispec.OnHold{By: h.By, At: h.At, Comment: apiview.Optional(h.Comment)}
 	}
 	if d := e.definition; d != nil {
-		t.Enabled, t.Watches = d.Enabled, apiview.Optional(d.Watches())
-		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())
-		t.Settings = new(d.Settings())
+		t.Enabled = d.Enabled
 		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
 	} else {
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
 	}
 	since, entries := f.unapplied()
-	t.Changed, t.ChangedSince, t.Entries = apiview.Optional(entries.String()), apiview.Moment(since), apiview.Entries(entries)
+	t.Changed, t.ChangedSince = apiview.Optional(entries.String()), apiview.Moment(since)
 	if f.Run.ID != "" {
 		t.Run = r.run(f.Run)
 	}
-	t.Recent = recentOf(f.Task)
 	if last := f.Task.Last; last != nil {
 		t.LastRun = r.run(state.Run{ID: last.Run, Task: cmp.Or(last.Task, e.name), Kind: last.Kind, State: last.State, Reason: last.Reason, Claimed: state.Claimed{Runner: last.Runner},
 			Created: last.Created, Times: state.Times{Started: last.Started, Ended: last.Ended}, Work: state.Work{Error: last.Error, Changes: last.Changes}, Waits: state.Waits{Waited: last.Waited}})
 	}
-	return t, nil
+	if brief {
+		return t
+	}
+	t.Entries, t.Recent, t.Drift = apiview.Entries(entries), recentOf(f.Task), driftOf(f.Task, e.definition, r.Now())
+	if d := e.definition; d != nil {
+		t.Watches, t.Settings = apiview.Optional(d.Watches()), new(d.Settings())
+		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())
+	}
+	return t
 }
 
 // run returns a run as the API shows it.

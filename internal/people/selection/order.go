@@ -49,12 +49,14 @@ func byUrgency(a, b *apispec.TaskOverview) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), byName(a, b))
 }
 
-// lastActive is when the latest run of a task ended; that of a live one began later.
+// lastActive is when the latest run of a task ended, as exactly as the summary of all tasks says it; that
+// of a live one began later.
 func lastActive(t *apispec.TaskOverview) time.Time {
+	at := apispec.Deref(apispec.Deref(t.LastRun).Ended)
 	if t.Run != nil {
-		return t.Run.Created
+		at = t.Run.Created
 	}
-	return apispec.Deref(apispec.Deref(t.LastRun).Ended)
+	return at.Truncate(time.Millisecond)
 }
 
 // Urgency orders what needs a person, from 1; it is 0 for a task that needs nobody.

@@ -29,6 +29,7 @@ type Selection struct {
 	After   string          // only those behind the task with this name
 	Before  string          // the part that ends before the task with this name
 	Urgent  int             // how many tasks that need a person are listed besides
+	Brief   bool            // each task only with what lists show
 }
 
 // Attention in place of a phase selects the tasks that need a person.
@@ -40,6 +41,12 @@ const MaxLimit = 1000
 
 func (s Selection) isZero() bool { return len(s.Query()) == 0 }
 
+// Every reports whether it selects all tasks.
+func (s Selection) Every() bool {
+	s.Sort, s.Urgent, s.Brief = "", 0, false
+	return s.isZero()
+}
+
 // None selects no task: the answer has only what concerns all tasks, such as the counts.
 func None() Selection { return Selection{Limit: new(0)} }
 
@@ -50,7 +57,7 @@ func (s Selection) First(n int) Selection {
 }
 
 // keys are the parameters of a list of tasks. In a query, urgent is called attention.
-var keys = []string{"task", "phase", "reason", "name", "enabled", "search", "sort", "limit", "after", "before", "attention"}
+var keys = []string{"task", "phase", "reason", "name", "enabled", "search", "sort", "limit", "after", "before", "attention", "brief"}
 
 // Given reports whether a query has a parameter of a list of tasks.
 func Given(q url.Values) bool {
@@ -60,13 +67,16 @@ func Given(q url.Values) bool {
 // Parse reads the parameters of a list of tasks. The error names the parameter.
 func Parse(q url.Values) (Selection, error) {
 	p := parser{query: q}
-	s := Selection{Tasks: q["task"], Reason: p.text("reason"), Name: p.text("name"), Enabled: p.enabled(), Search: p.text("search"), Sort: p.sort(),
+	s := Selection{Tasks: q["task"], Reason: p.text("reason"), Name: p.text("name"), Enabled: p.flag("enabled"), Search: p.text("search"), Sort: p.sort(),
 		Limit: p.number("limit"), After: p.text("after"), Before: p.text("before")}
 	for _, phase := range q["phase"] {
 		s.Phases = append(s.Phases, p.phase(phase))
 	}
 	if n := p.number("attention"); n != nil {
 		s.Urgent = *n
+	}
+	if brief := p.flag("brief"); brief != nil {
+		s.Brief = *brief
 	}
 	if s.After != "" && s.Before != "" {
 		p.wrong("before", s.Before, "use it without after")
@@ -93,6 +103,9 @@ func (s Selection) Query() url.Values {
 	}
 	if s.Limit != nil {
 		q.Set("limit", strconv.Itoa(*s.Limit))
+	}
+	if s.Brief {
+		q.Set("brief", "true")
 	}
 	if s.Urgent > 0 {
 		q.Set("attention", strconv.Itoa(s.Urgent))
@@ -140,13 +153,13 @@ func (p *parser) text(key string) string {
 	return p.query.Get(key)
 }
 
-func (p *parser) enabled() *bool {
-	text := p.text("enabled")
+func (p *parser) flag(key string) *bool {
+	text := p.text(key)
 	switch {
-	case !p.query.Has("enabled"):
+	case !p.query.Has(key):
 		return nil
 	case text != "true" && text != "false":
-		p.wrong("enabled", text, "use true or false")
+		p.wrong(key, text, "use true or false")
 	}
 	return new(text == "true")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 // crowd is pages of many tasks that were applied, each with its latest runs. It counts what
@@ -29,8 +30,10 @@ type crowd struct {
 
 func newCrowd(t testing.TB, n int) *crowd {
 	t.Helper()
-	store := statetest.NewMemory()
-	t.Cleanup(func() { store.Close() })
+	memory := statetest.NewMemory()
+	t.Cleanup(func() { memory.Close() })
+	store := summary.Keep(memory)
+	leads(t, store)
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("task-%05d", i)
@@ -38,14 +41,16 @@ func newCrowd(t testing.TB, n int) *crowd {
 	c := &crowd{api: apiOn(t, store, tasksOnWeb(names...))}
 	c.site = handled(t, io.Discard, c.answer)
 	c.site.store = store
-	for _, name := range names {
-		task := c.ran(name, state.RunSucceeded, "service web: +web-1")
+	began := time.Now()
+	for i, name := range names {
+		task, ended := c.ran(name, state.RunSucceeded, "service web: +web-1"), began.Add(time.Duration(i)*time.Millisecond)
 		for range state.RecentRuns {
 			task, _ = task.Conclude(state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Digest: "A"},
-				Times: state.Times{Started: time.Now().Add(-time.Second), Ended: time.Now()}}, "definition")
+				Times: state.Times{Started: ended.Add(-time.Second), Ended: ended}}, "definition")
 		}
-		c.write(name, task)
+		c.write(name, statetest.AtRest(task))
 	}
+	leads(t, store)
 	return c
 }
 
@@ -87,7 +92,7 @@ func BenchmarkPages_TenThousandTasks(b *testing.B) {
 			var sent, read int
 			for b.Loop() {
 				b.StopTimer()
-				c.write("task-00001", c.ran("task-00001", state.RunSucceeded, fmt.Sprintf("service web: +web-%d", sent))) // no answer is the same
+				c.write("task-00001", statetest.AtRest(c.ran("task-00001", state.RunSucceeded, fmt.Sprintf("service web: +web-%d", sent)))) // no answer is the same
 				time.Sleep(11 * time.Second)                                                                              // nothing is kept any more
 				before := c.bytes.Load()
 				b.StartTimer()

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 )
 
 // reads is a store that counts what is read from it.
@@ -86,12 +87,34 @@ func look(t *testing.T, pages http.Handler, store *reads, path string, every, la
 	return store.n.Load() - before
 }
 
+// leads has a leader make the summary of all tasks anew.
+func leads(t testing.TB, store state.Store) {
+	t.Helper()
+	records, err := state.ReadAll[state.Task](t.Context(), store, state.TaskPrefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := map[string]state.Stored[state.Task]{}
+	for _, rec := range records {
+		tasks[state.TaskName(rec.Key)] = rec
+	}
+	var s summary.Summary
+	_, err = s.Read(t.Context(), store)
+	if err == nil {
+		_, err = s.Rebuild(t.Context(), store.Apply, tasks, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The time of this test is that of a bubble: it goes on when nothing is left to do.
 func TestPages_ReadTheStoreOnceForAllViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := statetest.NewMemory()
 		defer db.Close()
-		store := &reads{Store: db}
+		store := &reads{Store: summary.Keep(db)}
+		leads(t, store)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		s := &site{t: t, store: store, pages: pagesOn(ctx, t, store, "task {\n name = \"web\"\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n"+
@@ -108,9 +131,10 @@ func TestPages_ReadTheStoreOnceForAllViewers(t *testing.T) {
 			synctest.Wait()
 			return store.n.Load() - before
 		}
-		overview := cold("/ui/tasks")
-		if live := int64(2); overview > 4+live {
-			t.Errorf("an overview reads the store %d times: the records of all tasks, two others, and each run under way", overview)
+		cold("/ui/tasks")
+		overview := cold("/ui/tasks") // of a process that has read it before
+		if live := int64(1); overview > 4+live {
+			t.Errorf("an overview reads the store %d times: what has changed about tasks, the reconcile record twice, who leads, and each run under way", overview)
 		}
 		for _, path := range []string{"/ui/tasks", "/ui/tasks/web", "/ui/tasks/dns", live.page(), live.page() + "/output", "/ui/runs", "/ui/health"} {
 			once := cold(path)

@@ -10,8 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
-// runsPage are the runs of all tasks that are kept in the tasks' records: the live one
-// and the latest ones of each.
+// runsPage are the latest runs of all tasks, as many as the API lists at once. The page of a task has
+// earlier ones.
 type runsPage struct {
 	States []tab         `json:"states"`
 	Runs   []apispec.Run `json:"runs"`
@@ -21,44 +21,23 @@ type runsPage struct {
 }
 
 func (p *pages) runs(r *http.Request) (view, error) {
-	o, err := p.source.selected(r.Context(), everyTask)
+	o, err := p.source.overview(r.Context())
 	if err != nil {
 		return view{}, err
 	}
 	latest, err := read(r.Context(), p.source, "runs", p.source.LatestRuns)
-	return view{title: "Runs", template: "runs", shown: o.topics, data: runsOf(o.Overview, latest, r.URL.Query())}, err
+	return view{title: "Runs", template: "runs", shown: o.topics, data: runsOf(latest, r.URL.Query())}, err
 }
 
-// runsOf selects what the page of runs shows, the latest first. Of the latest runs more
-// is known than their tasks' records say.
-func runsOf(o apispec.Overview, latest []apispec.Run, query url.Values) runsPage {
-	page := runsPage{Filter: runsFilter(query)}
+// runsOf selects what the page of runs shows, the latest first.
+func runsOf(latest []apispec.Run, query url.Values) runsPage {
+	page := runsPage{Filter: runsFilter(query), Total: len(latest)}
 	f := &page.Filter
-	known := make(map[string]bool, len(latest))
 	counts := map[apispec.RunState]int{}
-	add := func(run apispec.Run) {
-		if known[run.ID] {
-			return
-		}
-		known[run.ID] = true
+	for _, run := range latest {
 		counts[run.State]++
-		page.Total++
 		if (f.State == "" || f.State == string(run.State)) && f.finds(run.Task, run.Reason.Text, apispec.Deref(run.Error), string(run.State), string(run.Kind)) {
 			page.Runs = append(page.Runs, run)
-		}
-	}
-	for _, run := range latest {
-		add(run)
-	}
-	for _, t := range o.Tasks {
-		if t.Run != nil {
-			add(*t.Run)
-		}
-		if t.LastRun != nil {
-			add(*t.LastRun)
-		}
-		for _, run := range apispec.Deref(t.Recent) {
-			add(recentRun(t.Name, run))
 		}
 	}
 	page.States = []tab{{Name: "all", Count: page.Total}}
@@ -87,14 +66,4 @@ func lastMoment(run apispec.Run) time.Time {
 		return run.Created.AddDate(100, 0, 0)
 	}
 	return *run.Ended
-}
-
-// recentRun is a run of which only little is known.
-func recentRun(task string, run apispec.RecentRun) apispec.Run {
-	r := apispec.Run{ID: run.ID, Task: task, Kind: run.Kind, State: run.State, Created: run.Ended, Ended: &run.Ended}
-	if run.Seconds != nil {
-		r.Created = run.Ended.Add(-time.Duration(*run.Seconds * float64(time.Second)))
-		r.Started = &r.Created
-	}
-	return r
 }

@@ -214,14 +214,15 @@ func (s *source) readOverview(ctx context.Context) (snapshot, error) {
 	if s.open != nil {
 		open = s.open()
 	}
-	selected := selection.Selection{Tasks: open}
-	switch {
-	case len(open) == 0:
-		selected = selection.None()
-	case len(open) > maxNames:
-		selected = everyTask
+	o, err := s.readSelected(ctx, named(open[:min(len(open), maxNames)]), 0)
+	for further := min(len(open), maxNames); further < len(open) && err == nil; further += maxNames {
+		var part snapshot
+		part, err = s.readSelected(ctx, named(open[further:min(len(open), further+maxNames)]), s.fresh)
+		o.Tasks = append(slices.Clip(o.Tasks), part.Tasks...)
+		for _, t := range part.Tasks {
+			o.topics[t.Name] = part.topics[t.Name]
+		}
 	}
-	o, err := s.readSelected(ctx, selected, 0)
 	if err != nil {
 		return o, err
 	}
@@ -233,8 +234,13 @@ func (s *source) readOverview(ctx context.Context) (snapshot, error) {
 	return o, nil
 }
 
-// everyTask selects all tasks, by name.
-var everyTask = selection.Selection{Sort: "name"}
+// named selects the tasks with these names.
+func named(tasks []string) selection.Selection {
+	if len(tasks) == 0 {
+		return selection.None()
+	}
+	return selection.Selection{Tasks: tasks}
+}
 
 // selected reads an overview with the selected tasks.
 func (s *source) selected(ctx context.Context, selected selection.Selection) (snapshot, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// Ran returns the record of a task that was applied as often as its record shows, as after some days.
+// Ran returns the record of a task at rest that was applied as often as its record shows, as after some days.
 func Ran(name string) (task state.Task) {
 	for range state.History {
 		now := time.Now().UTC()
@@ -16,5 +16,12 @@ func Ran(name string) (task state.Task) {
 			Times: state.Times{Started: now, Ended: now}, Work: state.Work{Digest: "A", Changes: &state.Changes{Add: 1}},
 			Reason: state.Reason{Code: state.ReasonChanged, Text: "service " + name + ": 1 instance added"}}, "definition")
 	}
+	return AtRest(task)
+}
+
+// AtRest returns the record of a task that has run, as the tick after that leaves it.
+func AtRest(task state.Task) state.Task {
+	task.Observed, task.Recheck = task.Applied, false
+	task.Reason = state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"}
 	return task
 }
