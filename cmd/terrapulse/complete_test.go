@@ -14,7 +14,9 @@ import (
 func TestAShellCompletesWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	api := newStandIn(t)
-	api.answers["GET /v1/tasks"] = `200 {"request_id":"1","tasks":[{"name":"web"},{"name":"walls"},{"name":"db"}]}`
+	for _, begin := range []string{"", "w", "d"} { // it does not select, and Consul-Terraform-Sync does not either
+		api.answers["GET /v1/tasks?limit=1000&name="+begin+"%2A"] = `200 {"request_id":"1","tasks":[{"name":"web"},{"name":"walls"},{"name":"db"}]}`
+	}
 	dir, env := t.TempDir(), []string{"CTS_ADDRESS=" + api.URL}
 	file := taskFile(t, "tasks.hcl", newTask+strings.Replace(newTask, "newt", "other", 1))
 	if err := os.WriteFile(filepath.Join(dir, "some.hcl"), nil, 0o600); err != nil {

@@ -101,7 +101,7 @@ func TestStack_ExcludesOtherPlaces(t *testing.T) {
 func TestStack_CompletesTheNamesOfItsTasks(t *testing.T) {
 	d := newFakeStack(t, nil)
 	api := newStandIn(t)
-	api.answers["GET /v1/tasks"] = `200 {"request_id":"1","tasks":[{"name":"web"},{"name":"db"}]}`
+	api.answers["GET /v1/tasks?limit=1000&name=w%2A"] = `200 {"request_id":"1","tasks":[{"name":"web"}]}`
 	d.api.Store(api.URL)
 	for _, command := range []string{"run", "logs", "approve"} {
 		line := "terrapulse " + command + " -stack=prod w"

@@ -36,6 +36,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -321,7 +322,7 @@ func deploy(t testing.TB, o options) *cloud {
 		c.lambda.deploy(f.Name, stack.Bootstrap(function), time.Duration(f.Timeout)*time.Second, env)
 	}
 
-	c.store = dynamo.New(dynamotest.Config(c.dynamo.URL), c.table)
+	c.store = summary.Keep(dynamo.New(dynamotest.Config(c.dynamo.URL), c.table))
 	c.client = s3.NewFromConfig(dynamotest.Config(c.s3.URL))
 	t.Cleanup(func() {
 		if t.Failed() {

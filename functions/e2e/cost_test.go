@@ -19,7 +19,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -257,7 +260,7 @@ func (c *cloud) news(tries int) usage {
 	c.t.Helper()
 	tag := ""
 	ask := func(tag string, want int) (header map[string]string) {
-		r := httptest.NewRequest(http.MethodGet, "/v1/overview", nil)
+		r := httptest.NewRequest(http.MethodGet, "/v1/overview?"+selection.None().Query().Encode(), nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		r.Header.Set("If-None-Match", tag)
 		status, header, said, err := c.handOn(r, nil, ann)
@@ -304,6 +307,7 @@ func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
 				Times: state.Times{Started: time.Now().Add(-time.Minute), Ended: time.Now()}}
 			task, _ = task.Conclude(run, task.Attempted.Definition)
 		}
+		task = statetest.AtRest(task)
 		change(&task)
 		changes = append(changes, state.Create(state.TaskKey(name), state.Encode(task)))
 		if len(changes) == 15 || i == n-1 {
@@ -312,6 +316,14 @@ func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
 			}
 			changes = nil
 		}
+	}
+	var noted summary.Summary
+	known, err := noted.Read(c.t.Context(), c.store)
+	if err == nil && known {
+		err = noted.Fold(c.t.Context(), c.store, c.store.Apply) // as the ticks do that follow runs
+	}
+	if err != nil || !known {
+		c.t.Fatal(known, err)
 	}
 }
 

@@ -31,8 +31,8 @@ type entry struct {
 	there      bool        // it has a record
 	known      *state.Task // zero unless its record was read
 	corrupt    error
-	run        state.Run // its live run, if that was read before and has not changed since
-	facts      *facts    // of a task that is not at rest
+	run        *state.Run // its live run, if that was read before and has not changed since
+	facts      *facts     // of a task that is not at rest
 }
 
 // unread is what is known of a task whose record was not read. Nobody changes it.
@@ -99,24 +99,32 @@ func (e *entry) brief() apispec.TaskOverview {
 // entriesOf returns the configured tasks, and then the other ones: those that have records, by their
 // keys, and those whose override cannot be decoded.
 func entriesOf(effective *overlay.Effective, withRecords iter.Seq[string]) []entry {
-	var entries []entry
-	known := map[string]bool{}
+	var configured []config.Task
 	if effective.Config != nil {
-		for i := range effective.Config.Tasks {
-			e := newEntry(effective.Config.Tasks[i].Name)
-			e.definition, e.configured = &effective.Config.Tasks[i], true
-			entries, known[e.name] = append(entries, e), true
+		configured = effective.Config.Tasks
+	}
+	entries, known := make([]entry, len(configured)), make(map[string]bool, len(configured))
+	for i := range configured {
+		e := newEntry(configured[i].Name)
+		e.definition, e.configured = &configured[i], true
+		entries[i], known[e.name] = e, true
+	}
+	var others []string
+	for name := range withRecords {
+		if !known[name] {
+			others, known[name] = append(others, name), true
 		}
 	}
-	others := func(names []string) {
-		for _, name := range names {
-			if !known[name] {
-				entries, known[name] = append(entries, newEntry(name)), true
-			}
+	slices.SortFunc(others, func(a, b string) int { return strings.Compare(state.TaskKey(a), state.TaskKey(b)) })
+	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
+		if !known[name] {
+			others = append(others, name)
 		}
 	}
-	others(slices.SortedFunc(withRecords, func(a, b string) int { return strings.Compare(state.TaskKey(a), state.TaskKey(b)) }))
-	others(slices.Sorted(maps.Keys(effective.Corrupt)))
+	entries = slices.Grow(entries, len(others))
+	for _, name := range others {
+		entries = append(entries, newEntry(name))
+	}
 	return entries
 }
 

@@ -22,7 +22,7 @@ type Known struct {
 type kept struct {
 	row  summary.Row
 	task *state.Task
-	run  state.Run // its run that waits; zero if none does. Its record changes only with that of the task
+	run  *state.Run // its run that waits; nil if none does. Its record changes only with that of the task
 }
 
 // maxKept is how many records are kept: they take about 10 MB.
@@ -52,13 +52,14 @@ func (k *Known) recall(e *entry) bool {
 	return true
 }
 
-// keep keeps the record of a task that was read.
+// keep keeps the record of a task that was read, and its live run.
 func (k *Known) keep(e *entry, run state.Run) {
 	if !e.there || e.corrupt != nil || e.row.Newest == "" || e.row.Revision == 0 {
 		return
 	}
-	if live := e.known.Run; run.State != state.RunWaiting || live == nil || live.ID != run.ID {
-		run = state.Run{}
+	var waits *state.Run
+	if live := e.known.Run; run.State == state.RunWaiting && live != nil && live.ID == run.ID {
+		waits = &run
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,7 +72,7 @@ func (k *Known) keep(e *entry, run state.Run) {
 		}
 		delete(k.records, other)
 	}
-	k.records[e.name] = kept{e.row, e.known, run}
+	k.records[e.name] = kept{e.row, e.known, waits}
 }
 
 // stale reports whether the summary is wrong: of some records, these are the rows as the summary had

@@ -174,9 +174,11 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 
 // facts reads the live run of a task, whose record was read.
 func (r Reader) facts(ctx context.Context, effective *overlay.Effective, e *entry, rec state.Reconcile) (facts, error) {
-	f := facts{lifecycle.Facts{Name: e.name, Task: *e.known, Run: e.run, Resumed: rec.Paused == nil, Unpolled: rec.Unpolled, Setting: settingOf(effective, e),
+	f := facts{lifecycle.Facts{Name: e.name, Task: *e.known, Resumed: rec.Paused == nil, Unpolled: rec.Unpolled, Setting: settingOf(effective, e),
 		Corrupt: cmp.Or(effective.Corrupt[e.name], e.corrupt)}}
-	if f.Run.ID == "" {
+	if e.run != nil {
+		f.Run = *e.run
+	} else {
 		if err := r.readRun(ctx, e.name, &f); err != nil {
 			return f, err
 		}

@@ -93,7 +93,7 @@ func BenchmarkPages_TenThousandTasks(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				c.write("task-00001", statetest.AtRest(c.ran("task-00001", state.RunSucceeded, fmt.Sprintf("service web: +web-%d", sent)))) // no answer is the same
-				time.Sleep(11 * time.Second)                                                                              // nothing is kept any more
+				time.Sleep(11 * time.Second)                                                                                                // nothing is kept any more
 				before := c.bytes.Load()
 				b.StartTimer()
 				text, err := c.load(path)
