@@ -8,11 +8,13 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
@@ -294,6 +296,55 @@ func asText(t *rapid.T, o apispec.Overview) string {
 	return string(text)
 }
 
+// checkShown compares the names, the latest runs and the definitions by the summary with those of all records.
+func (l *listed) checkShown(r overview.Reader) {
+	effective := l.effective()
+	records, err := l.store.List(context.Background(), state.TaskPrefix)
+	if err != nil {
+		l.Fatal(err)
+	}
+	var names, runs, defined []string
+	rows := map[string]summary.Row{}
+	for _, rec := range records {
+		name := state.TaskName(rec.Key)
+		names = append(names, name)
+		stored, err := state.Decode[state.Task](rec)
+		if err != nil {
+			continue
+		}
+		rows[name] = summary.Of(name, stored.Data)
+		runs = append(runs, stored.Data.History...)
+		if stored.Data.Run != nil {
+			runs = append(runs, stored.Data.Run.ID)
+		}
+		if t := overview.Leaving(effective, name, stored.Data); t != nil {
+			defined = append(defined, t.Name)
+		}
+	}
+	got, err := r.Names(context.Background())
+	if slices.Sort(names); err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), names) {
+		l.Fatalf("the tasks with records are %s, want %s (%v)", got, names, err)
+	}
+	slices.SortFunc(runs, func(a, b string) int { return strings.Compare(b, a) })
+	n := rapid.IntRange(0, 5).Draw(l.T, "runs")
+	latest, err := r.Latest(context.Background(), n)
+	if ids := list.Map(latest, func(run overview.NamedRun) string { return run.ID }); err != nil || !slices.Equal(ids, runs[:min(n, len(runs))]) {
+		l.Fatalf("the latest %d runs are %s, want %s (%v)", n, ids, runs, err)
+	}
+	for i := range effective.Config.Tasks {
+		defined = append(defined, effective.Config.Tasks[i].Name)
+	}
+	shown, err := r.Shown(context.Background(), effective, func(t *config.Task, _ summary.Row) bool { return t.Name != "web" })
+	if shownNames := list.Map(shown, func(t overview.Shown) string { return t.Definition.Name }); err != nil || !slices.Equal(slices.Sorted(slices.Values(shownNames)), slices.Sorted(slices.Values(defined))) {
+		l.Fatalf("the tasks with a definition are %s, want %s (%v)", shownNames, defined, err)
+	}
+	for _, t := range shown {
+		if name := t.Definition.Name; t.Row.Revision > 0 && t.Row != rows[name] || name != "web" && t.Task.Revision != rows[name].Revision {
+			l.Fatalf("the row of %s is %+v, want %+v; its record has revision %d", name, t.Row, rows[name], t.Task.Revision)
+		}
+	}
+}
+
 // check compares lists by the summary with those of all records, and returns the digest.
 func (l *listed) check(s selection.Selection) string {
 	effective := l.effective()
@@ -301,18 +352,18 @@ func (l *listed) check(s selection.Selection) string {
 	fresh.Known = nil
 	var digests []string
 	for what, r := range map[string]overview.Reader{"that has read it before": l.reader, "that has not": fresh} {
-		list, err := r.List(context.Background(), effective)
+		tasks, err := r.List(context.Background(), effective)
 		if err != nil {
 			l.Fatal(err)
 		}
-		o, err := list.Select(context.Background(), s)
+		o, err := tasks.Select(context.Background(), s)
 		if err != nil {
 			l.Fatal(err)
 		}
 		if got, want := asText(l.T, o), asText(l.T, l.want(effective, s)); got != want {
 			l.Fatalf("a process %s shows of %+v\n%s\nwant\n%s", what, s, got, want)
 		}
-		all, err := list.Select(context.Background(), selection.None())
+		all, err := tasks.Select(context.Background(), selection.None())
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -370,6 +421,7 @@ func TestList_IsThatOfAllRecords(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "changes") {
 			l.change()
 			now := l.check(l.selection())
+			l.checkShown(l.reader)
 			all := asText(rt, apispec.Overview{Tasks: l.want(l.effective(), selection.Selection{Sort: "name", Brief: true}).Tasks})
 			if before != "" && all != before && now == digest {
 				rt.Fatalf("what people see has changed, and the digest has not:\n%s\nbefore\n%s", all, before)
