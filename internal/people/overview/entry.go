@@ -132,21 +132,50 @@ func entriesOf(effective *overlay.Effective, withRecords iter.Seq[string]) []ent
 // worth reading four of a list.
 func oneByOne(tasks int) int { return max(64, tasks/4) }
 
-// readRecords reads the records of some of so many tasks.
-func (r Reader) readRecords(ctx context.Context, entries []*entry, tasks int) error {
-	if len(entries) > oneByOne(tasks) {
-		records, err := r.Store.List(ctx, state.TaskPrefix)
+// largePart is how many records a part of a list has if the next part is sure to be read, too.
+const largePart = 500
+
+// readRecords reads the records of some of the tasks.
+func (l *List) readRecords(ctx context.Context, entries []*entry) error {
+	if len(entries) > oneByOne(len(l.entries)) {
+		records, err := l.records(ctx)
 		if err != nil {
-			return fmt.Errorf("read the tasks' records: %w", err)
+			return err
 		}
 		return decodeAll(entries, records)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for _, e := range entries {
-		group.Go(func() error { return r.readRecord(ctx, e) })
+		group.Go(func() error { return l.reader.readRecord(ctx, e) })
 	}
 	return group.Wait()
+}
+
+// readPart is readRecords for a part of the list. If the part is large, others follow, and all records
+// are read at once.
+func (l *List) readPart(ctx context.Context, entries []*entry) error {
+	if len(entries) < largePart {
+		return l.readRecords(ctx, entries)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept == nil {
+		var err error
+		if l.kept, err = l.records(ctx); err != nil {
+			return err
+		}
+	}
+	return decodeAll(entries, l.kept)
+}
+
+// records reads the records of all tasks.
+func (l *List) records(ctx context.Context) ([]state.Record, error) {
+	records, err := l.reader.Store.List(ctx, state.TaskPrefix)
+	if err != nil {
+		err = fmt.Errorf("read the tasks' records: %w", err)
+	}
+	return records, err
 }
 
 // decodeAll decodes the records of these tasks, on all processors.
@@ -174,9 +203,9 @@ func decodeAll(entries []*entry, records []state.Record) error {
 	return group.Wait()
 }
 
-// read reads the records of some of so many tasks, as far as they are not known. The error is errStale if they are not
+// read reads records by a function, as far as they are not known. The error is errStale if they are not
 // those of which the summary has the rows.
-func (r Reader) read(ctx context.Context, entries []*entry, tasks int) error {
+func (r Reader) read(ctx context.Context, entries []*entry, by func(context.Context, []*entry) error) error {
 	var missing []*entry
 	for _, e := range entries {
 		if !r.Known.recall(e) {
@@ -187,7 +216,7 @@ func (r Reader) read(ctx context.Context, entries []*entry, tasks int) error {
 	for i, e := range missing {
 		rows[i] = e.row
 	}
-	if err := r.readRecords(ctx, missing, tasks); err != nil {
+	if err := by(ctx, missing); err != nil {
 		return err
 	}
 	var had, want []summary.Row

@@ -34,6 +34,9 @@ type List struct {
 	entries   []entry
 	tasks     []apispec.TaskOverview // of the entries
 	digest    func() (string, error)
+
+	mu   sync.Mutex
+	kept []state.Record // of all tasks, for the parts of a long list
 }
 
 // errStale says that the summary is not that of the records.
@@ -116,7 +119,7 @@ func (l *List) readSummary(ctx context.Context) (bool, error) {
 			busy = append(busy, e)
 		}
 	}
-	if err := l.reader.read(ctx, busy, len(l.entries)); err != nil {
+	if err := l.reader.read(ctx, busy, l.readRecords); err != nil {
 		return true, err
 	}
 	l.drop()
@@ -142,9 +145,9 @@ func (l *List) takeRows(ctx context.Context) (known bool, err error) {
 
 // readAll makes the entries from the records of all tasks.
 func (l *List) readAll(ctx context.Context) error {
-	records, err := l.reader.Store.List(ctx, state.TaskPrefix)
+	records, err := l.records(ctx)
 	if err != nil {
-		return fmt.Errorf("read the tasks' records: %w", err)
+		return err
 	}
 	l.entries = entriesOf(l.effective, func(yield func(string) bool) {
 		for _, rec := range records {
@@ -281,7 +284,7 @@ func (l *List) complete(ctx context.Context, brief bool, lists ...[]apispec.Task
 			missing = append(missing, &e)
 		}
 	}
-	if err := l.reader.read(ctx, missing, len(l.entries)); err != nil {
+	if err := l.reader.read(ctx, missing, l.readPart); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -51,7 +51,7 @@ func (l *List) readNeeded(ctx context.Context, needed func(*config.Task, summary
 			entries = append(entries, e)
 		}
 	}
-	if err := l.reader.read(ctx, entries, len(l.entries)); err != nil {
+	if err := l.reader.read(ctx, entries, l.readRecords); err != nil {
 		return err
 	}
 	for _, e := range entries {

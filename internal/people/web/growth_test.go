@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/people/web"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
@@ -35,6 +36,77 @@ func BenchmarkGrowthPage(b *testing.B) {
 		var size int
 		testtools.Growth{Before: c.change, Do: func() { size = c.load("/ui/tasks") }, Bare: func() { c.load("/ui/icon.svg") }}.Measure(b)
 		b.ReportMetric(float64(size), "page-B/op")
+	})
+}
+
+// BenchmarkGrowthPoll counts what an open page reads of the store for each poll while nothing changes: the
+// reconcile record twice, who leads, and what has changed about tasks.
+func BenchmarkGrowthPoll(b *testing.B) {
+	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
+		counted := new(polled)
+		handler, _ := apiThrough(b, n, func(store state.Store) state.Store { counted.Store = store; return counted })
+		poll := func() {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/overview?limit=0", nil))
+			if w.Code != http.StatusOK {
+				b.Fatalf("status %d: %s", w.Code, w.Body)
+			}
+		}
+		poll()
+		for b.Loop() {
+			counted.reads, counted.bytes = 0, 0
+			poll()
+			b.ReportMetric(float64(counted.reads), "reads/op")
+			b.ReportMetric(float64(counted.bytes), "read-B/op")
+			if counted.reads > 4 || counted.bytes > 4096 {
+				b.Errorf("a poll reads %d bytes in %d reads", counted.bytes, counted.reads)
+			}
+		}
+	})
+}
+
+// polled is a store that counts what is read from it.
+type polled struct {
+	state.Store
+	reads, bytes int
+}
+
+func (p *polled) Get(ctx context.Context, key string) (state.Record, error) {
+	rec, err := p.Store.Get(ctx, key)
+	p.reads, p.bytes = p.reads+1, p.bytes+len(rec.Value)
+	return rec, err
+}
+
+func (p *polled) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	records, err := p.Store.List(ctx, prefix)
+	p.reads++
+	for _, rec := range records {
+		p.bytes += len(rec.Value)
+	}
+	return records, err
+}
+
+// BenchmarkGrowthStatusParts reads all tasks in brief, in parts, as `status` does, against the answer about health.
+func BenchmarkGrowthStatusParts(b *testing.B) {
+	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
+		handler, _ := apiOf(b, n)
+		client := apiclient.Local(handler)
+		testtools.Growth{Do: func() {
+			read := 0
+			for part, err := range client.Overviews(b.Context(), selection.Selection{Brief: true}) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				read += len(part.Tasks)
+			}
+			if read != n {
+				b.Fatalf("%d tasks", read)
+			}
+		}, Bare: func() {
+			if err := client.Health(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}}.Measure(b)
 	})
 }
 
@@ -112,6 +184,12 @@ func BenchmarkGrowthAPI(b *testing.B) {
 // apiOf is the HTTP API of n tasks that have run often.
 func apiOf(b *testing.B, n int) (http.Handler, state.Store) {
 	b.Helper()
+	return apiThrough(b, n, func(store state.Store) state.Store { return store })
+}
+
+// apiThrough is apiOf that reads the store through another one.
+func apiThrough(b *testing.B, n int, through func(state.Store) state.Store) (http.Handler, state.Store) {
+	b.Helper()
 	file, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "state.db"))
 	if err != nil {
 		b.Fatal(err)
@@ -135,6 +213,6 @@ func apiOf(b *testing.B, n int) (http.Handler, state.Store) {
 		}
 	}
 	leads(b, store)
-	people := &control.Control{Store: store, Source: new(overlay.Source), Now: time.Now, Wake: func(context.Context) {}, Base: func(context.Context) (*config.Config, error) { return cfg, nil }}
+	people := &control.Control{Store: through(store), Source: new(overlay.Source), Now: time.Now, Wake: func(context.Context) {}, Base: func(context.Context) (*config.Config, error) { return cfg, nil }}
 	return api.New(api.Options{Control: people, Began: time.Now(), Log: slog.New(slog.DiscardHandler), Version: "1.2.3"}), store
 }
