@@ -86,8 +86,8 @@ func (p *polled) List(ctx context.Context, prefix string) ([]state.Record, error
 	return records, err
 }
 
-// BenchmarkGrowthStatusParts reads all tasks in brief, in parts, as `status` does, against the answer about health.
-func BenchmarkGrowthStatusParts(b *testing.B) {
+// BenchmarkGrowthBriefParts reads all tasks in brief, in parts, as `status` does, against the answer about health.
+func BenchmarkGrowthBriefParts(b *testing.B) {
 	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
 		handler, _ := apiOf(b, n)
 		client := apiclient.Local(handler)

@@ -13,10 +13,10 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// BenchmarkGrowthPageAfterChanges loads pages of n tasks, each after a task has changed, while a leader
+// BenchmarkGrowthChangedPages loads pages of n tasks, each after a task has changed, while a leader
 // folds the notes of the summary. It reports the time of the processor that 99 of 100 pages need at most,
 // and bounds it by that of reading and decoding all rows once.
-func BenchmarkGrowthPageAfterChanges(b *testing.B) {
+func BenchmarkGrowthChangedPages(b *testing.B) {
 	testtools.Grow(b, "tasks", testtools.GrowthTasks, func(b *testing.B, n int) {
 		c := newChanging(b, n)
 		paths := []string{"/ui/tasks", fmt.Sprintf("/ui/tasks?after=switch-%05d", n/2), "/ui/tasks?sort=last", "/ui/tasks?phase=applied&sort=-name", "/ui/tasks?q=switch-000&sort=due", "/ui/health"}
