@@ -319,19 +319,17 @@ func (l *List) makeDigest() (string, error) {
 	var line []byte
 	for i := range l.entries {
 		e, t := &l.entries[i], &l.tasks[i]
+		line = append(append(line[:0], e.name...), 0)
+		line = append(append(line, e.row.Observed...), 0)
+		line = append(append(line, e.row.Newest...), 0)
+		line = strconv.AppendUint(line, e.row.Revision, 10)
+		line = append(strconv.AppendBool(append(line, 0), t.Enabled), 0)
+		_, _ = h.Write(line)
 		var err error
 		if e.facts != nil {
-			err = encoder.Encode(t)
-		} else {
-			line = append(append(line[:0], e.name...), 0)
-			line = append(append(line, e.row.Observed...), 0)
-			line = append(append(line, e.row.Newest...), 0)
-			line = strconv.AppendUint(line, e.row.Revision, 10)
-			line = append(strconv.AppendBool(append(line, 0), t.Enabled), 0)
-			_, _ = h.Write(line)
-			if o := overrideOf(l.effective, e.name); o != nil {
-				err = encoder.Encode(o)
-			}
+			err = encoder.Encode(t) // its run changes without its record
+		} else if o := overrideOf(l.effective, e.name); o != nil {
+			err = encoder.Encode(o)
 		}
 		if err != nil {
 			return "", fmt.Errorf("encode the overview of task %s: %w", e.name, err)

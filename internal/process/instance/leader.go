@@ -81,7 +81,7 @@ func (l *Leader) Run(ctx context.Context, leader string, cfg *config.Config) ([]
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
 	}
-	overview, err := client.Overview(ctx, selection.Selection{})
+	overview, err := client.Overview(ctx, selection.Selection{Brief: true})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrNotReached, err)
 	}
