@@ -39,8 +39,8 @@ func (k *Known) rows(ctx context.Context, store state.Store, use func(*summary.S
 	return known && err == nil, err
 }
 
-// recall sets the record of a task if it is known. A record that was removed, and made again, has
-// other runs. Without a run, nothing tells it from that of before.
+// recall sets the record of a task if it is known. A record that was removed and made again has other
+// runs, so its row differs. The row of a task without a run may be the same, so it is read.
 func (k *Known) recall(e *entry) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -206,8 +206,7 @@ func (l *List) assess(ctx context.Context) error {
 // name, the phase, the reason and when it is due.
 func (l *List) Tasks() []apispec.TaskOverview { return l.tasks }
 
-// Part returns which tasks are selected. Of those for which in returns true; it may be nil. Of a task
-// it has what Tasks has.
+// Part returns the selected tasks for which in returns true, with what Tasks has of them; in may be nil.
 func (l *List) Part(selected selection.Selection, in func(name string) bool) selection.Part {
 	return selected.Of(l.comparable(selected), in)
 }
