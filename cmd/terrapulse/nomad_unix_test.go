@@ -209,6 +209,18 @@ func TestNomad_ADispatchedJobAppliesAChange(t *testing.T) {
 	if out := o.run("logs", "-store", clusterStore, "web"); !strings.Contains(out.stdout, "Apply complete!") {
 		t.Errorf("the output of the run: %s%s", out.stdout, out.stderr)
 	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, fmt.Sprintf("http://127.0.0.1:%d/v1/tasks/web?run=inspect", o.port), strings.NewReader(`{"enabled": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if plan, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(plan), "No changes.") || len(o.agent.Dispatched("runner")) != 3 {
+		t.Errorf("the plan of a third job: %s, %v", plan, err)
+	}
 	if code := leader.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}

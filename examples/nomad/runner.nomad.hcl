@@ -2,8 +2,8 @@
 #
 #   nomad job run runner.nomad.hcl
 #
-# Its clients need terrapulse, Terraform and the folder /etc/terrapulse with the
-# task files of ../nomad/tasks.hcl and their modules, as the instances have them.
+# Its clients need terrapulse, Terraform, and the folder /etc/terrapulse with the
+# task files, such as tasks.hcl here, and their modules, as the instances do.
 
 job "terrapulse-runner" {
   type        = "batch"
