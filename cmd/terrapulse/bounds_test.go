@@ -31,9 +31,9 @@ func BenchmarkBounds(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Run("once on local", func(b *testing.B) {
-		m.on(b).once("local", `backend "local" {}`, limits{0.65, 0.66}, limits{0.4, 0.4})
+		m.on(b).once("local", `backend "local" {}`, limits{0.65, 0.6}, limits{0.4, 0.37})
 	})
-	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", limits{0.65, 0.66}, limits{0.4, 0.42}) })
+	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", limits{0.65, 0.62}, limits{0.4, 0.4}) })
 	b.Run("latency", func(b *testing.B) { m.on(b).latency() })
 	b.Run("rest", func(b *testing.B) { m.on(b).rest() })
 	b.Run("pages", func(b *testing.B) { m.on(b).pages() })
