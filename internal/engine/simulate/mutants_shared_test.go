@@ -19,7 +19,7 @@ var sharedMutants = []mutant{
 		file: "engine/launch/shared.go",
 		old:  "	s.places(launch.ID, true)\n\tgo func() {",
 		new:  "	s.takeBack(launch)\n\tgo func() {",
-		says: "an offer is withdrawn before the leader carries out the launch",
+		says: "the leader ", // carries out what is offered, or what another instance has taken
 	}, {
 		rule: "sharing: an instance takes a launch only if it has room for it",
 		file: "engine/launch/room.go",
