@@ -107,7 +107,7 @@ func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apisp
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}
 	}
 	if o.Instances, err = r.instances(ctx); err != nil {
-		return apispec.Overview{}, err
+		return apispec.Overview{}, state.Reconcile{}, err
 	}
 	if refused := rec.Data.Refused; refused != nil {
 		o.Refused = &apispec.Refused{Bundle: apiview.Optional(refused.Bundle), Error: refused.Error, Since: refused.Since}
