@@ -11,6 +11,19 @@ import (
 	"time"
 )
 
+// IDs are ids of runs. They are stored as one text with spaces between them: fifty strings would take
+// most of the time in which the record of a task is decoded.
+type IDs []string
+
+// MarshalText implements encoding.TextMarshaler.
+func (ids IDs) MarshalText() ([]byte, error) { return []byte(strings.Join(ids, " ")), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (ids *IDs) UnmarshalText(text []byte) error {
+	*ids = strings.Fields(string(text))
+	return nil
+}
+
 // History is how many ended runs are kept for each task.
 const History = 50
 
@@ -38,7 +51,7 @@ type Task struct {
 	Run       *LiveRun   `json:"run,omitempty"` // that has not ended
 	Reason    Reason     `json:"reason"`
 	Due       time.Time  `json:"due,omitzero"`
-	History   []string   `json:"history,omitempty"` // ids of the kept runs, oldest first
+	History   IDs        `json:"history,omitempty"` // ids of the kept runs, oldest first
 	Last      *Result    `json:"last,omitempty"`    // of the latest run that ended
 	Recent    Outcomes   `json:"recent,omitempty"`  // of the newest runs in History, RecentRuns at most
 	Events    uint64     `json:"events,omitempty"`  // number of the task's latest event

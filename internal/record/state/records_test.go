@@ -38,7 +38,7 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 			if next.Run != nil || !next.Recheck || next.Last.Run != "r1" {
 				t.Errorf("the run has not ended: %+v", next)
 			}
-			if diff := cmp.Diff([]string{"r0", "r1"}, next.History); diff != "" {
+			if diff := cmp.Diff(state.IDs{"r0", "r1"}, next.History); diff != "" {
 				t.Error(diff)
 			}
 			if len(was.History) != 1 || was.Run == nil {
