@@ -71,12 +71,11 @@ var ruleMutants = []mutant{
 		new:  "case done.snap == nil || !run.Kind.Applies():",
 		says: "with one of that very content",
 	}, {
-		rule: "rules: what was applied is kept before its run has succeeded",
-		seed: 23231,
+		rule: "rules: what was applied is kept with the success of its run",
 		file: "engine/runner/outcome.go",
 		old:  "changes = append(changes, inputs...)",
 		new:  "_, _ = claimedStore{r.Store, c}.Apply(ctx, inputs...)",
-		says: "with one of that very content",
+		test: "engine/runner TestRecord_SuccessIsNotRecordedWithoutWhatWasApplied",
 	}, {
 		rule: "rules: no request runs a task that is on hold",
 		file: "engine/decide/admit.go",
