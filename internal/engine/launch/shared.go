@@ -245,6 +245,8 @@ func (s *Shared) place(ctx context.Context, offers *linger.Offers, launch state.
 			case err == nil:
 				s.Log.Debug("an instance has taken a launch", "launch", launch.ID, "instance", taker)
 				return
+			case errors.Is(err, linger.ErrGone): // it was offered for so long that it has expired: a tick finds its runs lost
+				return
 			}
 			if s.Log.Debug("cannot read whether a launch was taken", "launch", launch.ID, "error", err); !delay.For(ctx, again) {
 				return // the next leader finds out

@@ -104,6 +104,9 @@ func (o *Offers) Make(ctx context.Context, launch state.Stored[state.Launch], to
 	return next, err
 }
 
+// ErrGone is returned by Place if the record of the launch has been removed: its runs are lost.
+var ErrGone = errors.New("its record is gone")
+
 // Place waits until an offered launch is taken, and withdraws the offer if it is not taken in time.
 // It returns the taker: the launch gets a container only if that is state.TakenByContainer. After
 // an error, it must be called again, with any process.
@@ -121,7 +124,7 @@ func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, 
 		case err != nil:
 			return "", fmt.Errorf("read whether launch %s was taken by runner %s: %w", launch.ID, launch.Offer, err)
 		case !now.Exists():
-			return "", fmt.Errorf("read whether launch %s was taken by runner %s: its record is gone", launch.ID, launch.Offer)
+			return "", fmt.Errorf("read whether launch %s was taken by runner %s: %w", launch.ID, launch.Offer, ErrGone)
 		case now.Data.Taker != "":
 			return now.Data.Taker, nil
 		case time.Now().Before(over):
