@@ -186,7 +186,7 @@ func (s *Shared) offerOne(ctx context.Context, offers *linger.Offers, launch sta
 			s.place(ctx, offers, stored.Data)
 			return true
 		}
-		if err == nil && stored.Data.TakenByRunner() {
+		if err == nil && (!stored.Exists() || stored.Data.TakenByRunner()) { // an expired one is lost: a tick finds that
 			s.places(launch.ID, false)
 			return true
 		}
@@ -222,7 +222,7 @@ func (s *Shared) findOut(ctx context.Context, offers *linger.Offers, launch stat
 			return
 		}
 		s.places(launch.ID, false)
-		if !stored.Data.TakenByRunner() {
+		if stored.Exists() && !stored.Data.TakenByRunner() {
 			s.takeBack(launch)
 		}
 		return
