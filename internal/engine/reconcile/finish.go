@@ -101,11 +101,23 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		return nil
 	}
 	events := slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now))
-	if t.opts.close != nil && len(events) == 0 {
+	if t.opts.close != nil && len(events) == 0 && sameConsuls(rec.Data, next) {
 		t.unsaved = &unsaved{rec, next}
 		return nil
 	}
 	return t.saveRecord(ctx, rec, next, events)
+}
+
+// sameConsuls reports whether a tick has learned nothing about which Consul answers: what it has learned
+// must not be lost, as a replaced Consul is found by it.
+func sameConsuls(was, next state.Reconcile) bool {
+	for dc, id := range next.Consuls {
+		before, known := was.Consuls[dc]
+		if !known || id != before && (id.Cluster == "" || id.Cluster != before.Cluster) {
+			return false
+		}
+	}
+	return was.Replaced == nil && next.Replaced == nil
 }
 
 // unsaved is a reconcile record that is written when the tick releases the lease. If it is never

@@ -61,7 +61,7 @@ var engineMutants = []mutant{
 		rule: "the intent is written before its launch is started",
 		file: "engine/reconcile/batch.go",
 		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
-		new:  "if b.launches != \"\" { b.tick.start(ctx, launch) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		new:  "if b.launches != \"\" { b.tick.start(ctx, launches...) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
 		says: "the intent comes first",
 	}, {
 		rule: "the record of a task says that its run waits",
