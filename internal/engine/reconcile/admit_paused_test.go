@@ -69,6 +69,11 @@ func TestPause_ChecksForDriftWait(t *testing.T) {
 	if n := len(b.launcher.launches()); n != 0 {
 		t.Fatalf("paused, %d launches of checks began", n)
 	}
+	_, err := b.Tick(t.Context(), TickOptions{Leads: true}) // decides about the tasks at rest, too
+	b.must(err)
+	if b.now = b.now.Add(liveCheck); !b.tick().Idle {
+		t.Error("paused, a tick follows for checks that are due")
+	}
 	b.resume()
 	if report := b.tick(); len(report.Checks) != 1 {
 		t.Errorf("resumed, %d launches of checks begin: due %s", len(report.Checks), report.Due)

@@ -199,7 +199,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 			next.History = append(forgotten, next.History...)
 		}
 		changes := []state.Change{task.Write(next)}
-		if done.toKeep != nil && run.State == state.RunSucceeded {
+		if done.toKeep != nil {
 			inputs, err := done.toKeep.Changes(ctx, r.Store)
 			if err != nil {
 				return err

@@ -39,11 +39,10 @@ var pauseMutants = []mutant{
 		says: "a person pauses",
 	}, {
 		rule: "pause: no tick is due for checks for drift",
-		seed: pauseFirst, stride: pauseEvery,
 		file: "engine/reconcile/drift.go",
 		old:  "case t.rec.Data.Paused != nil: // a tick follows the resume",
 		new:  "case false:",
-		says: "an idle tick only reads",
+		test: "engine/reconcile TestPause_ChecksForDriftWait",
 	}, {
 		rule: "pause: a run that is superseded by a pause is no failure",
 		seed: pauseFirst, stride: pauseEvery,

@@ -65,11 +65,10 @@ var ruleMutants = []mutant{
 		says: "with one of that very content",
 	}, {
 		rule: "rules: the guard compares with what was applied last, not with what was seen",
-		seed: 203025,
 		file: "engine/runner/output.go",
 		old:  "case run.State != state.RunSucceeded || !run.Kind.Applies():",
 		new:  "case done.snap == nil || !run.Kind.Applies():",
-		says: "with one of that very content",
+		test: "engine/runner TestJudge_EntriesAreComparedWithTheLastAppliedOnes",
 	}, {
 		rule: "rules: what was applied is kept with the success of its run",
 		file: "engine/runner/outcome.go",
@@ -151,18 +150,16 @@ var ruleMutants = []mutant{
 		test: "engine/reconcile TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited",
 	}, {
 		rule: "drift: a check plans with what was applied, not with what Consul shows since",
-		seed: 21558,
 		file: "engine/runner/drift.go",
 		old:  "if !maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
 		new:  "if len(in.Elements) < 0 && maps.Equal(before.Of(in.Kind.Name), in.Elements) {",
-		says: "a check for drift plans with what was applied",
+		test: "engine/runner TestCheck_OtherDataThanWasAppliedIsNotPlanned",
 	}, {
 		rule: "drift: the outcome of a check counts if no run began since",
-		seed: 42216,
 		file: "engine/runner/drift.go",
 		old:  "if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {",
 		new:  "if d := task.Data.Drift; d == nil {",
-		says: "the outcome of a check counts",
+		test: "engine/runner TestCheck_OutcomeIsDroppedIfTheTaskHasRunSince",
 	},
 }
 

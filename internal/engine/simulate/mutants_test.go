@@ -145,11 +145,10 @@ var engineMutants = []mutant{
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
-		seed: 3453,
 		file: "engine/control/change.go",
 		old:  "if !enabled {\n\t\t\te.Next.DropRequests()",
 		new:  "if !enabled {\n\t\t\te.Record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.Now.UnixNano())}}",
-		says: "rests",
+		test: "engine/reconcile TestTick_TaskDisabledOrDeletedMeanwhileIsNotRun",
 	}, {
 		rule: "a decision of before a task was deleted does not run it",
 		seed: 480,
