@@ -12,7 +12,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
-	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
@@ -85,17 +84,13 @@ func (i *invocation) checkTasks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tasks, err := overview.Reader{Store: i.store, Now: i.now}.List(ctx, effective)
+	names, err := overview.Reader{Store: i.store, Now: i.now}.Phases(ctx, effective)
 	if err != nil {
 		return "", err
 	}
-	names := map[apispec.Phase][]string{}
-	for _, t := range tasks.Tasks() {
-		names[t.Phase] = append(names[t.Phase], t.Name)
-	}
 	var phases, wrong []string
 	for _, p := range lifecycle.Phases {
-		of := names[apispec.Phase(p.Phase)]
+		of := names[p.Phase]
 		if len(of) > 0 {
 			phases = append(phases, fmt.Sprintf("%d %s", len(of), p.Phase))
 		}
