@@ -111,16 +111,15 @@ func TestAClusterSharesItsRuns(t *testing.T) {
 	}
 
 	// Output and cancellation go through any instance.
-	of := func(id string) (task string) {
+	of := func(id string) (tasks []string) {
 		for i := range n {
-			if task = fmt.Sprintf("t%d", i); e.began(task)[id] == 1 {
-				return task
+			if task := fmt.Sprintf("t%d", i); e.began(task)[id] == 1 {
+				tasks = append(tasks, task)
 			}
 		}
-		t.Fatalf("no task runs on %s", id)
-		return ""
+		return tasks
 	}
-	lost, cancelled := of("cts-02"), of("cts-03")
+	lost, cancelled := of("cts-02"), of("cts-03")[0]
 	run := ""
 	eventually(t, "another instance shows where the run works", func() bool {
 		_, text := two.call("GET", "/v1/tasks/"+cancelled+"/runs", "")
@@ -146,10 +145,12 @@ func TestAClusterSharesItsRuns(t *testing.T) {
 		return strings.Contains(r.stdout, "cancelled")
 	})
 
-	// One instance is killed: its tasks run again.
+	// One instance is killed: its tasks run again. The cancelled run has left room for one of the two.
 	two.Process.Signal(syscall.SIGKILL)
 	<-two.ended
-	eventually(t, "a task of the instance that was killed runs again", func() bool { return len(e.began(lost)) == 2 })
+	eventually(t, "a task of the instance that was killed runs again", func() bool {
+		return len(e.began(lost[0])) == 2 || len(e.began(lost[1])) == 2
+	})
 	delete(all, "cts-02")
 	if err := os.Remove(e.path("hold")); err != nil {
 		t.Fatal(err)
@@ -165,8 +166,10 @@ func TestAClusterSharesItsRuns(t *testing.T) {
 	if strings.Contains(e.read("log"), "overlap") {
 		t.Errorf("two runs of one task at once:\n%s", e.read("log"))
 	}
-	r := e.run("runs", "-store", "consul:consul-terraform-sync/network", lost)
-	wantText(t, r.stdout, "lost")
+	for _, task := range lost {
+		r := e.run("runs", "-store", "consul:consul-terraform-sync/network", task)
+		wantText(t, r.stdout, "lost")
+	}
 	for _, m := range all {
 		if code := m.stop(); code != exitOK {
 			t.Errorf("%s: exit code %d", m.id, code)
