@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +58,8 @@ func BenchmarkGrowthStatus(b *testing.B) {
 }
 
 // BenchmarkGrowthRest measures the resident memory of `start` with n tasks that are disabled, some
-// seconds after it has read the configuration and written their records.
+// seconds after it has read the configuration and written their records, and then how much of a
+// processor it uses.
 func BenchmarkGrowthRest(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "terrapulse")
 	if err := testtools.Build(program, "cmd/terrapulse"); err != nil {
@@ -75,8 +78,36 @@ func BenchmarkGrowthRest(b *testing.B) {
 				return strings.Count(s.run("status", "-json").stdout, `"code": "disabled"`) == n
 			})
 			time.Sleep(5 * time.Second)
-			b.ReportMetric(residentMB(b, p.Process.Pid, "VmRSS"), "resident-MB")
+			resident := residentMB(b, p.Process.Pid, "VmRSS")
+			const rest = 20 * time.Second
+			before := usedProcessor(b, p.Process.Pid)
+			time.Sleep(rest)
+			percent := 100 * float64(usedProcessor(b, p.Process.Pid)-before) / float64(rest)
+			b.ReportMetric(resident, "resident-MB")
+			b.ReportMetric(percent, "percent-of-a-core")
+			if resident > 150 || percent > 0.5 {
+				b.Errorf("at rest it has %.0f MB and uses %.2f %% of a core: more than 150 MB or 0.5 %%", resident, percent)
+			}
 			p.stop()
 		}
 	})
+}
+
+// usedProcessor is the time of the processor that a process has used.
+func usedProcessor(b *testing.B, pid int) time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Skip("needs /proc")
+	}
+	_, rest, _ := strings.Cut(string(data), ") ")
+	fields := strings.Fields(rest) // from the third field of proc_pid_stat(5) on
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond // 100 a second on Linux
 }
