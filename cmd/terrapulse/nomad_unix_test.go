@@ -80,43 +80,8 @@ func (o *orchard) registerJob(file string) {
 		name, value, _ := strings.Cut(kv, "=")
 		variables[name] = value
 	}
-	var env strings.Builder
-	for name, value := range variables {
-		fmt.Fprintf(&env, "        %s = %q\n", name, value)
-	}
 	script := fmt.Sprintf("echo $$ > %s; exec %s runner -config-file %s 2>> %s", o.path("pid"), os.Args[0], file, o.path("runner.log"))
-	o.agent.Run(fmt.Sprintf(`
-job "runner" {
-  type = "batch"
-  parameterized {
-    meta_required = ["launch"]
-  }
-  group "runner" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "runner" {
-      driver       = "raw_exec"
-      kill_timeout = "2m"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", %q]
-      }
-      env {
-%s      }
-      resources {
-        cpu    = 100
-        memory = 64
-      }
-    }
-  }
-}
-`, script, env.String()))
+	o.agent.Run(nomadtest.RunnerJob(script, variables, 64))
 	o.t.Cleanup(func() {
 		if o.t.Failed() {
 			o.t.Logf("the runners say:\n%s", o.read("runner.log"))

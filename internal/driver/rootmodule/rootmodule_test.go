@@ -326,7 +326,7 @@ func TestWrite_FilesArePrivate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !private(info.Mode()) {
+		if info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", name, info.Mode())
 		}
 	}

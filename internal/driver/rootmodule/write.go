@@ -1,15 +1,13 @@
 package rootmodule
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"github.com/terrapulse/terrapulse/internal/base/atomicfile"
 )
 
 // Write writes the module into the directory, which it creates if needed, and returns
@@ -24,7 +22,7 @@ func (m Module) Write(dir string) (changed []string, err error) {
 		return nil, fmt.Errorf("create the directory of task %s: %w", m.Task.Name, err)
 	}
 	for _, f := range files {
-		wrote, err := writeFile(filepath.Join(dir, f.Name), f.Render)
+		wrote, err := atomicfile.Write(filepath.Join(dir, f.Name), f.Render)
 		if err != nil {
 			return changed, fmt.Errorf("write %s: %w", filepath.Join(dir, f.Name), err)
 		}
@@ -44,46 +42,3 @@ func (m Module) Write(dir string) (changed []string, err error) {
 	}
 	return changed, nil
 }
-
-// writeFile replaces the file by the output of render, and reports whether it
-// differed. Terraform does not read the temporary file beside it.
-func writeFile(path string, render func(io.Writer) error) (bool, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp") // mode 0600
-	if err != nil {
-		return false, err
-	}
-	defer os.Remove(tmp.Name()) // only exists if the file stays as it is
-	sum := sha256.New()
-	if err := errors.Join(render(io.MultiWriter(tmp, sum)), tmp.Close()); err != nil {
-		return false, err
-	}
-	same, err := hasContent(path, sum.Sum(nil))
-	if err != nil || same {
-		return false, err
-	}
-	return true, os.Rename(tmp.Name(), path)
-}
-
-// hasContent reports whether the file exists, only for its owner, with this SHA-256
-// digest.
-func hasContent(path string, want []byte) (bool, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil || !info.Mode().IsRegular() || !private(info.Mode()) {
-		return false, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, f)
-	return bytes.Equal(sum.Sum(nil), want), err
-}
-
-// private reports whether only the owner may read, which Windows has no modes for.
-// CTS left files of mode 0640.
-func private(m fs.FileMode) bool { return runtime.GOOS == "windows" || m.Perm()&0o077 == 0 }

@@ -1,9 +1,13 @@
 package terraformcli
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 )
 
 // sharedFolder is the folder of a working directory that has the providers which tasks share. The
@@ -20,7 +24,7 @@ var ownProviders = filepath.Join("terraform.d", "plugins")
 // registries: Terraform reads only one CLI configuration.
 func SharedOnMachine(workingDir string) (*Shared, error) {
 	home, err := os.UserHomeDir()
-	if runtime.GOOS == "windows" || err != nil || configured(home) {
+	if runtime.GOOS == "windows" || err != nil || configured() {
 		return nil, nil
 	}
 	dir, err := filepath.Abs(filepath.Join(workingDir, sharedFolder))
@@ -31,26 +35,31 @@ func SharedOnMachine(workingDir string) (*Shared, error) {
 }
 
 // configured reports whether there is a CLI configuration of Terraform or OpenTofu.
-func configured(home string) bool {
-	for _, name := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG", "TF_PLUGIN_CACHE_DIR"} {
-		if os.Getenv(name) != "" {
-			return true
+func configured() bool {
+	named := func(name string) bool { return os.Getenv(name) != "" }
+	return named("TF_PLUGIN_CACHE_DIR") || slices.ContainsFunc(cliConfigVariables, named) || slices.ContainsFunc(cliConfigFiles(os.Getenv), func(path string) bool {
+		_, err := os.Lstat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// cliConfigVariables name the CLI configuration of Terraform and OpenTofu.
+var cliConfigVariables = []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"}
+
+// cliConfigFiles returns the paths where Terraform and OpenTofu search their CLI configuration.
+func cliConfigFiles(env func(string) string) []string {
+	for _, name := range cliConfigVariables {
+		if env(name) != "" {
+			return []string{env(name)}
 		}
 	}
-	xdg := os.Getenv("XDG_CONFIG_HOME")
-	if xdg == "" {
-		xdg = filepath.Join(home, ".config")
+	home, tofu := env("HOME"), filepath.Join(cmp.Or(env("XDG_CONFIG_HOME"), filepath.Join(env("HOME"), ".config")), "opentofu")
+	paths := []string{filepath.Join(home, ".terraformrc"), filepath.Join(home, ".tofurc"), filepath.Join(tofu, "tofurc")}
+	for _, dir := range []string{filepath.Join(home, ".terraform.d"), tofu} {
+		more, _ := filepath.Glob(filepath.Join(dir, "*.tfrc*")) // no error: the pattern is valid
+		paths = append(paths, more...)
 	}
-	for _, pattern := range []string{
-		filepath.Join(home, ".terraformrc"), filepath.Join(home, ".tofurc"),
-		filepath.Join(home, ".terraform.d", "*.tfrc"), filepath.Join(home, ".terraform.d", "*.tfrc.json"),
-		filepath.Join(xdg, "opentofu", "*"),
-	} {
-		if found, err := filepath.Glob(pattern); err != nil || len(found) > 0 {
-			return true
-		}
-	}
-	return false
+	return paths
 }
 
 // userMirrors returns the folders of the user in which Terraform searches providers.

@@ -165,27 +165,8 @@ func executable(dir, source string) string {
 // overridden reports whether a CLI configuration that Terraform reads may name other programs than
 // the installed providers.
 func overridden(env map[string]string) bool {
-	return slices.ContainsFunc(cliConfigFiles(env), func(path string) bool {
+	return slices.ContainsFunc(cliConfigFiles(func(name string) string { return env[name] }), func(path string) bool {
 		raw, err := os.ReadFile(path)
 		return err == nil && bytes.Contains(raw, []byte("dev_overrides"))
 	})
-}
-
-// cliConfigFiles returns the paths where Terraform and OpenTofu search their CLI configuration.
-func cliConfigFiles(env map[string]string) []string {
-	for _, name := range []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"} {
-		if env[name] != "" {
-			return []string{env[name]}
-		}
-	}
-	paths := []string{filepath.Join(env["HOME"], ".terraformrc"), filepath.Join(env["HOME"], ".tofurc")}
-	dirs := []string{filepath.Join(env["HOME"], ".terraform.d"), filepath.Join(env["HOME"], ".config", "opentofu")}
-	if xdg := env["XDG_CONFIG_HOME"]; xdg != "" {
-		paths, dirs = append(paths, filepath.Join(xdg, "opentofu", "tofurc")), append(dirs, filepath.Join(xdg, "opentofu"))
-	}
-	for _, dir := range dirs {
-		more, _ := filepath.Glob(filepath.Join(dir, "*tfrc*")) // no error: the pattern is valid
-		paths = append(paths, more...)
-	}
-	return paths
 }

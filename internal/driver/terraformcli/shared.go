@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 
+	"github.com/terrapulse/terrapulse/internal/base/atomicfile"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
@@ -51,31 +52,12 @@ func NewShared(dir string, mirrors []string, registries map[string]map[string]st
 		err = os.MkdirAll(s.dir, 0o700)
 	}
 	if err == nil {
-		err = replaceFile(s.config, text)
+		err = atomicfile.WriteText(s.config, text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare the folder of providers: %w", err)
 	}
 	return s, nil
-}
-
-// replaceFile gives a file this content. Other processes may read it at any time.
-func replaceFile(path, text string) error {
-	if now, err := os.ReadFile(path); err == nil && string(now) == text {
-		return nil
-	}
-	next, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = next.WriteString(text)
-	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(next.Name())
-	}
-	return err
 }
 
 // Mirrors returns the folders of this machine in which Terraform searches providers by itself.

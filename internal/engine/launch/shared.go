@@ -39,9 +39,6 @@ type Shared struct {
 	placing map[string]bool // launches that are offered
 }
 
-// Apply writes changes in one step, under the lease.
-type Apply = func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
-
 var (
 	_ reconcile.Sharer = (*Shared)(nil)
 	_ linger.Host      = (*Shared)(nil)
@@ -77,7 +74,7 @@ func (s *Shared) Serve(ctx context.Context) {
 }
 
 // Share gives launches to others until the function that it returns is called. It writes with apply.
-func (s *Shared) Share(ctx context.Context, apply Apply) (stop func()) {
+func (s *Shared) Share(ctx context.Context, apply state.Apply) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	s.offers, s.leading = &linger.Offers{Store: s.Store, Apply: apply, Now: s.Now, Skew: s.Skew, Log: s.Log}, ctx

@@ -3,18 +3,10 @@ package overview
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
-
-// instance is what this package reads of the record of an instance, which package cluster writes.
-type instance struct {
-	ID     string        `json:"id"`
-	Seen   time.Time     `json:"seen"`
-	Silent time.Duration `json:"silent"`
-}
 
 // instances returns how much room the instances of a cluster have; nil elsewhere. Those that are
 // silent are left out.
@@ -23,12 +15,12 @@ func (r Reader) instances(ctx context.Context) (*[]apispec.InstanceRoom, error) 
 		return nil, nil
 	}
 	alive := map[string]bool{}
-	members, _, err := state.ReadEach[instance](ctx, r.Store, "cluster/")
+	members, _, err := state.ReadEach[state.Instance](ctx, r.Store, state.InstancePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of the cluster: %w", err)
 	}
 	for _, m := range members {
-		alive[m.Data.ID] = r.Now().Sub(m.Data.Seen) <= m.Data.Silent
+		alive[m.Data.ID] = m.Data.Lives(r.Now())
 	}
 	runners, _, err := state.ReadEach[state.Runner](ctx, r.Store, state.RunnerPrefix)
 	if err != nil {

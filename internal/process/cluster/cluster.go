@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -31,8 +30,6 @@ import (
 )
 
 const (
-	prefix = "cluster/"
-
 	// checkEvery is the interval of the check for compatibility.
 	checkEvery = 5 * time.Minute
 
@@ -111,20 +108,6 @@ type Member struct {
 	blocked map[string]error
 }
 
-// record is what an instance writes about itself.
-type record struct {
-	ID        string        `json:"id"`
-	Address   string        `json:"address,omitempty"`
-	Service   string        `json:"service"`
-	Owner     string        `json:"owner"`
-	Terraform string        `json:"terraform"`
-	Version   string        `json:"version,omitempty"`
-	Tasks     string        `json:"tasks"` // digest of the tasks that its files define
-	Since     time.Time     `json:"since"`
-	Seen      time.Time     `json:"seen"`   // by its own clock
-	Silent    time.Duration `json:"silent"` // how long it may not be seen
-}
-
 // New returns this instance, before it is announced to the others.
 func New(opts Options) *Member {
 	return &Member{Options: opts, beat: min(opts.SessionTTL, beatMost), since: opts.Now().UTC()}
@@ -178,9 +161,9 @@ func (m *Member) announce(ctx context.Context) {
 
 func (m *Member) write(ctx context.Context) error {
 	now := m.Now().UTC()
-	mine := record{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform, Version: m.Version,
+	mine := state.Instance{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform, Version: m.Version,
 		Tasks: digest(m.Base()), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
-	before := state.Stored[record]{Record: state.Record{Key: prefix + url.QueryEscape(m.ID), Version: m.record.Version}}
+	before := state.Stored[state.Instance]{Record: state.Record{Key: state.InstanceKey(m.ID), Version: m.record.Version}}
 	for {
 		records, err := m.Store.Apply(ctx, before.Write(mine).Until(now.Add(keptFor)))
 		refused, ok := errors.AsType[*state.ConflictError](err)
@@ -194,10 +177,10 @@ func (m *Member) write(ctx context.Context) error {
 			before.Version = ""
 			continue
 		}
-		if before, err = state.Decode[record](*refused.Current); err != nil {
+		if before, err = state.Decode[state.Instance](*refused.Current); err != nil {
 			return err
 		}
-		if other := before.Data; other.Owner != m.Owner && other.Since.After(m.since) && other.lives(now) {
+		if other := before.Data; other.Owner != m.Owner && other.Since.After(m.since) && other.Lives(now) {
 			return fmt.Errorf("another instance, %s, has the id %q, too: give each an id of its own in its configuration", other.Owner, m.ID)
 		}
 	}
@@ -214,9 +197,6 @@ func (m *Member) leave(ctx context.Context) {
 		m.Log.Debug("cannot remove this instance's record: the cluster lists it until its time is over", "cluster", m.Cluster, "error", err)
 	}
 }
-
-// lives reports whether the instance wrote its record in time.
-func (r record) lives(now time.Time) bool { return now.Sub(r.Seen) <= r.Silent }
 
 // Status returns the instances, the leader first and then by id. Instances that died lately are
 // included as not healthy.
@@ -242,7 +222,7 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	now := m.Now()
 	for _, r := range members {
 		if now.Sub(r.Seen) <= keptFor {
-			member := apispec.ClusterMember{Healthy: r.lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service,
+			member := apispec.ClusterMember{Healthy: r.Lives(now), ID: r.ID, Leader: r.Owner == leader, ServiceName: r.Service,
 				Version: apiview.Optional(r.Version), Terraform: apiview.Optional(r.Terraform), Since: apiview.Moment(r.Since), Seen: apiview.Moment(r.Seen)}
 			member.State = new(stateOf(member))
 			if r.Address != "" {
@@ -277,16 +257,16 @@ func stateOf(m apispec.ClusterMember) apispec.MemberState {
 }
 
 // members returns the records of all instances, and the owner of the lease.
-func (m *Member) members(ctx context.Context) ([]record, string, error) {
+func (m *Member) members(ctx context.Context) ([]state.Instance, string, error) {
 	holder, err := lease.Read(ctx, m.Store, m.Lease)
 	if err != nil {
 		return nil, "", err
 	}
-	stored, err := state.ReadAll[record](ctx, m.Store, prefix)
+	stored, err := state.ReadAll[state.Instance](ctx, m.Store, state.InstancePrefix)
 	if err != nil {
 		return nil, "", fmt.Errorf("list the instances of the cluster: %w", err)
 	}
-	return list.Map(stored, func(s state.Stored[record]) record { return s.Data }), holder.Owner, nil
+	return list.Map(stored, func(s state.Stored[state.Instance]) state.Instance { return s.Data }), holder.Owner, nil
 }
 
 // Blocked returns the tasks that cannot run on this instance, and why, by the latest check. They

@@ -28,40 +28,6 @@ func launcher(t *testing.T, cfg config.Nomad) *nomad.Launcher {
 	return l
 }
 
-// job is a parameterized job whose runner is a shell.
-func job(script string, memory int) string {
-	return fmt.Sprintf(`
-job "runner" {
-  type = "batch"
-  parameterized {
-    meta_required = ["launch"]
-  }
-  group "runner" {
-    restart {
-      attempts = 0
-      mode     = "fail"
-    }
-    reschedule {
-      attempts  = 0
-      unlimited = false
-    }
-    task "runner" {
-      driver       = "raw_exec"
-      kill_timeout = "1m"
-      config {
-        command = "/bin/sh"
-        args    = ["-c", %q]
-      }
-      resources {
-        cpu    = 50
-        memory = %d
-      }
-    }
-  }
-}
-`, script, memory)
-}
-
 // until waits for a status of the launch l1.
 func until(t *testing.T, l *nomad.Launcher, what string, is func(reconcile.LaunchStatus) bool) reconcile.LaunchStatus {
 	t.Helper()
@@ -81,7 +47,7 @@ func stopped(s reconcile.LaunchStatus) bool { return s.Stopped != "" }
 func TestRealNomad_DispatchesALaunchOnce(t *testing.T) {
 	t.Parallel()
 	a := nomadtest.Start(t)
-	a.Run(job("exit 3", 32))
+	a.Run(nomadtest.RunnerJob("exit 3", nil, 32))
 	l := launcher(t, config.Nomad{Address: a.Addr(), Job: "runner", Namespace: "default", Region: "global"})
 	for range 2 {
 		if err := l.Start(t.Context(), state.Launch{ID: "l1"}); err != nil {
@@ -101,7 +67,7 @@ func TestRealNomad_DispatchesALaunchOnce(t *testing.T) {
 func TestRealNomad_WithoutRoomALaunchIsBlocked(t *testing.T) {
 	t.Parallel()
 	a := nomadtest.Start(t)
-	a.Run(job("sleep 60", 1000000))
+	a.Run(nomadtest.RunnerJob("sleep 60", nil, 1000000))
 	l := launcher(t, config.Nomad{Address: a.Addr(), Job: "runner"})
 	if err := l.Start(t.Context(), state.Launch{ID: "l1"}); err != nil {
 		t.Fatal(err)
@@ -123,7 +89,7 @@ func TestRealNomad_WatchReportsAStoppedJobOnceItsRunnerHasEnded(t *testing.T) {
 	t.Parallel()
 	a := nomadtest.Start(t)
 	dir := t.TempDir()
-	a.Run(job(fmt.Sprintf("trap 'sleep 1; touch %[1]s/ended; exit' INT TERM; touch %[1]s/begun; while :; do sleep 0.1; done", dir), 32))
+	a.Run(nomadtest.RunnerJob(fmt.Sprintf("trap 'sleep 1; touch %[1]s/ended; exit' INT TERM; touch %[1]s/begun; while :; do sleep 0.1; done", dir), nil, 32))
 	l := launcher(t, config.Nomad{Address: a.Addr(), Job: "runner"})
 	reports := make(chan map[string]reconcile.LaunchStatus, 100)
 	go l.Watch(t.Context(), func(stopped map[string]reconcile.LaunchStatus) {
@@ -175,7 +141,7 @@ func TestRealNomad_TheDocumentedPolicyIsEnoughAndNoMore(t *testing.T) {
 		t.Fatalf("docs/nomad.md has the policy %q", policy)
 	}
 	a := nomadtest.Start(t, nomadtest.WithACLs())
-	a.Run(job("exit", 32))
+	a.Run(nomadtest.RunnerJob("exit", nil, 32))
 	work := func(name, policy string) error {
 		l := launcher(t, config.Nomad{Address: a.Addr(), Token: a.TokenFor(name, policy), Job: "runner", Namespace: "default"})
 		if err := l.Start(t.Context(), state.Launch{ID: "l1"}); err != nil {

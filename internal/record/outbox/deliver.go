@@ -42,9 +42,10 @@ type Delivery struct {
 	Store state.Store
 	// Apply writes under the lease, so that as a rule one process delivers. If two
 	// do, events arrive twice, still in order.
-	Apply applier
-	// Close, if set, makes the last write of Run instead of Apply, and releases the lease with it.
-	Close applier
+	Apply state.Apply
+	// Close, if set, makes the last write of Run instead of Apply, and releases the lease with it. Its
+	// answer may lack the records.
+	Close state.Apply
 	// Known is what this process knows of the store from earlier deliveries; may be nil.
 	Known *Known
 	// Sinks returns the sinks, which another configuration may change.
@@ -56,9 +57,6 @@ type Delivery struct {
 	// Last says that this process ends: no sink waits for more events.
 	Last bool
 }
-
-// applier makes changes as state.Store.Apply does. The answer of Close may lack the records.
-type applier = func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
 
 // Known is what a process knows of the store from earlier deliveries. The zero value knows nothing.
 type Known struct {

@@ -137,7 +137,7 @@ func Latest(ctx context.Context, s state.Store) ([]Event, error) {
 // remove removes records from the outbox, and keeps their events as the latest ones in
 // the same write. A record that another process has changed or removed is left to it. The last write
 // is made with last.
-func (q *queue) remove(ctx context.Context, done []*stored, last applier) error {
+func (q *queue) remove(ctx context.Context, done []*stored, last state.Apply) error {
 	for len(done) > 0 {
 		chunk, write := done[:min(len(done), removedAtOnce)], q.Apply
 		if done = done[len(chunk):]; len(done) == 0 {

@@ -66,6 +66,9 @@ const (
 	OpCheck                 // change nothing, but refuse if it is no longer this version
 )
 
+// Apply makes changes as Store.Apply does, such as under the lease of the leader.
+type Apply = func(ctx context.Context, changes ...Change) ([]Record, error)
+
 // Change is one step of an Apply.
 type Change struct {
 	Op      Op

@@ -194,9 +194,6 @@ func (s *Summary) Row(task string) (Row, bool) {
 // Rows returns all rows, in no order.
 func (s *Summary) Rows() iter.Seq[Row] { return maps.Values(s.rows) }
 
-// Apply is how the leader writes: under its lease.
-type Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
-
 const (
 	// maxNotes is how many notes there are before they are folded: each non-idle tick reads them.
 	maxNotes = 15
@@ -205,7 +202,7 @@ const (
 )
 
 // Fold moves the notes into the shards if there are many.
-func (s *Summary) Fold(ctx context.Context, store state.Store, apply Apply) error {
+func (s *Summary) Fold(ctx context.Context, store state.Store, apply state.Apply) error {
 	if !s.known || len(s.notes) <= maxNotes {
 		return nil
 	}
@@ -241,7 +238,7 @@ func (s *Summary) settle(ctx context.Context, store state.Store) error {
 
 // Rebuild makes the rows anew from the records of all tasks, and writes what differs. It returns the
 // tasks whose rows were wrong.
-func (s *Summary) Rebuild(ctx context.Context, apply Apply, tasks map[string]state.Stored[state.Task], corrupt map[string]error) ([]string, error) {
+func (s *Summary) Rebuild(ctx context.Context, apply state.Apply, tasks map[string]state.Stored[state.Task], corrupt map[string]error) ([]string, error) {
 	before, concerned := s.rows, map[string]bool{}
 	var wrong []string
 	s.rows, s.unsure = make(map[string]Row, len(tasks)), map[string]bool{}
@@ -282,7 +279,7 @@ func (s *Summary) Rebuild(ctx context.Context, apply Apply, tasks map[string]sta
 
 // write writes shards, and then removes the notes, which they contain. After an error, the next Read
 // reads everything.
-func (s *Summary) write(ctx context.Context, apply Apply, keys []string) (err error) {
+func (s *Summary) write(ctx context.Context, apply state.Apply, keys []string) (err error) {
 	defer func() {
 		if err != nil {
 			s.Forget()

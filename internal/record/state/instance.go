@@ -1,0 +1,29 @@
+package state
+
+import (
+	"net/url"
+	"time"
+)
+
+// InstancePrefix is the collection of the instances of a cluster.
+const InstancePrefix = "cluster/"
+
+// InstanceKey returns the key of the record of an instance.
+func InstanceKey(id string) string { return InstancePrefix + url.QueryEscape(id) }
+
+// Instance is what an instance of a cluster writes about itself.
+type Instance struct {
+	ID        string        `json:"id"`
+	Address   string        `json:"address,omitempty"`
+	Service   string        `json:"service"`
+	Owner     string        `json:"owner"`
+	Terraform string        `json:"terraform"`
+	Version   string        `json:"version,omitempty"`
+	Tasks     string        `json:"tasks"` // digest of the tasks that its files define
+	Since     time.Time     `json:"since"`
+	Seen      time.Time     `json:"seen"`   // by its own clock
+	Silent    time.Duration `json:"silent"` // how long it may not be seen
+}
+
+// Lives reports whether the instance wrote its record in time.
+func (i Instance) Lives(now time.Time) bool { return now.Sub(i.Seen) <= i.Silent }
