@@ -33,6 +33,7 @@ type ensemble struct {
 	servers  []*consultest.Server
 	session  time.Duration
 	parallel int    // of each instance; 0 is the default
+	backend  string // of Terraform; "" is Consul's KV store
 	program  string // "" is the test itself
 }
 
@@ -47,6 +48,10 @@ func (e *ensemble) instance(n int, tasks string) *member {
 	e.t.Helper()
 	id := fmt.Sprintf("cts-%02d", n)
 	port := testtools.FreePort(e.t)
+	backend := cmp.Or(e.backend, fmt.Sprintf(`backend "consul" {
+    address = %q
+    path = "states"
+  }`, e.servers[1%len(e.servers)].Addr()))
 	file := e.write(id+"/tasks.hcl", fmt.Sprintf(`
 id   = %q
 port = %d
@@ -54,10 +59,7 @@ consul {
   address = %q
 }
 driver "terraform" {
-  backend "consul" {
-    address = %q
-    path = "states"
-  }
+  %s
 }
 buffer_period {
   enabled = false
@@ -73,7 +75,7 @@ high_availability {
     address = "%s.example.com"
   }
 }
-`, id, port, e.servers[(n-1)%len(e.servers)].Addr(), e.servers[1%len(e.servers)].Addr(), e.session, id)+tasks)
+`, id, port, e.servers[(n-1)%len(e.servers)].Addr(), backend, e.session, id)+tasks)
 	own := &site{t: e.t, dir: e.path(id), env: e.env}
 	args := []string{"-config-file", file}
 	if e.parallel > 0 {

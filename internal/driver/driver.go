@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 
@@ -42,6 +43,19 @@ func CheckAll(d Driver, cfg *config.Config) config.Errors {
 	return all
 }
 
+// LeftState returns the state that a run has left because the backend did not take it, if the error of
+// a driver says so. Of it, Place and State are set.
+func LeftState(err error) *state.Unsaved {
+	var left interface {
+		error
+		LeftState() *state.Unsaved
+	}
+	if errors.As(err, &left) {
+		return left.LeftState()
+	}
+	return nil
+}
+
 // Job is one task to plan, apply or destroy.
 type Job struct {
 	Config   *config.Config
@@ -62,6 +76,10 @@ type Job struct {
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.
 	Judge func(ctx context.Context, plan Plan) error
+
+	// Saved is called when the backend has the state that Run.Unsaved names, or when it is known that
+	// another one is right. Set if Run.Unsaved is.
+	Saved func()
 
 	// Remote returns what another system has of the task, as it was recorded last; it is
 	// zero if nothing was recorded.

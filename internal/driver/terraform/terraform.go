@@ -118,14 +118,26 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if err != nil {
 		return nil, err
 	}
+	var formers []terraformcli.Former
 	if m := job.Run.Moves; m != nil {
-		formers, err := formersOf(job, m)
-		if err == nil {
-			err = dir.TakeAlong(ctx, m.Expected, formers...)
-		}
-		if err != nil {
+		if formers, err = formersOf(job, m); err != nil {
 			return nil, err
 		}
+	}
+	kept, err := keptElsewhere(ctx, job, dir, formers)
+	if err != nil {
+		return nil, err
+	}
+	if m := job.Run.Moves; m != nil {
+		if err := dir.TakeAlong(ctx, m.Expected, formers...); err != nil {
+			return nil, err
+		}
+	}
+	if job.Run.Unsaved != nil && kept == "" {
+		if err := dir.SaveUnsaved(ctx); err != nil {
+			return nil, err
+		}
+		job.Saved()
 	}
 	former, err := formerWorkspace(ctx, job, dir)
 	if err != nil {
@@ -144,13 +156,16 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if job.Judge == nil {
 		changes, err = direct(dir, ctx)
 	} else {
-		changes, err = judged(dir, ctx, func(ctx context.Context, found terraformcli.Plan, state terraformcli.StateMark) error {
-			plan, err := judgeable(t.Name, found, state)
+		changes, err = judged(dir, ctx, func(ctx context.Context, found terraformcli.Plan, mark terraformcli.StateMark) error {
+			plan, err := judgeable(t.Name, found, mark)
 			if err != nil {
 				return err
 			}
 			plan.Commits = len(commits) > 0
 			plan.Causes = doubtful(plan.Changes, former, left)
+			if kept != "" {
+				plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: kept})
+			}
 			return job.Judge(ctx, plan)
 		})
 	}
@@ -187,6 +202,24 @@ func formerWorkspace(ctx context.Context, job driver.Job, dir *terraformcli.Dir)
 	}
 	return "", fmt.Errorf("task %s was applied in HCP Terraform, in the workspace %s, and the backend does not have its state: Terraform would create everything again. "+
 		"Move the state here, as docs/hcp.md shows, or destroy the task's infrastructure with the driver terraform-cloud", job.Task.Name, before.Name)
+}
+
+// keptElsewhere returns why the backend's state is an older one: the backend did not take the latest
+// one, and this machine does not have it; "" if it has, or if the backend has it by now. If an instance
+// of a cluster keeps it, only a run that a person has requested begins without it.
+func keptElsewhere(ctx context.Context, job driver.Job, dir *terraformcli.Dir, formers []terraformcli.Former) (string, error) {
+	u := job.Run.Unsaved
+	if u == nil || dir.KeepsUnsaved(formers...) {
+		return "", nil
+	}
+	if there, err := dir.Holds(ctx, u.State); err != nil || there {
+		return "", err
+	}
+	if u.Instance && !job.Run.ForPerson() || job.Judge == nil {
+		return "", fmt.Errorf("nothing was applied, because what that run made would be made again, or would stay: %s. %s", u, u.Help(job.Task.Name))
+	}
+	fmt.Fprintf(job.Output, "\nWarning: this run begins with an older state. %s.\n", u)
+	return fmt.Sprintf("%s, so that the plan may make again what that run made", u), nil
 }
 
 // leftBehind returns why there may be no state: it was left in another backend; "" if it was not.
@@ -263,7 +296,8 @@ func judgeable(task string, found terraformcli.Plan, state terraformcli.StateMar
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	if state.Lineage != "" {
+	// A plan creates the workspace, and with it an empty state: that is still none for an approval.
+	if state.Lineage != "" && (state.Serial > 1 || len(state.Objects) > 0) {
 		plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
 	}
 	plan.InState, plan.Print = new(len(state.Objects)), found.Print

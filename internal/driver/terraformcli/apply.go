@@ -67,11 +67,11 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	var interrupted *InterruptedError
 	switch unsaved := exists(d.unsaved()); {
 	case errors.As(err, &interrupted) && unsaved:
-		interrupted.Hint = d.saveAfter(saving)
+		interrupted.Hint, interrupted.Left = d.saveAfter(saving)
 	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Name == command:
 		err = nil
 	case errors.As(err, &failed) && unsaved:
-		failed.Hint = d.saveAfter(saving)
+		failed.Hint, failed.Left = d.saveAfter(saving)
 	}
 	if !exists(d.unsaved()) {
 		err = errors.Join(err, d.forgetBegin())

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -25,9 +26,16 @@ type Error struct {
 	Command
 	Message string // Terraform's errors, without decoration and secrets
 	Hint    string // what it means and what to do, if that is known
+	Left
 
 	causes causes
 }
+
+// Left is the state that a command has left, because the backend did not take it.
+type Left struct{ Unsaved *state.Unsaved }
+
+// LeftState returns it; nil if there is none. Of it, Place and State are set.
+func (l Left) LeftState() *state.Unsaved { return l.Unsaved }
 
 func (e *Error) Error() string {
 	if e.Hint == "" {
@@ -87,6 +95,7 @@ type InterruptedError struct {
 	Command
 	Cause error  // why
 	Hint  string // what happened to a state that was not saved; may be empty
+	Left
 	// Succeeded is set if the command had started and ended with exit code 0 all
 	// the same.
 	Succeeded bool

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // StateMark identifies a state without holding its values, which may be secret.
@@ -63,6 +64,31 @@ func markOf(state []byte) (StateMark, error) {
 	}
 	slices.Sort(mark.Objects)
 	return mark, nil
+}
+
+// StateID returns the ID of a state as Terraform writes it.
+func StateID(state []byte) (string, error) {
+	mark, err := markOf(state)
+	if err != nil {
+		return "", err
+	}
+	return mark.ID(), nil
+}
+
+// ID tells the state from others.
+func (m StateMark) ID() string {
+	sum := sha256.Sum256([]byte(strings.Join(m.Objects, " ")))
+	return fmt.Sprintf("%s/%d/%s", m.Lineage, m.Serial, hex.EncodeToString(sum[:8]))
+}
+
+// Holds reports whether the task's state in the backend is the one with this ID.
+func (d *Dir) Holds(ctx context.Context, id string) (bool, error) {
+	raw, err := d.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	mark, err := markOf(raw)
+	return err == nil && mark.ID() == id, nil
 }
 
 // Managed returns how many objects the task's state in the backend has.

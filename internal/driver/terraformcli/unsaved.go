@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/hashicorp/terraform-exec/tfexec"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 const (
@@ -69,9 +72,35 @@ func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
 // stillUnsaved adds the place of the state to the error of a command.
 func (d *Dir) stillUnsaved(err error) error {
 	if failed := (*Error)(nil); errors.As(err, &failed) {
-		failed.Hint = d.unsavedHint()
+		failed.Hint, failed.Unsaved = d.unsavedHint(), d.left(d.unsaved())
 	}
 	return err
+}
+
+// left describes the state that an apply has left, and its place.
+func (d *Dir) left(place string) *state.Unsaved {
+	left := &state.Unsaved{Place: place}
+	if raw, err := os.ReadFile(d.unsaved()); err == nil {
+		left.State, _ = StateID(raw)
+	}
+	return left
+}
+
+// SaveUnsaved saves the state that an earlier apply has left in the directory, if there is one.
+func (d *Dir) SaveUnsaved(ctx context.Context) error {
+	_, err := d.saveUnsaved(ctx)
+	return err
+}
+
+// KeepsUnsaved reports whether an apply has left a state in the directory, or in one of a former name.
+func (d *Dir) KeepsUnsaved(formers ...Former) bool {
+	paths := []string{d.unsaved()}
+	for _, former := range formers {
+		for _, dir := range former.Dirs {
+			paths = append(paths, filepath.Join(dir, unsavedFile))
+		}
+	}
+	return slices.ContainsFunc(paths, exists)
 }
 
 // notFollowed returns why the state of an earlier apply must not replace the one
@@ -96,8 +125,8 @@ func (d *Dir) notFollowed(now, left []byte) string {
 }
 
 // setAside keeps a state under a name of its own and reports it.
-func (d *Dir) setAside(ctx context.Context, state []byte, why string) (aside string, err error) {
-	aside, err = d.keepState(ctx, "errored", state)
+func (d *Dir) setAside(ctx context.Context, left []byte, why string) (aside string, err error) {
+	aside, err = d.keepState(ctx, "errored", left)
 	if err != nil {
 		return "", fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
 	}
@@ -172,26 +201,26 @@ func (d *Dir) forgetBegin() error { return os.RemoveAll(d.begun()) }
 func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
 
 // saveAfter retries to save the state of an apply that failed or was interrupted.
-// It returns what happened to that state, for people.
-func (d *Dir) saveAfter(ctx context.Context) string {
+// It returns what happened to that state, for people, and the state if it is still not saved.
+func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
 	aside, err := backoff.Retry(ctx, func() (string, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
 	switch {
 	case err != nil && d.opts.Keep != nil:
 		return d.keepUnsaved()
 	case err != nil:
-		return d.unsavedHint()
+		return d.unsavedHint(), Left{d.left(d.unsaved())}
 	case aside != "":
 		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
-			"see whether it has resources that the backend's lacks", aside)
+			"see whether it has resources that the backend's lacks", aside), left
 	default:
-		return "the state could not be saved at first, and is saved now: the next run goes on from it"
+		return "the state could not be saved at first, and is saved now: the next run goes on from it", left
 	}
 }
 
 // keepUnsaved stores a state that the backend does not accept, if the directory is
 // lost with the run.
-func (d *Dir) keepUnsaved() string {
+func (d *Dir) keepUnsaved() (string, Left) {
 	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
 	defer cancel()
 	raw, err := os.ReadFile(d.unsaved())
@@ -201,11 +230,11 @@ func (d *Dir) keepUnsaved() string {
 			d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
 				"task", d.opts.Task, "file", place)
 			return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
-				"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program())
+				"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program()), Left{d.left(place)}
 		}
 	}
 	return fmt.Sprintf("what was applied is not in the state, which could not be saved (%v), and is lost with this container: "+
-		"import what was made, or remove it", err)
+		"import what was made, or remove it", err), Left{d.left("")}
 }
 
 // unsaved is the path of unsavedFile.

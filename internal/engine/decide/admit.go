@@ -30,6 +30,7 @@ var admission = []rule{
 	holdBlocked,
 	holdUnread,
 	holdReplaced,
+	holdUnsaved,
 	holdBackingOff,
 	holdBuffering,
 	holdOutsideWindow,

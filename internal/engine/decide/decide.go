@@ -158,7 +158,7 @@ func (d *decider) noteForce() {
 // a request for all tasks does not concern it.
 func (d *decider) stopped() bool {
 	s := &d.state
-	return s.OnHold != nil || len(s.Renamed) > 0 || s.HoldNext || d.held()
+	return s.OnHold != nil || len(s.Renamed) > 0 || s.HoldNext || d.held() || d.Unreached != ""
 }
 
 // noteObserved takes over what the condition showed.

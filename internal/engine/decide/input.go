@@ -17,6 +17,9 @@ type Input struct {
 	// Blocked is why the task cannot be run where this is decided; or why one that
 	// was made through the API is Removed, though nobody has deleted it.
 	Blocked error
+	// Unreached is why the instance that keeps the state of State.Unsaved cannot be given a run; "" if
+	// it can, or if none keeps it.
+	Unreached string
 	// Paused is set if no task is to run.
 	Paused *state.Paused
 	// Skew is how far apart the clocks may be that write and read the times in

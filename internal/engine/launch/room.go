@@ -54,6 +54,13 @@ func (l *Local) changes() <-chan struct{} {
 	return c
 }
 
+// poke signals that a launch has come that this process does not begin.
+func (l *Local) poke() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signal()
+}
+
 // Reserve keeps room for so many runs, if there is room. Then either Begin or Release follows.
 func (l *Local) Reserve(runs int) bool {
 	l.mu.Lock()
@@ -100,7 +107,7 @@ func (l *Local) hand(room int, note func(launch string)) (launch state.Launch, o
 	}
 	for _, w := range l.runs.waiting {
 		all := len(w.launch.Runs)
-		if w.launch.Kind.Applies() && w.launch.Offer == "" && waits[w.launch.ID] == all && all <= room {
+		if w.launch.Kind.Applies() && w.launch.Offer == "" && w.launch.For == "" && waits[w.launch.ID] == all && all <= room {
 			l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(other waiting) bool { return other.launch.ID == w.launch.ID })
 			note(w.launch.ID)
 			delete(l.alive, w.launch.ID)

@@ -34,9 +34,10 @@ type Shared struct {
 	waits, room <-chan struct{} // receive when runs have come, begun or ended
 
 	mu      sync.Mutex
-	offers  *linger.Offers  // while this process leads; otherwise nil
-	leading context.Context // the same
-	placing map[string]bool // launches that are offered
+	offers  *linger.Offers          // while this process leads; otherwise nil
+	leading context.Context         // the same
+	placing map[string]bool         // launches that are offered
+	meant   map[string]state.Launch // for other instances, and not offered yet, by id
 }
 
 var (
@@ -46,7 +47,7 @@ var (
 
 // NewShared returns a launcher that shares the launches of local.
 func NewShared(local *Local, store state.Store, id string) *Shared {
-	return &Shared{Local: local, Store: store, ID: id, placing: map[string]bool{}, waits: local.changes(), room: local.changes()}
+	return &Shared{Local: local, Store: store, ID: id, placing: map[string]bool{}, meant: map[string]state.Launch{}, waits: local.changes(), room: local.changes()}
 }
 
 // Ended implements linger.Host.
@@ -84,6 +85,7 @@ func (s *Shared) Share(ctx context.Context, apply state.Apply) (stop func()) {
 		cancel()
 		s.mu.Lock()
 		s.offers, s.leading = nil, nil
+		clear(s.meant) // the next leader starts them
 		s.mu.Unlock()
 		ended()
 	}
@@ -97,6 +99,8 @@ func (s *Shared) share(ctx context.Context) {
 		var retry <-chan time.Time
 		if !s.offer(ctx, &others) {
 			retry = time.After(again)
+		} else if s.waitsForOthers() {
+			retry = time.After(meantEvery)
 		}
 		select {
 		case <-ctx.Done():
@@ -116,10 +120,12 @@ func (s *Shared) share(ctx context.Context) {
 type others struct {
 	stale bool
 	free  []state.Stored[state.Runner]
+	there map[string]bool   // those that can be given launches, also if they have no room; nil before they are read
 	ended map[string]uint64 // by instance: the runs that have ended there
 }
 
-// read reads the instances. It reports whether a run has ended on one of them, or an instance is gone.
+// read reads the instances. It reports whether a run has ended on one of them, or an instance is gone
+// or has come.
 func (o *others) read(ctx context.Context, s *Shared) (ended bool) {
 	records, err := s.Store.List(ctx, state.RunnerPrefix)
 	if err != nil {
@@ -148,6 +154,14 @@ func (o *others) read(ctx context.Context, s *Shared) (ended bool) {
 	current := *offers
 	current.Definition = s.Works()
 	o.free = current.Roomiest(runners, s.ID)
+	there := map[string]bool{}
+	for _, r := range runners {
+		if id := r.Data.ID; current.Unreached(r) == "" {
+			there[id] = true
+			ended = ended || o.there != nil && !o.there[id] // it may keep a state that a task waits for
+		}
+	}
+	o.there = there
 	return ended
 }
 
@@ -160,6 +174,9 @@ func (s *Shared) offer(ctx context.Context, others *others) bool {
 	}
 	current := *offers
 	current.Definition = s.Works()
+	if !s.offerMeant(ctx, &current, others) {
+		return false
+	}
 	for len(others.free) > 0 {
 		to := others.free[0]
 		launch, ok := s.hand(to.Data.Room, func(id string) { s.places(id, true) })
@@ -189,7 +206,7 @@ func (s *Shared) offerOne(ctx context.Context, offers *linger.Offers, launch sta
 		}
 		launch.Offer = stored.Data.Offer // if it was withdrawn, nobody else gets it
 		s.places(launch.ID, false)
-		s.takeBack(launch)
+		s.back(launch)
 		return err == nil
 	}
 	offered, err := offers.Make(ctx, stored, to)
@@ -199,7 +216,7 @@ func (s *Shared) offerOne(ctx context.Context, offers *linger.Offers, launch sta
 		return true
 	case errors.As(err, new(*state.ConflictError)): // the instance has written its record meanwhile
 		s.places(launch.ID, false)
-		s.takeBack(launch)
+		s.back(launch)
 	default: // perhaps it is written
 		s.Log.Debug("cannot offer a launch", "launch", launch.ID, "instance", to.Data.ID, "error", err)
 		go s.findOut(ctx, offers, launch)
@@ -220,7 +237,7 @@ func (s *Shared) findOut(ctx context.Context, offers *linger.Offers, launch stat
 		}
 		s.places(launch.ID, false)
 		if stored.Exists() && !stored.Data.TakenByRunner() {
-			s.takeBack(launch)
+			s.back(launch)
 		}
 		return
 	}
@@ -270,6 +287,9 @@ func (s *Shared) Start(ctx context.Context, launch state.Launch) error {
 			s.place(leading, offers, launch)
 		}
 		return nil
+	} else if offers != nil && s.elsewhere(launch) {
+		s.mean(launch)
+		return nil
 	}
 	return s.Local.Start(ctx, launch)
 }
@@ -283,7 +303,7 @@ func (s *Shared) Status(ctx context.Context, launches []string) (map[string]reco
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range launches {
-		if s.placing[id] {
+		if _, meant := s.meant[id]; meant || s.placing[id] {
 			status[id] = reconcile.LaunchStatus{Running: true}
 		}
 	}

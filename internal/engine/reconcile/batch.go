@@ -257,6 +257,10 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 		it, d := b.items[i], b.items[i].decision
 		if i == 0 || b.apart() {
 			launches = append(launches, b.newLaunch(runner))
+			if b.apart() {
+				own := &launches[len(launches)-1]
+				own.For, own.Only = d.State.Keeper()
+			}
 		}
 		launch := &launches[len(launches)-1]
 		launch.Runs = append(launch.Runs, *it.run)
@@ -282,6 +286,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 			run.Approval = &accepted.Approval
 		}
 		if launch.Kind.Occupies() {
+			run.Unsaved = d.State.Unsaved
 			run.Moves, run.FromRemote = b.tick.moves(d.Task, d.State), d.State.RemoteRun != nil && b.tick.Remote == nil
 		}
 		if it.resumed != nil {

@@ -42,6 +42,8 @@ type Sharer interface {
 	// Places reports whether Start also takes launches that are offered, and waits in the
 	// background until they are taken.
 	Places() bool
+	// Unreached returns why an instance can be given no launch; "" if it can.
+	Unreached(ctx context.Context, instance string) (why string, err error)
 }
 
 // LaunchStatus is the status of a launch.

@@ -241,6 +241,16 @@ var renameCases = []struct {
 		b.rename()
 		b.runsAs(state.ReasonDefinition)
 	}},
+	{"state not saved", "moves", func(b *renameBench) {
+		b.catalog.set("B", nil)
+		b.tick()
+		b.endsUnsaved("task-0", "cts-02")
+		b.rename()
+		b.rests(state.ReasonUnsaved)
+		if u := b.task("new").Unsaved; u == nil || u.Runner != "cts-02" {
+			b.t.Errorf("the new name has %+v", u)
+		}
+	}},
 	{"unreadable", "judged again", func(b *renameBench) {
 		b.catalog.closed = 1
 		b.now = b.now.Add(refreshEvery)

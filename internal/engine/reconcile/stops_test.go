@@ -83,6 +83,11 @@ var setUps = map[string]setUp{
 		b.replacesConsul(newConsul)
 	}},
 	"perhaps renamed": {task: "new", begin: func(b *bench) { b.reload(renamedTask("")) }},
+	"state not saved": {begin: func(b *bench) {
+		b.catalog.set("B", nil)
+		b.tick()
+		b.endsUnsaved("task-0", "cts-02")
+	}},
 	"unreadable": {begin: func(b *bench) {
 		b.catalog.set("B", nil)
 		b.catalog.closed = 1
@@ -299,7 +304,7 @@ func TestOnce_SaysWhatItDoesNotRun(t *testing.T) {
 			b.must(err)
 			i := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Task == task })
 			o := outcomes[i]
-			fails := s.Reason == state.ReasonUnreadable || s.Reason == state.ReasonBlocked || s.Reason == state.ReasonCorrupt
+			fails := s.Reason == state.ReasonUnreadable || s.Reason == state.ReasonBlocked || s.Reason == state.ReasonUnsaved || s.Reason == state.ReasonCorrupt
 			if waits := s.Reason != state.ReasonDisabled && !fails; o.Failed() != fails || o.Waits() != waits {
 				t.Errorf("the outcome is %+v: waits %v, failed %v", o, o.Waits(), o.Failed())
 			}

@@ -221,6 +221,9 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	for i := range inputs {
 		inputs[i].Paused = last.Data.Paused
 	}
+	if err := t.findKeepers(ctx, inputs); err != nil {
+		return Report{}, err
+	}
 	if err := t.pollRemote(ctx, inputs); err != nil {
 		return Report{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -23,11 +24,12 @@ type claim struct {
 	turn chan struct{}           // holds an element while run is being written
 	run  state.Stored[state.Run] // as last written
 
-	claimed   state.Run                 // as it was when it was claimed
-	before    state.Kept                // output of the earlier steps of a run with a remote run; zero if there is none
-	continued bool                      // the output begins with before
-	planned   atomic.Pointer[time.Time] // when it was known what the run would change
-	events    outbox.Events             // of the outcome
+	claimed   state.Run                     // as it was when it was claimed
+	before    state.Kept                    // output of the earlier steps of a run with a remote run; zero if there is none
+	continued bool                          // the output begins with before
+	planned   atomic.Pointer[time.Time]     // when it was known what the run would change
+	unsaved   atomic.Pointer[state.Unsaved] // the state that the backend has not got
+	events    outbox.Events                 // of the outcome
 }
 
 // claim takes the run unless somebody else has; then it returns nil.
@@ -42,6 +44,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
 		if c.holds(run.Data, id) {
 			c.claimed, c.before = run.Data, before // by the attempt before, whose answer was lost
+			c.unsaved.Store(run.Data.Unsaved)
 			return c, nil
 		}
 		if run.Data.State != state.RunIntended {
@@ -65,6 +68,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 			next.Output = state.Kept{Name: outputName(next)}
 		}
 		c.claimed, c.before = next, before
+		c.unsaved.Store(next.Unsaved)
 		if err = c.write(ctx, next); errors.Is(err, errTaken) {
 			return nil, nil // another runner was faster
 		}
@@ -150,9 +154,25 @@ func (c *claim) seen(current *state.Record) error {
 // notePlan notes that it is known what the run would change.
 func (c *claim) notePlan() { c.planned.Store(new(c.Now())) }
 
+// noteState notes whether the backend has the state after an apply that has ended with err.
+func (c *claim) noteState(err error) {
+	if err == nil {
+		c.unsaved.Store(nil)
+	} else if left := driver.LeftState(err); left != nil {
+		noted := *left
+		noted.Run, noted.Since = c.claimed.ID, c.Now()
+		noted.Runner, noted.Instance = c.claimed.Runner, c.ID == "" && c.Instance != ""
+		if was := c.claimed.Unsaved; was != nil && was.State == noted.State && was.Place == noted.Place {
+			noted.Run, noted.Since = was.Run, was.Since // it is still that one
+		}
+		c.unsaved.Store(&noted)
+	}
+}
+
 // current is the run as it was last written, with what was noted since.
 func (c *claim) current() state.Run {
 	run := c.run.Data
+	run.Unsaved = c.unsaved.Load()
 	if at := c.planned.Load(); at != nil {
 		run.Planned = *at
 	}

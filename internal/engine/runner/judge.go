@@ -59,7 +59,7 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 		if times := j.times(); !times.Open {
 			return nil, j.waitFor(times)
 		}
-		moved := (j.claimed.FromRemote || job.BackendChanged) && job.Config.Driver().AppliesPlans()
+		moved := (j.claimed.FromRemote || job.BackendChanged || job.Run.Unsaved != nil) && job.Config.Driver().AppliesPlans()
 		if !job.Config.Driver().Kind().PlansAlways && !moved { // else the driver may require an approval
 			return change(ctx, job)
 		}

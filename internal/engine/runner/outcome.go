@@ -49,6 +49,9 @@ func (c *claim) mark(ctx context.Context, opts ...backoff.RetryOption) error {
 			return struct{}{}, nil // if it is found lost from now on, the next run begins after this one has ended
 		}
 		why := fmt.Sprintf("run %s was given up and went on: it may have applied older values", c.run.Data.ID)
+		if left := c.unsaved.Load(); left != nil {
+			why += "; " + left.String()
+		}
 		return struct{}{}, state.Doubt(ctx, c.Store, lost, why, c.Now())
 	}, opts...)
 	return err

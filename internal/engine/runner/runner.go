@@ -416,6 +416,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			change = c.Driver.Destroy
 		}
 		done.changes, err = j.run(ctx, job, change)
+		c.noteState(err)
 		return done, err
 	default:
 		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)
@@ -463,6 +464,9 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 		if !unknown {
 			done.count()
 		}
+	}
+	if c.claimed.Unsaved != nil {
+		job.Saved = func() { c.unsaved.Store(nil) }
 	}
 	if c.claimed.Kind.Occupies() {
 		job.Record = c.recordRemote(cfg.Driver().Kind(), done)

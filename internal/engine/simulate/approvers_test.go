@@ -127,6 +127,7 @@ func (w *world) agree() {
 		w.approveAll()
 	}
 	w.agreeOnRenames()
+	w.agreeOnStates()
 	for _, task := range w.tasks() {
 		record := w.judge.tasks[task]
 		if wait := record.Waits(); wait != nil && wait.Content != nil && record.Run.Resume == nil && !w.absent {

@@ -14,6 +14,7 @@ type outcome struct {
 	applies  int
 	took     int // launches that instances of a cluster took
 	withdrew int // launches that were withdrawn from them
+	kept     int // states that the backend did not take, and that such instances keep
 	home     home
 	events   uint64
 }
@@ -32,6 +33,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		} else if w.home != inAWS {
 			w.weather.freezes = []int{0, 300, 1000}[w.rng.IntN(3)]
 		}
+		w.drawUnsaved(seed)
 		w.drawLingering(seed)
 		w.memory.init()
 		w.consul.init()
@@ -93,7 +95,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			out.settled = w.settle()
 		}
 		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
-		out.took, out.withdrew = w.judge.took, w.judge.withdrew
+		out.took, out.withdrew, out.kept = w.judge.took, w.judge.withdrew, w.judge.unsaved
 		w.end()
 	})
 	return out

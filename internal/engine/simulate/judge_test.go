@@ -48,6 +48,7 @@ type judge struct {
 	launches  map[string]state.Launch
 	took      int // launches that instances of a cluster took
 	withdrew  int // launches that the leader withdrew from them
+	unsaved   int // states that instances keep because the backend did not take them
 }
 
 func (j *judge) init() {

@@ -133,6 +133,7 @@ func (j *judge) getsContainer(w *world, launch string) {
 // takes looks at a run that is claimed.
 func (j *judge) takes(v view, before, run state.Run) {
 	j.claimed(v, before, run)
+	j.keepsState(v.world, run)
 	if v.home != inAWS || before.State == state.RunRunning || run.State != state.RunRunning {
 		return
 	}

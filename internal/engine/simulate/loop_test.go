@@ -89,6 +89,7 @@ func (w *world) startInstance() {
 	}
 	atOnce := parallel
 	if w.shares() {
+		r.Instance = p.name
 		atOnce = 1 // so that launches wait, and others take them
 	}
 	local := launch.NewLocal(working, atOnce, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {

@@ -11,8 +11,8 @@ var sharedMutants = []mutant{
 	}, {
 		rule: "sharing: the leader gives no launch to an instance that works with something else",
 		file: "record/linger/instance.go",
-		old:  "r.Data.Definition == o.Definition && o.Now()",
-		new:  "o.Now()",
+		old:  "case r.Data.Definition != o.Definition:",
+		new:  "case false:",
 		test: "engine/launch TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader",
 	}, {
 		rule: "sharing: the leader does not carry out what it has offered",
@@ -32,5 +32,11 @@ var sharedMutants = []mutant{
 		old:  "	if launch.TakenAt.IsZero() || ",
 		new:  "	if true || launch.TakenAt.IsZero() || ",
 		test: "engine/reconcile TestTick_RunsOfAnInstanceThatDiedAfterItTookTheLaunchAreDecidedAgain",
+	}, {
+		rule: "sharing: no run begins from an older state than an instance keeps",
+		file: "engine/reconcile/batch.go",
+		old:  "			run.Unsaved = d.State.Unsaved\n",
+		new:  "",
+		test: "engine/reconcile TestTick_TaskWhoseStateAnInstanceKeepsRunsOnlyThere",
 	},
 }

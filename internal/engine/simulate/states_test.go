@@ -32,8 +32,10 @@ type beginning struct {
 
 // leftState is a state that the backend did not take: errored.tfstate.
 type leftState struct {
-	began beginning
-	mark  tf.StateMark
+	began    beginning
+	mark     tf.StateMark
+	run      string
+	recorded bool // the outcome of the run says where it is
 }
 
 // tfstate returns the state of a task.
@@ -98,12 +100,12 @@ func (h *hand) save(task, run string) error {
 	next := tf.StateMark{Lineage: task, Serial: began.mark.Serial + 1, Objects: []string{run}}
 	if h.chance(h.weather.unsaved) {
 		next.Serial += uint64(h.rng.IntN(2)) // one more where the apply was interrupted
-		s.left[h.disk()] = leftState{began, next}
+		s.left[h.disk()] = leftState{began: began, mark: next, run: run}
 		if s.lock != nil && s.lock.ID == run {
 			s.lock, s.holder = nil, nil
 		}
 		h.note("    the backend does not take the state of %s", task)
-		return errors.New("the backend does not take the state")
+		return unsavedError(task, next)
 	}
 	switch {
 	case !h.weather.locks:

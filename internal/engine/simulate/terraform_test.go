@@ -53,6 +53,9 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 	t, snap, out := job.Task, job.Snapshot, job.Output
 	run := ctx.Value(runKey{}).(string)
 	resources := 0
+	if err := h.findState(ctx, job); err != nil {
+		return nil, err
+	}
 	if err := h.takeAlong(ctx, job); err != nil {
 		return nil, err
 	}
@@ -78,6 +81,7 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 		if err := h.lock(t.Name, run); err != nil {
 			return err
 		}
+		h.olderState(job)
 		h.judge.madeTwice(h.process, t.Name, run)
 		h.judge.begins(h.process, t.Name, run, t.Module, h.freezes != freezes || time.Since(asked) > localLease/2)
 		if job.Run.Kind == state.KindDestroy {

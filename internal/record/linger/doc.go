@@ -80,6 +80,26 @@
 //     so the next one starts it. The former one may begin it as well, as ever: the claim
 //     decides.
 //
+// # States that the backend did not take
+//
+// Such a state (errored.tfstate) is in the folder of the task on one instance, and a run that begins
+// elsewhere makes again what is only in that state. So:
+//
+//   - The outcome of the run says which instance keeps the state (state.Unsaved), in the run and in the
+//     task, until a run has saved it or has succeeded without it. The next leader reads it there.
+//   - The launch of the next run names that instance (For, Only). It waits until the instance has room, and
+//     is offered to no other. As long as the instance cannot be offered a launch, the task does not run.
+//   - The instance dies meanwhile, or has lost the file: the leader, or the instance itself, begins the run,
+//     and the driver refuses it, because neither its folder nor the backend has the state. So no decision
+//     about the state depends on who is believed to be there.
+//   - The instance restarts with the same id: it has the same folder, and saves the state.
+//   - A person requests a run (or the state is not on an instance): the run begins without the state, and
+//     its plan waits for an approval, unless the backend has the state by then.
+//   - A run is lost: nobody knows whether it left a state. A killed Terraform leaves none, but one that was
+//     interrupted while Consul was away may have. The launch of the next run names the instance (For, not
+//     Only): it is offered to no other for 20 s, if the instance is there. To wait longer would cost more
+//     than the state is worth: a dead instance may never come back.
+//
 // A container carries out one launch at a time. What is launched meanwhile gets another
 // runner, so that as many containers linger as worked at the same time.
 package linger

@@ -233,10 +233,21 @@ func Changes(ctx context.Context, store state.Store, prefix string, log *slog.Lo
 func (o *Offers) Roomiest(runners []state.Stored[state.Runner], self string) []state.Stored[state.Runner] {
 	var free []state.Stored[state.Runner]
 	for _, r := range runners {
-		if r.Data.Free() && r.Data.Parallel > 0 && r.Data.ID != self && r.Data.Definition == o.Definition && o.Now().Before(r.Data.Until.Add(o.Skew)) {
+		if r.Data.Free() && r.Data.ID != self && o.Unreached(r) == "" {
 			free = append(free, r)
 		}
 	}
 	slices.SortStableFunc(free, func(a, b state.Stored[state.Runner]) int { return cmp.Compare(b.Data.Room, a.Data.Room) })
 	return free
+}
+
+// Unreached returns why an instance can be offered no launch, also if it has room; "" if it can.
+func (o *Offers) Unreached(r state.Stored[state.Runner]) string {
+	switch {
+	case !r.Exists(), r.Data.Parallel == 0, !o.Now().Before(r.Data.Until.Add(o.Skew)):
+		return "that instance is not there"
+	case r.Data.Definition != o.Definition:
+		return "that instance works with other files or another Terraform than the leader"
+	}
+	return ""
 }

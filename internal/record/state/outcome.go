@@ -38,7 +38,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Run, next.Leaving = nil, nil
 		next.Recheck = true
 	}
-	next = next.leaveRemote(run)
+	next = next.leaveRemote(run).noteUnsaved(run)
 	switch {
 	case run.State == RunSuperseded:
 		switch {

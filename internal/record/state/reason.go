@@ -42,6 +42,7 @@ const (
 	ReasonOutside    ReasonCode = "outside_window"
 	ReasonReplaced   ReasonCode = "consul_replaced"
 	ReasonRenamed    ReasonCode = "renamed"
+	ReasonUnsaved    ReasonCode = "state_not_saved"
 	ReasonRules      ReasonCode = "rules_changed"
 	ReasonDisabled   ReasonCode = "disabled"
 	ReasonRemoved    ReasonCode = "removed"

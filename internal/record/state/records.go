@@ -113,6 +113,8 @@ type Stops struct {
 	// Unconfirmed says that Consul was replaced, and that the loss of this task is not
 	// known or not approved yet, while other tasks run again.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
+	// Unsaved, if set, is Terraform's state after the latest run, which the backend has not got.
+	Unsaved *Unsaved `json:"unsaved,omitempty"`
 }
 
 // Removal says that a task is not in the configuration any more, and what becomes of what it made.
@@ -225,6 +227,11 @@ type Launch struct {
 	OfferedAt  time.Time `json:"offered_at,omitzero"`
 	Definition string    `json:"definition,omitempty"`
 	TakenAt    time.Time `json:"taken_at,omitzero"`
+	// For is the instance that should take the launch, because the latest state of the task may be in its
+	// folder. Only says that it is, so that the launch waits until that instance has room. If the instance
+	// is not there, any other may begin the launch.
+	For  string `json:"for,omitempty"`
+	Only bool   `json:"only,omitempty"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`
@@ -305,10 +312,12 @@ type Run struct {
 	Moves *Move `json:"moves,omitempty"`
 	// FromRemote says that another system ran the task until its driver changed: the
 	// state of what it has made may still be there.
-	FromRemote bool       `json:"from_remote,omitempty"`
-	State      RunState   `json:"state"`
-	Cancel     string     `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
-	Remote     *RemoteRun `json:"remote,omitempty"` // that does its work; nil if there is none
+	FromRemote bool `json:"from_remote,omitempty"`
+	// Unsaved is Task.Unsaved, as the run has found or left it.
+	Unsaved *Unsaved   `json:"unsaved,omitempty"`
+	State   RunState   `json:"state"`
+	Cancel  string     `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
+	Remote  *RemoteRun `json:"remote,omitempty"` // that does its work; nil if there is none
 
 	Claimed
 	Times

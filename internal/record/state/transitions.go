@@ -36,7 +36,7 @@ func (t *Task) Enable(run string) {
 // Create returns the record of a task that is created through the API where there was
 // another one. Run is as in Enable.
 func (t Task) Create(run string) Task {
-	next := Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun}
+	next := Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	next.Enable(run)
 	return next
 }

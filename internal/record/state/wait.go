@@ -207,7 +207,7 @@ func (t Task) BeginWait(run Run) Task {
 	}
 	live.Entries = nil // the record of the run has them
 	t.Run, t.Recheck = &live, true
-	return t
+	return t.noteUnsaved(run)
 }
 
 // Elsewhere reports whether another system does the work of the task's waiting run, so that a

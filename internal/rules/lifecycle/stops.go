@@ -68,6 +68,8 @@ var Stops = []Stop{
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "moves"},
 	{"perhaps renamed", state.ReasonRenamed, "the configuration", "`moved_from`, a request",
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Ends, Keeps}, "ends if `moved_from` names the removed task"},
+	{"state not saved", state.ReasonUnsaved, "the backend, and an instance that is not there", "the instance is there, a request",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Ends, Keeps}, "moves"},
 	{"unreadable", state.ReasonUnreadable, "Consul", "Consul shows everything that it watches",
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Deferred}, "judged again"},
 	{"blocked", state.ReasonBlocked, "the leader, which cannot run it", "the cause is gone",

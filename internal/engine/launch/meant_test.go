@@ -1,0 +1,130 @@
+package launch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// meant writes launches that are meant for an instance, and starts them at the leader.
+func (c *cluster) meant(leader *Shared, instance string, only bool, names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, Only: only, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
+		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := leader.Start(c.t.Context(), l); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// three starts a leader and two instances with room for two runs each.
+func three(t *testing.T) (c *cluster, leader *Shared, stop func()) {
+	c = newCluster(t)
+	leader, stopA := c.instance("a", "same")
+	_, stopB := c.instance("b", "same")
+	_, stopC := c.instance("c", "same")
+	time.Sleep(3 * time.Second)
+	stopSharing := leader.Share(t.Context(), c.Apply)
+	time.Sleep(3 * time.Second)
+	return c, leader, func() {
+		stopSharing()
+		stopA()
+		stopB()
+		stopC()
+	}
+}
+
+func TestShared_LaunchThatIsMeantForAnInstanceWaitsForRoomThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		c.meant(a, "b", true, "1", "2", "3", "4", "5")
+		time.Sleep(5 * time.Second)
+		if by := c.by(); by["b"] != 2 || len(by) != 1 {
+			t.Errorf("at first they carry out %v", by)
+		}
+		if status, _ := a.Status(t.Context(), []string{"5"}); !status["5"].Running {
+			t.Error("a launch that waits for its instance counts as gone")
+		}
+		time.Sleep(2 * time.Minute)
+		if by := c.by(); by["b"] != 5 || c.most["b"] > 2 {
+			t.Errorf("they carried out %v, %v at a time", by, c.most)
+		}
+	})
+}
+
+func TestShared_LaunchThatIsMeantForTheLeaderStaysThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		c.meant(a, "a", true, "1", "2", "3", "4")
+		time.Sleep(time.Minute)
+		if by := c.by(); by["a"] != 4 {
+			t.Errorf("they carried out %v", by)
+		}
+	})
+}
+
+func TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there" {
+			t.Errorf("%q, %v", why, err)
+		}
+		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
+			t.Fatal(err)
+		}
+		c.meant(a, "e", true, "1")
+		c.meant(a, "d", true, "2")
+		time.Sleep(3 * time.Second)
+		if by := c.by(); by["a"] != 1 || c.launchOf("2").Offer != "d" {
+			t.Errorf("they carry out %v, and launch 2 is %+v", by, c.launchOf("2"))
+		}
+		time.Sleep(20 * time.Second)
+		if by := c.by(); by["a"] != 2 {
+			t.Errorf("they carried out %v", by)
+		}
+	})
+}
+
+// Its latest run was lost, and perhaps has left a state there: that is worth a wait, but not a long one.
+func TestShared_LaunchWaitsForTheInstanceOfALostRunOnlyAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		c.meant(a, "b", true, "1", "2", "3", "4", "5", "6", "7", "8") // for 40 seconds
+		time.Sleep(time.Second)
+		c.meant(a, "b", false, "9")
+		time.Sleep(preferFor - 5*time.Second)
+		if by := c.by(); by["a"]+by["c"] != 0 {
+			t.Errorf("it has not waited: %v", by)
+		}
+		time.Sleep(15 * time.Second)
+		if by := c.by(); by["a"]+by["c"] != 1 {
+			t.Errorf("it waits still: %v", by)
+		}
+	})
+}
+
+func TestShared_NextLeaderStartsWhatWaitedForAnInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		c.meant(a, "b", true, "1", "2", "3")
+		time.Sleep(time.Second)
+		a.mu.Lock()
+		share := len(a.meant)
+		a.mu.Unlock()
+		a.Share(t.Context(), c.Apply)() // it begins to lead again, and ends
+		if status, _ := a.Status(t.Context(), []string{"3"}); share == 0 || status["3"].Running {
+			t.Errorf("%d launches wait; one that waited is %+v", share, status["3"])
+		}
+	})
+}
