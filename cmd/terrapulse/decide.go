@@ -272,6 +272,9 @@ func (a *app) printWaiting(plan apispec.WaitingPlan) {
 	for _, c := range plan.Causes {
 		fmt.Fprintf(a.stdout, "  - %s\n", c.Text)
 	}
+	if plan.Again != nil {
+		fmt.Fprintf(a.stdout, "  judged again at %s, and applied if it is within the limits then\n", at(plan.Again))
+	}
 	if e := plan.Entries; e != nil && e.Text != "" {
 		fmt.Fprintf(a.stdout, "  changed in Consul: %s\n", e.Text)
 	}

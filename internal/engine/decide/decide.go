@@ -130,6 +130,7 @@ func (d *decider) note() {
 	if d.Removed && d.Blocked == nil {
 		d.noteRemoved()
 	}
+	*s = s.WithoutFuture(d.now.Add(d.Skew))
 	d.noteObserved()
 	d.noteUnreadable()
 	d.noteAccepted()

@@ -61,6 +61,8 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
 	case d.inputReturned(wait):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the entries that were gone are back, or their loss was approved, while the run waited")
+	case clock.Reached(wait.Again, d.now):
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "what was applied before the window of its guard does not count any more, so it is judged again")
 	case wentOn:
 		return t, nil
 	case live.Resume != nil && !(moved && (wait.Content != nil || wait.For == state.WaitRemotePlan)): // other input was approved, or planned
@@ -76,7 +78,7 @@ func (d *decider) waiting() (trigger, *hold) {
 	if moved && !d.elsewhere() {
 		due = clock.Earlier(due, buffered)
 	}
-	due = clock.Earlier(due, scheduled)
+	due = clock.Earlier(clock.Earlier(due, scheduled), wait.Again)
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
 }
 

@@ -30,6 +30,7 @@ type claim struct {
 	planned   atomic.Pointer[time.Time]     // when it was known what the run would change
 	unsaved   atomic.Pointer[state.Unsaved] // the state that the backend has not got
 	events    outbox.Events                 // of the outcome
+	since     time.Time                     // when that was, by the clock of this process
 }
 
 // claim takes the run unless somebody else has; then it returns nil.
@@ -41,7 +42,7 @@ func (r *Runner) claim(ctx context.Context, launch state.Launch, planned state.P
 		if err != nil {
 			return nil, err
 		}
-		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run}
+		c := &claim{Runner: r, turn: make(chan struct{}, 1), run: run, since: r.Now()}
 		if c.holds(run.Data, id) {
 			c.claimed, c.before = run.Data, before // by the attempt before, whose answer was lost
 			c.unsaved.Store(run.Data.Unsaved)

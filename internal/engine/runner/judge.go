@@ -7,7 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
@@ -23,24 +25,26 @@ type judgement struct {
 	out     io.Writer
 	done    *result
 	sources []guard.Source // what it has read, and what was applied last
+	losses  state.Losses   // of earlier runs
 	input   []state.Cause  // why this may not be applied without an approval
+	until   []time.Time    // when a guard permits it, each: zero for never
 	judged  bool           // a plan was made
 	dir     string         // in which checks are run
 }
 
-// judge returns the judgement of a run. unknown says that it is not known what the task
-// was applied with last.
-func (c *claim) judge(task *config.Task, done *result, unknown bool, out io.Writer) *judgement {
-	j := &judgement{claim: c, task: task, done: done, out: out}
+// judge returns the judgement of a run of a task with this record. unknown says that it is not
+// known what the task was applied with last.
+func (c *claim) judge(task *config.Task, known state.Task, done *result, unknown bool, out io.Writer) *judgement {
+	j := &judgement{claim: c, task: task, done: done, out: out, losses: known.Losses}
 	for _, d := range done.differences {
-		j.sources = append(j.sources, guard.Source{Count: d.Count(), Changes: d.Changes()})
+		j.sources = append(j.sources, guard.Source{Count: d.Count().WithPeaks(known.Counts), Changes: d.Changes()})
 	}
-	why := task.Guard.Input(j.sources)
+	why := task.Guard.Input(j.sources, c.judgedAt())
 	if unknown && task.Guard.Enabled {
-		why = "the record of what was applied last is incomplete, so that it is not known what is gone"
+		why = guard.Verdict{Text: "the record of what was applied last is incomplete, so that it is not known what is gone"}
 	}
-	if why != "" && c.claimed.Kind == state.KindApply {
-		j.input = []state.Cause{{Rule: state.RuleInputGuard, Text: why}}
+	if why.Text != "" && c.claimed.Kind == state.KindApply {
+		j.input, j.until = []state.Cause{{Rule: state.RuleInputGuard, Text: why.Text}}, []time.Time{why.Until}
 	}
 	return j
 }
@@ -89,13 +93,14 @@ func (j *judgement) waitUnplanned(err error) error {
 }
 
 // plan judges a plan.
-func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
+func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 	j.judged, j.done.plan = true, plan
 	at, known := j.Now(), false
 	defer func() {
 		if !known { // else the time of the plan that was approved stays
 			j.planned.Store(&at)
 		}
+		j.done.permitted = err == nil
 	}()
 	switch {
 	case plan.Changes.Any():
@@ -120,6 +125,7 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) error {
 			}
 			return j.wait(append(causes, j.unapproved(content)...), content)
 		}
+		j.done.based = state.Wait{Causes: causes}.Guards()
 	}
 	return j.inWindow(ctx)
 }
@@ -159,8 +165,8 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 		return refused, nil
 	}
 	causes := slices.Clone(j.input)
-	if why := j.task.Guard.Plan(*plan.Changes, plan.InState); why != "" {
-		causes = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why})
+	if why := j.task.Guard.Plan(*plan.Changes, plan.InState, j.losses, j.judgedAt()); why.Text != "" {
+		causes, j.until = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why.Text}), append(j.until, why.Until)
 	}
 	causes = append(causes, refused...)
 	if why := j.task.Approval.Plan(*plan.Changes); why != "" {
@@ -236,7 +242,10 @@ func (j *judgement) wait(causes []state.Cause, content state.Content) error {
 	for i, c := range causes {
 		texts[i] = c.Text
 	}
-	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest()}
+	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest(), Again: j.again(causes)}
+	if !wait.Again.IsZero() {
+		wait.Text += "; it is judged again at " + clock.Stamp(wait.Again, wait.Again.UTC())
+	}
 	fmt.Fprintf(j.out, "\nNothing was applied: the plan waits for an approval: %s.\n", wait.Text)
 	return &driver.WaitError{Wait: wait}
 }

@@ -114,13 +114,14 @@ func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) stat
 		run.Remote = &waits
 	}
 	run.Changes = done.changes
+	c.noteBase(&run, done)
 	if !run.Staged { // else they are of what the remote run applies
 		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
 	}
 	if a := waits.Approval; a != nil {
 		run.Approval = &state.Approval{By: a.By, At: a.At, Authenticated: true, Comment: a.Comment, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
 		if w := c.claimed.Wait; w != nil && w.Content != nil {
-			run.Approval.Content = *w.Content
+			run.Approval.Content, run.Based = *w.Content, w.Guards()
 		}
 	}
 	return run
@@ -194,7 +195,9 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 		} else {
 			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
-		next.Counts = done.counts(run, next.Counts)
+		before := next.Counts
+		next.Counts = done.counts(run, before)
+		next = c.based(next, before, run, done)
 		events := append(append(c.ofPeople(run), outbox.OfEnd(task.Data, next, run)...), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {

@@ -22,7 +22,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 		return nil
 	}
 	if a := j.claimed.Approval; a != nil && a.Valid(j.Now()) && a.Content == j.content(driver.Plan{}) {
-		j.input = nil
+		j.input, j.until, j.done.based = nil, nil, true
 		return nil
 	}
 	var gone []string

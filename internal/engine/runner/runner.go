@@ -158,6 +158,11 @@ type result struct {
 	staged      bool                // a remote run has begun with what was read
 	backend     string              // digest of where the state is
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
+
+	window    time.Duration // of the guard
+	limited   bool          // the guard limits plans
+	permitted bool          // the plan may be applied
+	based     bool          // a person has approved what a guard held
 }
 
 // compare notes what differs from what was applied last.
@@ -208,7 +213,7 @@ func (r *result) counts(run state.Run, before []state.Count) []state.Count {
 	}
 	counts := make([]state.Count, len(r.differences))
 	for i, d := range r.differences {
-		counts[i] = d.Count()
+		counts[i] = d.Count().WithPeaks(before)
 		if counts[i].Triggers = r.snap.Inputs[i].Triggers; succeeded {
 			counts[i].Applied = counts[i].Now
 		}
@@ -274,6 +279,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 func (c *claim) outcome(ctx context.Context, at time.Time, done result, err error) state.Run {
 	run := c.ended(at)
 	run.Changes = done.changes
+	c.noteBase(&run, done)
 	if url := done.plan.URL; url != "" && run.Remote == nil {
 		run.Remote = &state.RemoteRun{URL: url, Phase: state.RemoteEnded}
 	}
@@ -402,7 +408,12 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		done.changes = done.plan.Changes
 		return done, err
 	case state.KindApply, state.KindDestroy:
-		j := c.judge(task, &done, unknown, out)
+		known, err := c.known(ctx)
+		if err != nil {
+			return done, err
+		}
+		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
+		j := c.judge(task, known, &done, unknown, out)
 		if err := j.judgeConsul(ctx, launch, planned); err != nil {
 			return done, err
 		}
@@ -449,6 +460,20 @@ func (c *claim) read(ctx context.Context, task *config.Task, done *result) (befo
 	}
 	done.compare(before)
 	return before, unknown, nil
+}
+
+// known reads the record of the task, with what the guards count from. None judges a destroy.
+func (c *claim) known(ctx context.Context) (state.Task, error) {
+	if c.claimed.Kind != state.KindApply {
+		return state.Task{}, nil
+	}
+	rec, err := retry(ctx, func() (state.Stored[state.Task], error) {
+		return state.Read[state.Task](ctx, c.Store, state.TaskKey(c.claimed.Task))
+	}, backoff.WithMaxTries(claimTries))
+	if err != nil {
+		return state.Task{}, fmt.Errorf("read what was applied in the window of the guard: %w", err)
+	}
+	return rec.Data, nil
 }
 
 // job returns what the driver is to do, given what the task was applied with.

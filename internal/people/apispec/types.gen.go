@@ -1076,6 +1076,9 @@ type TaskGuard struct {
 	// Applied how many of these were applied last
 	Applied *int `json:"applied,omitempty"`
 
+	// Base the most of these that were applied within the window, with which Consul is compared
+	Base *int `json:"base,omitempty"`
+
 	// Exceeded what Consul shows now, or the plan that waits, exceeds the limit
 	Exceeded *bool `json:"exceeded,omitempty"`
 
@@ -1093,6 +1096,9 @@ type TaskGuard struct {
 
 	// Text all of it in words
 	Text string `json:"text"`
+
+	// Within the window of the guard in seconds; 0 if only what was applied last counts
+	Within *float64 `json:"within,omitempty"`
 }
 
 // TaskOverview defines model for TaskOverview.
@@ -1291,6 +1297,9 @@ type VersionResponse struct {
 
 // Wait what a waiting run waits for
 type Wait struct {
+	// Again when the plan is judged again, and applied without an approval if it is within the limits of the guards by then; missing if time alone does not permit it
+	Again *time.Time `json:"again,omitempty"`
+
 	// Causes why a plan needs an approval, the most important first
 	Causes *[]Cause `json:"causes,omitempty"`
 	For    WaitFor  `json:"for"`
@@ -1309,6 +1318,9 @@ type WaitFor string
 
 // WaitingPlan a plan that waits for an approval, or else the plan of the check that found drift
 type WaitingPlan struct {
+	// Again when the plan is judged again, and applied without an approval if it is within the limits of the guards by then; missing if time alone does not permit it
+	Again *time.Time `json:"again,omitempty"`
+
 	// Approved who approved the plan
 	Approved *Approval `json:"approved,omitempty"`
 

@@ -27,7 +27,7 @@ func Run(run state.Run) apispec.Run {
 		shown.Waited = Optional((run.Ended.Sub(run.Started) - run.Worked(run.Ended)).Seconds())
 	}
 	if w := run.Wait; w != nil && run.State == state.RunWaiting {
-		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: Optional(w.Text), Since: w.Since, Until: Moment(w.Until)}
+		shown.Wait = &apispec.Wait{For: apispec.WaitFor(w.For), ID: w.ID, Text: Optional(w.Text), Since: w.Since, Until: Moment(w.Until), Again: Moment(w.Again)}
 		if len(w.Causes) > 0 {
 			shown.Wait.Causes = new(Causes(*w))
 		}

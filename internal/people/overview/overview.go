@@ -225,7 +225,7 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 	t.Entries, t.Recent, t.Drift = apiview.Entries(entries), recentOf(f.Task), driftOf(f.Task, e.definition, r.Now())
 	if d := e.definition; d != nil {
 		t.Watches, t.Settings = apiview.Optional(d.Watches()), new(d.Settings())
-		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f), new(d.Approval.String())
+		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f, r.Now()), new(d.Approval.String())
 	}
 	return t
 }

@@ -38,7 +38,7 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 		return apispec.WaitingPlan{}, fmt.Errorf("read run %s: %w", rec.Data.Run.ID, err)
 	}
 	run := stored.Data
-	shown := apispec.WaitingPlan{ID: wait.ID, Task: task, Run: rec.Data.Run.ID, Since: wait.Since, Until: apiview.Moment(wait.Until), Causes: apiview.Causes(*wait),
+	shown := apispec.WaitingPlan{ID: wait.ID, Task: task, Run: rec.Data.Run.ID, Since: wait.Since, Until: apiview.Moment(wait.Until), Again: apiview.Moment(wait.Again), Causes: apiview.Causes(*wait),
 		Content: apispec.Content{Definition: wait.Content.Definition, Input: wait.Content.Input, Plan: apiview.Optional(wait.Content.Plan), State: apiview.Optional(wait.Content.State)},
 		Changes: apiview.Run(run).Changes, Entries: apiview.Entries(run.Entries)}
 	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {

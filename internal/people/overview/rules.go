@@ -7,6 +7,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -28,12 +29,12 @@ func windowsOf(windows []window.Window, now time.Time) *apispec.TaskWindows {
 
 // guardsOf returns the limits in force for what is applied without an approval, with
 // what is there now, and the checks; nil if there are none.
-func guardsOf(d *config.Task, f facts) *[]apispec.TaskGuard {
+func guardsOf(d *config.Task, f facts, now time.Time) *[]apispec.TaskGuard {
 	var shown []apispec.TaskGuard
-	for _, l := range d.Guard.Limits(f.counts(), f.planned()) {
-		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text}
+	for _, l := range d.Guard.Limits(guard.Known{Counts: f.counts(), Waiting: f.planned(), Losses: f.Task.Losses, Now: now}) {
+		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text, Within: new(d.Guard.Within.Seconds())}
 		if l.Count != nil {
-			g.Of, g.Applied, g.Now = &l.Count.Of, &l.Count.Applied, &l.Count.Now
+			g.Of, g.Base, g.Applied, g.Now = &l.Count.Of, &l.Base, &l.Count.Applied, &l.Count.Now
 		}
 		if l.Key == "on_empty" {
 			g.Limit = nil

@@ -61,11 +61,11 @@ func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 	record := state.Task{Observation: state.Observation{Observed: "B", Applied: "A", AppliedAt: time.Now(), Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}, Requests: state.Requests{Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}}}}
 	got := shown(t, task, record, time.Now())
 	want := []apispec.TaskGuard{
-		{Key: "max_removed_percent", Limit: new(50), Of: new("service instances"), Applied: new(12), Now: new(5), Exceeded: new(true),
-			Text: "at most 50 % of the service instances, which is 6, may go at once: 12 were applied, 5 are there now"},
-		{Key: "max_removed_percent", Limit: new(50), Of: new("keys"), Applied: new(3), Now: new(2), Exceeded: new(false),
-			Text: "at most 50 % of the keys may go at once, if at least 10 were applied: 3 were applied, 2 are there now"},
-		{Key: "max_destroy", Limit: new(5), Exceeded: new(false), Text: "a plan may destroy or replace at most 5 resources"},
+		{Key: "max_removed_percent", Limit: new(50), Within: new(900.0), Of: new("service instances"), Base: new(12), Applied: new(12), Now: new(5), Exceeded: new(true),
+			Text: "at most 50 % of the service instances, which is 6, may go within 15m: 12 were applied, 5 are there now"},
+		{Key: "max_removed_percent", Limit: new(50), Within: new(900.0), Of: new("keys"), Base: new(3), Applied: new(3), Now: new(2), Exceeded: new(false),
+			Text: "at most 50 % of the keys may go within 15m, if at least 10 were applied: 3 were applied, 2 are there now"},
+		{Key: "max_destroy", Limit: new(5), Within: new(900.0), Exceeded: new(false), Text: "plans within 15m may destroy or replace at most 5 resources"},
 		{Key: "check", Text: "check judge judges each plan; a plan that it refuses waits for an approval"},
 	}
 	if diff := cmp.Diff(want, apispec.Deref(got.Guards)); diff != "" {

@@ -136,7 +136,7 @@ func (t Task) destroyed(run Run) Task {
 	switch {
 	case run.State == RunSucceeded:
 		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
-		t.Counts = nil
+		t.Counts, t.Losses = nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}

@@ -39,7 +39,11 @@ func TestConclude_KeepsTheOutcomesOfTheNewestRuns(t *testing.T) {
 // DynamoDB bills reads by 4 KB: reading the record of a task costs one of these, however many runs it had.
 func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 	ended := time.Date(2026, 11, 22, 10, 57, 40, 123456789, time.UTC)
-	task := Task{Observation: Observation{Definition: strings.Repeat("d", 64), Observed: strings.Repeat("o", 64), ObservedAt: ended, Applied: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200}}},
+	var peaks Peaks
+	for i := range MaxPeaks {
+		peaks = append(peaks, Peak{2000 - i, ended.Truncate(time.Millisecond)})
+	}
+	task := Task{Observation: Observation{Definition: strings.Repeat("d", 64), Observed: strings.Repeat("o", 64), ObservedAt: ended, Applied: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200, peaks}}},
 		Tries: Tries{Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}}, Naming: Naming{Shape: strings.Repeat("s", 64)}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
 	for range History {
 		task, _ = task.Conclude(Run{ID: "019aaf00-0000-7000-8000-000000000000", Kind: KindApply, State: RunInterrupted, Work: Work{Digest: strings.Repeat("a", 64), Changes: &Changes{Add: 1, Destroy: 1}}, Times: Times{Started: ended.Add(-12345 * time.Millisecond), Ended: ended},

@@ -77,6 +77,7 @@ type Observation struct {
 	// The task is run again, whatever its condition says.
 	Doubt  string  `json:"doubt,omitempty"`
 	Counts []Count `json:"counts,omitempty"` // of the condition and the module inputs, in that order
+	Losses Losses  `json:"losses,omitempty"` // of the runs of a task with a plan guard, as far as it counts them
 }
 
 // Requests are what a task is to run for.
@@ -157,6 +158,9 @@ type Count struct {
 	Triggers bool   `json:"triggers,omitempty"` // it is the condition
 	Applied  int    `json:"applied"`
 	Now      int    `json:"now"` // in Consul when the latest run read it
+	// Peaks are what was applied before, as far as a guard compares with it. They are written with
+	// the outcome of the run that has replaced it.
+	Peaks Peaks `json:"peaks,omitempty"`
 }
 
 // OnHold is a person's hold: the task does not run until it is released.
@@ -361,14 +365,18 @@ type Work struct {
 	Digest string `json:"digest,omitempty"` // of what was rendered
 	// Staged says that what the run had read when Remote began is kept: it counts as
 	// applied when Remote has succeeded. Digest and Entries are of that, too.
-	Staged   bool          `json:"staged,omitempty"`
-	Error    string        `json:"error,omitempty"`
-	Changes  *Changes      `json:"changes,omitempty"`  // what Terraform did
-	Entries  *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
-	Logs     int           `json:"logs,omitempty"`     // bytes of its output that are kept
-	Plan     Kept          `json:"plan,omitzero"`      // of a plan run, in Terraform's words
-	PlanData Kept          `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
-	Output   Kept          `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
+	Staged  bool          `json:"staged,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Changes *Changes      `json:"changes,omitempty"`  // what Terraform did
+	Entries *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
+	Logs    int           `json:"logs,omitempty"`     // bytes of its output that are kept
+	InState *int          `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
+	// Based says that a person approved what a guard held: once it is applied, the guard counts
+	// from it alone.
+	Based    bool `json:"based,omitempty"`
+	Plan     Kept `json:"plan,omitzero"`      // of a plan run, in Terraform's words
+	PlanData Kept `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
+	Output   Kept `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
 }
 
 // Result is the short form of an ended run.

@@ -10,7 +10,7 @@ import (
 )
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
-var harmless = []string{
+var harmless = []string{"Losses",
 	"Definition", "Observed", "ObservedAt", "Applied", "AppliedAt", "Counts", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval",
 	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Reason",
 }

@@ -68,6 +68,9 @@ type Wait struct {
 	Causes  []Cause  `json:"causes,omitempty"`  // why the plan needs one, the most important first
 	Content *Content `json:"content,omitempty"` // what the approval applies to
 	Rules   string   `json:"rules,omitempty"`   // digest of the task's rules: if they change, the plan is judged again
+	// Again is when the plan is judged again, by the clock of the leader: only guards hold it, and
+	// by then they do not compare with what was applied longest ago. Zero if that is not so.
+	Again time.Time `json:"again,omitzero"`
 }
 
 // Command returns the command with which people decide on the plan that waits, such as approve. It

@@ -3,19 +3,27 @@
 //
 // There are two guards. The input guard compares the entries that Consul shows with
 // those that were applied last, before anything is planned. The plan guard limits
-// what a plan may destroy.
+// what a plan may destroy. Both count what was taken away within a window, so that a
+// loss in small steps is one loss.
 package guard
 
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // Spec are the limits of a task.
 type Spec struct {
 	Enabled bool `json:"enabled"`
+
+	// Within is the window: the entries are compared with the most that were applied in
+	// it, and what plans have destroyed in it counts together. With 0, only what was applied
+	// last counts, and each plan alone.
+	Within time.Duration `json:"within"`
 
 	// MaxRemovedPercent is how many percent of the entries of one source may go at
 	// once, by number. It holds if at least MinEntries were applied.
@@ -36,7 +44,7 @@ type Spec struct {
 }
 
 // Default are the limits of a task that configures none.
-var Default = Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10}
+var Default = Spec{Enabled: true, Within: 15 * time.Minute, MaxRemovedPercent: 50, MinEntries: 10}
 
 // Differs says in what the guard of a task differs from Consul-Terraform-Sync; "" if
 // it does not.
@@ -44,7 +52,7 @@ func (s Spec) Differs() string {
 	if !s.Enabled {
 		return ""
 	}
-	return fmt.Sprintf("if more than %d %% of at least %d entries of a task vanish from Consul at once, Terrapulse holds the change until the data is back or a person approves it; "+
+	return fmt.Sprintf("if more than %d %% of at least %d entries of a task vanish from Consul "+s.span()+", Terrapulse holds the change until the data is back or a person approves it; "+
 		"Consul-Terraform-Sync applies it, and so does Terrapulse with guard { enabled = false }", s.MaxRemovedPercent, s.MinEntries)
 }
 
@@ -53,46 +61,117 @@ func (s Spec) PlanLimited() bool {
 	return s.Enabled && (s.MaxDestroy != nil || s.MaxDestroyPercent != nil)
 }
 
+// Window is how far back losses count; 0 if the guard is off. What is applied without a
+// guard is a new base for the guard.
+func (s Spec) Window() time.Duration {
+	if !s.Enabled {
+		return 0
+	}
+	return s.Within
+}
+
+// span is the window in words.
+func (s Spec) span() string {
+	if s.Within == 0 {
+		return "at once"
+	}
+	return "within " + block.Brief(s.Within)
+}
+
 // Source is where entries come from: the condition of a task, or a module input.
 type Source struct {
 	state.Count
 	Changes state.EntryChanges
 }
 
-// Input says why the entries that are there now must not be applied without an
-// approval; "" if they may.
-func (s Spec) Input(sources []Source) string {
-	if !s.Enabled {
-		return ""
-	}
-	var all []string
-	for _, of := range sources {
-		if why := s.source(of); why != "" {
-			all = append(all, why)
-		}
-	}
-	return strings.Join(all, "; ")
+// Verdict says whether a change may be applied without an approval.
+type Verdict struct {
+	Text string // why it may not; "" if it may
+	// Until is when it may if nothing changes until then, because the losses before it have left
+	// the window; zero if only a person can permit it.
+	Until time.Time
 }
 
-func (s Spec) source(of Source) string {
-	applied, now := of.Applied, of.Now
-	removed := applied - now
-	if removed <= 0 {
-		return ""
-	}
-	var limit string
+// and returns the verdict of several limits.
+func (v Verdict) and(other Verdict) Verdict {
 	switch {
-	case s.overNumber(removed):
-		limit = fmt.Sprintf("max_removed is %d", *s.MaxRemoved)
-	case s.overPercent(removed, applied):
-		limit = fmt.Sprintf("max_removed_percent is %d", s.MaxRemovedPercent)
-	case s.HoldEmpty && now == 0:
-		limit = `on_empty is "hold"`
-	default:
-		return ""
+	case other.Text == "":
+		return v
+	case v.Text == "":
+		return other
 	}
-	return fmt.Sprintf("%s, and %s", Removed(of), limit)
+	both := Verdict{Text: v.Text + "; " + other.Text}
+	if !v.Until.IsZero() && !other.Until.IsZero() {
+		if both.Until = v.Until; other.Until.After(both.Until) {
+			both.Until = other.Until
+		}
+	}
+	return both
 }
+
+// Input judges the entries that are there now.
+func (s Spec) Input(sources []Source, now time.Time) (v Verdict) {
+	if !s.Enabled {
+		return v
+	}
+	for _, of := range sources {
+		v = v.and(s.source(of, now))
+	}
+	return v
+}
+
+func (s Spec) source(of Source, now time.Time) Verdict {
+	base := s.base(of.Count, now)
+	limit := s.exceeded(of.Count, base)
+	if limit == "" {
+		return Verdict{}
+	}
+	v := Verdict{Text: Removed(of)}
+	if base > of.Applied {
+		v.Text = fmt.Sprintf("%d of the %d %s that were applied within the last %s are gone (%s)", base-of.Now, base, of.Of, block.Brief(s.Within), lastGone(of))
+	}
+	v.Text += ", and " + limit
+	for i, peak := range of.Peaks {
+		rest := of.Count
+		rest.Peaks = of.Peaks[i+1:]
+		if left := s.leaves(peak.Until, now); left.After(now) && s.exceeded(of.Count, s.base(rest, now)) == "" {
+			v.Until = left
+			break
+		}
+	}
+	return v
+}
+
+// base is how many entries those that are there now are compared with.
+func (s Spec) base(c state.Count, now time.Time) int { return c.Peaks.Most(c.Applied, s.Within, now) }
+
+// leaves is when what ended at a time leaves the window. A clock that was ahead has recorded a time
+// to come.
+func (s Spec) leaves(at, now time.Time) time.Time {
+	if at.After(now) {
+		at = now
+	}
+	return at.Add(s.Within)
+}
+
+// exceeded says which limit the entries exceed. A change that takes nothing away by number exceeds
+// none, whatever was taken away before it.
+func (s Spec) exceeded(c state.Count, base int) string {
+	switch removed := base - c.Now; {
+	case c.Now >= c.Applied:
+		return ""
+	case s.overNumber(removed):
+		return fmt.Sprintf("max_removed is %d", *s.MaxRemoved)
+	case s.overPercent(removed, base):
+		return fmt.Sprintf("max_removed_percent is %d", s.MaxRemovedPercent)
+	case s.HoldEmpty && c.Now == 0:
+		return `on_empty is "hold"`
+	}
+	return ""
+}
+
+// namesShown is how many names a text has.
+const namesShown = 5
 
 func (s Spec) overNumber(removed int) bool { return s.MaxRemoved != nil && removed > *s.MaxRemoved }
 
@@ -100,11 +179,26 @@ func (s Spec) overPercent(removed, applied int) bool {
 	return applied >= s.MinEntries && removed*100 > s.MaxRemovedPercent*applied
 }
 
-// namesShown is how many names a text has.
-const namesShown = 5
-
 // Removed says in words how many entries are gone, and which.
 func Removed(of Source) string {
+	text := fmt.Sprintf("%d of %d %s are gone", of.Changes.Removed, of.Applied, of.Of)
+	if added := of.Changes.Added; added > 0 {
+		text += fmt.Sprintf(" (%d are new)", added)
+	}
+	return text + names(of)
+}
+
+// lastGone says in words how many entries are gone since the last apply, and which.
+func lastGone(of Source) string {
+	text := fmt.Sprintf("%d since the last apply", of.Changes.Removed)
+	if added := of.Changes.Added; added > 0 {
+		text += fmt.Sprintf(", with %d new", added)
+	}
+	return text + names(of)
+}
+
+// names says in words which entries are gone.
+func names(of Source) (text string) {
 	var gone []string
 	for _, e := range of.Changes.Entries {
 		if e.Action != state.EntryRemoved || len(gone) == namesShown {
@@ -116,10 +210,6 @@ func Removed(of Source) string {
 		}
 		gone = append(gone, name)
 	}
-	text := fmt.Sprintf("%d of %d %s are gone", of.Changes.Removed, of.Applied, of.Of)
-	if added := of.Changes.Added; added > 0 {
-		text += fmt.Sprintf(" (%d are new)", added)
-	}
 	if len(gone) > 0 {
 		text += ": " + strings.Join(gone, ", ")
 	}
@@ -129,24 +219,33 @@ func Removed(of Source) string {
 	return text
 }
 
-// Plan says why a plan with these numbers must not be applied without an approval; ""
-// if it may. A replacement is one resource destroyed. inState is how many resources the
-// state has; nil if that is not known. What is not known may exceed each limit.
-func (s Spec) Plan(plan state.Changes, inState *int) string {
-	destroyed := plan.Destroy
-	if !s.PlanLimited() || destroyed == 0 && !plan.Unknown {
-		return ""
+// Plan judges a plan with these numbers. A replacement is one resource destroyed. inState is how
+// many resources the state has; nil if that is not known. What is not known may exceed each limit.
+// A plan that destroys nothing exceeds none. losses are those of earlier runs.
+func (s Spec) Plan(plan state.Changes, inState *int, losses state.Losses, now time.Time) Verdict {
+	if !s.PlanLimited() || plan.Destroy == 0 && !plan.Unknown {
+		return Verdict{}
 	}
-	of := "resources"
-	switch {
-	case inState == nil && destroyed == 1:
-		of = "resource"
-	case inState != nil:
-		of = fmt.Sprintf("of %d resources", *inState)
+	losses = losses.Within(s.Within, now)
+	v := Verdict{Text: s.plan(plan, inState, losses)}
+	for i, loss := range losses {
+		if v.Text != "" && s.plan(plan, inState, losses[i+1:]) == "" {
+			v.Until = s.leaves(loss.At, now)
+			break
+		}
 	}
+	return v
+}
+
+func (s Spec) plan(plan state.Changes, inState *int, losses state.Losses) string {
+	known := 0
+	if inState != nil {
+		known = *inState
+	}
+	all, most := losses.With(plan.Destroy, known)
 	var limit string
 	switch {
-	case s.MaxDestroy != nil && (plan.Unknown || destroyed > *s.MaxDestroy):
+	case s.MaxDestroy != nil && (plan.Unknown || all > *s.MaxDestroy):
 		limit = fmt.Sprintf("max_destroy is %d", *s.MaxDestroy)
 	case s.MaxDestroyPercent == nil:
 		return ""
@@ -154,16 +253,25 @@ func (s Spec) Plan(plan state.Changes, inState *int) string {
 		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
 	case inState == nil:
 		limit = fmt.Sprintf("max_destroy_percent is %d, but it is not known how many resources the state has", *s.MaxDestroyPercent)
-	case destroyed*100 > *s.MaxDestroyPercent**inState:
+	case all*100 > *s.MaxDestroyPercent*most:
 		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
 	default:
 		return ""
 	}
+	of := "resources"
+	switch {
+	case inState == nil && all == 1:
+		of = "resource"
+	case inState != nil:
+		of = fmt.Sprintf("of %d resources", most)
+	}
 	switch {
 	case plan.Unknown:
 		return "the plan does not say how many resources it destroys or replaces, and " + limit
-	case inState != nil && *inState == 1:
+	case all > plan.Destroy:
+		return fmt.Sprintf("%d %s would be destroyed or replaced within %s, %d of them by this plan, and %s", all, of, block.Brief(s.Within), plan.Destroy, limit)
+	case inState != nil && most == 1:
 		return "the only resource would be destroyed or replaced, and " + limit
 	}
-	return fmt.Sprintf("%d %s would be destroyed or replaced, and %s", destroyed, of, limit)
+	return fmt.Sprintf("%d %s would be destroyed or replaced, and %s", all, of, limit)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -44,6 +45,8 @@ func with(change func(*guard.Spec)) guard.Spec {
 	return s
 }
 
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
 func ptr(n int) *int { return &n }
 
 func TestInput_LimitsHowManyEntriesMayGoAtOnce(t *testing.T) {
@@ -73,7 +76,7 @@ func TestInput_LimitsHowManyEntriesMayGoAtOnce(t *testing.T) {
 		{"all may go", with(func(s *guard.Spec) { s.MaxRemovedPercent = 100 }), entries(0, 60), nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := c.spec.Input([]guard.Source{source("service instances", c.applied, c.now)})
+			got := c.spec.Input([]guard.Source{source("service instances", c.applied, c.now)}, noon).Text
 			if got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -100,7 +103,7 @@ func TestInput_HoldsIfAndOnlyIfALimitIsExceeded(t *testing.T) {
 		want := s.Enabled && fewer > 0 && (s.MaxRemoved != nil && fewer > *s.MaxRemoved ||
 			applied >= s.MinEntries && float64(fewer)/float64(applied) > float64(s.MaxRemovedPercent)/100 ||
 			s.HoldEmpty && now == 0)
-		got := s.Input([]guard.Source{source("keys", entries(0, applied), entries(from, from+now))})
+		got := s.Input([]guard.Source{source("keys", entries(0, applied), entries(from, from+now))}, noon).Text
 		if (got != "") != want {
 			t.Fatalf("%+v: of %d entries %d are left: %q, held must be %v", s, applied, now, got, want)
 		}
@@ -111,8 +114,8 @@ func TestInput_JudgesEachSourceByItself(t *testing.T) {
 	got := guard.Default.Input([]guard.Source{
 		source("keys", entries(0, 1000), entries(0, 1000)),
 		source("service instances", entries(0, 20), entries(0, 3)),
-	})
-	if got == "" {
+	}, noon)
+	if got.Text == "" {
 		t.Error("a source with many entries hides that most of another are gone")
 	}
 }
@@ -135,7 +138,7 @@ func TestPlan_WhatIsNotKnownExceedsEachLimit(t *testing.T) {
 		{guard.Default, state.Changes{Unknown: true}, nil, ""},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Enabled = ptr(0), false }), state.Changes{Unknown: true}, nil, ""},
 	} {
-		if got := c.spec.Plan(c.plan, c.inState); got != c.want {
+		if got := c.spec.Plan(c.plan, c.inState, nil, noon).Text; got != c.want {
 			t.Errorf("%+v: %+v: %q, want %q", c.spec, c.plan, got, c.want)
 		}
 	}
@@ -155,7 +158,7 @@ func TestPlan_LimitsWhatMayBeDestroyed(t *testing.T) {
 		{with(func(s *guard.Spec) { s.MaxDestroyPercent = ptr(10) }), 11, 100, "11 of 100 resources would be destroyed or replaced, and max_destroy_percent is 10"},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Enabled = ptr(0), false }), 6, 100, ""},
 	} {
-		if got := c.spec.Plan(state.Changes{Destroy: c.destroyed}, &c.inState); got != c.want {
+		if got := c.spec.Plan(state.Changes{Destroy: c.destroyed}, &c.inState, nil, noon).Text; got != c.want {
 			t.Errorf("%+v: %d of %d: %q, want %q", c.spec, c.destroyed, c.inState, got, c.want)
 		}
 		if needed := c.spec.Enabled && (c.spec.MaxDestroy != nil || c.spec.MaxDestroyPercent != nil); c.spec.PlanLimited() != needed {

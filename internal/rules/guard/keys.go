@@ -10,13 +10,14 @@ import (
 // Keys are the keys of a guard block.
 type Keys struct {
 	block.Origin
-	Enabled           block.Bool   `key:"enabled" default:"true" doc:"'false': no guard holds a change"`
-	MaxRemovedPercent block.Int    `key:"max_removed_percent" default:"50" form:"percent" doc:"how many percent of the entries of the condition, or of a module input, may go at once; compared by number with the entries that were applied last"`
-	MinEntries        block.Int    `key:"min_entries" default:"10" form:"count" doc:"'max_removed_percent' has no effect if fewer entries were applied last"`
-	MaxRemoved        block.Int    `key:"max_removed" unset:"no limit" form:"count" example:"20" doc:"how many entries may go at once"`
-	OnEmpty           block.String `key:"on_empty" default:"apply" one:"apply hold" doc:"'hold': hold a change that leaves no entries, however few were applied last"`
-	MaxDestroy        block.Int    `key:"max_destroy" unset:"no limit" form:"count" example:"5" doc:"how many resources a plan may destroy or replace"`
-	MaxDestroyPercent block.Int    `key:"max_destroy_percent" unset:"no limit" form:"percent" example:"20" doc:"the same, in percent of the resources in the state"`
+	Enabled           block.Bool     `key:"enabled" default:"true" doc:"'false': no guard holds a change"`
+	Within            block.Duration `key:"within" default:"15m" form:"delay" example:"30m" doc:"what counts together as one change: the entries are compared with the most that were applied within this time, and what plans destroyed in it counts together; '0s': only with what was applied last, and each plan alone"`
+	MaxRemovedPercent block.Int      `key:"max_removed_percent" default:"50" form:"percent" doc:"how many percent of the entries of the condition, or of a module input, may go; compared by number with the most that were applied within 'within'"`
+	MinEntries        block.Int      `key:"min_entries" default:"10" form:"count" doc:"'max_removed_percent' has no effect if fewer entries were applied within 'within'"`
+	MaxRemoved        block.Int      `key:"max_removed" unset:"no limit" form:"count" example:"20" doc:"how many entries may go, compared in the same way"`
+	OnEmpty           block.String   `key:"on_empty" default:"apply" one:"apply hold" doc:"'hold': hold a change that leaves no entries, however few were applied last"`
+	MaxDestroy        block.Int      `key:"max_destroy" unset:"no limit" form:"count" example:"5" doc:"how many resources plans may destroy or replace within 'within'"`
+	MaxDestroyPercent block.Int      `key:"max_destroy_percent" unset:"no limit" form:"percent" example:"20" doc:"the same, in percent of the most resources that the state had"`
 }
 
 // The values of on_empty.
@@ -38,6 +39,9 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 			r.Fail(count.Origin, fmt.Sprintf("%s is negative", block.Quoted(count.Text)), "a whole number, 0 or more")
 		}
 	}
+	if k.Within.V < 0 {
+		r.Fail(k.Within.Origin, fmt.Sprintf("%s is negative", block.Quoted(k.Within.Text)), `a duration such as "15m", or "0s" to compare only with what was applied last`)
+	}
 	empty := apply
 	if parent.HoldEmpty {
 		empty = hold
@@ -47,6 +51,7 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 	}
 	return Spec{
 		Enabled:           k.Enabled.Or(parent.Enabled),
+		Within:            k.Within.Or(parent.Within),
 		MaxRemovedPercent: k.MaxRemovedPercent.Or(parent.MaxRemovedPercent),
 		MinEntries:        k.MinEntries.Or(parent.MinEntries),
 		MaxRemoved:        cmp.Or(k.MaxRemoved.Written(), parent.MaxRemoved),

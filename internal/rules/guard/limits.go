@@ -2,7 +2,9 @@ package guard
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -12,35 +14,43 @@ type Limit struct {
 	Value int
 	// Count is that of a limit of entries; nil if it is not known.
 	Count *state.Count
+	Base  int // of Count: the most that were applied within the window, with which it is compared
 	// Exceeded is set if what is there now, or the plan that waits, exceeds the limit.
 	Exceeded bool
 	Text     string // all of it in words
 }
 
-// Limits returns the limits in force. counts are the entries of each source, if they are
-// known, and waiting are the numbers of the plan that waits; nil if none waits.
-func (s Spec) Limits(counts []state.Count, waiting *state.Changes) []Limit {
+// Known is what is known of the task of which the limits are.
+type Known struct {
+	Counts  []state.Count  // of each source; nil if they are not known
+	Waiting *state.Changes // the numbers of the plan that waits; nil if none waits
+	Losses  state.Losses
+	Now     time.Time
+}
+
+// Limits returns the limits in force.
+func (s Spec) Limits(of Known) []Limit {
 	if !s.Enabled {
 		return nil
 	}
 	limits := s.unknown()
-	if len(counts) > 0 {
+	if len(of.Counts) > 0 {
 		limits = nil
 	}
-	for _, of := range counts {
-		limits = append(limits, s.of(of)...)
+	for _, c := range of.Counts {
+		limits = append(limits, s.of(c, of.Now)...)
 	}
-	return append(limits, s.ofPlan(waiting)...)
+	return append(limits, s.ofPlan(of)...)
 }
 
 // unknown returns the limits of entries where it is not known how many there are.
 func (s Spec) unknown() (limits []Limit) {
 	if s.MaxRemoved != nil {
-		limits = append(limits, Limit{Key: "max_removed", Value: *s.MaxRemoved, Text: fmt.Sprintf("at most %d entries may go at once", *s.MaxRemoved)})
+		limits = append(limits, Limit{Key: "max_removed", Value: *s.MaxRemoved, Text: fmt.Sprintf("at most %d entries may go %s", *s.MaxRemoved, s.span())})
 	}
 	if s.MaxRemovedPercent < 100 {
 		limits = append(limits, Limit{Key: "max_removed_percent", Value: s.MaxRemovedPercent,
-			Text: fmt.Sprintf("at most %d %% of the entries may go at once, if at least %d were applied", s.MaxRemovedPercent, s.MinEntries)})
+			Text: fmt.Sprintf("at most %d %% of the entries may go %s, if at least %d were applied", s.MaxRemovedPercent, s.span(), s.MinEntries)})
 	}
 	if s.HoldEmpty {
 		limits = append(limits, Limit{Key: "on_empty", Text: "a change that leaves no entries waits for an approval"})
@@ -49,49 +59,66 @@ func (s Spec) unknown() (limits []Limit) {
 }
 
 // of returns the limits of the entries of one source.
-func (s Spec) of(c state.Count) (limits []Limit) {
-	removed := c.Applied - c.Now
+func (s Spec) of(c state.Count, now time.Time) (limits []Limit) {
+	base := s.base(c, now)
+	removed, takes := base-c.Now, c.Now < c.Applied
 	numbers := fmt.Sprintf("%d were applied, %d are there now", c.Applied, c.Now)
+	if base > c.Applied {
+		numbers = fmt.Sprintf("%d were applied within the last %s, %d were applied last, %d are there now", base, block.Brief(s.Within), c.Applied, c.Now)
+	}
+	add := func(key string, value int, exceeded bool, text string) {
+		limits = append(limits, Limit{key, value, &c, base, exceeded && takes, text + ": " + numbers})
+	}
 	if s.MaxRemoved != nil {
-		limits = append(limits, Limit{"max_removed", *s.MaxRemoved, &c, s.overNumber(removed),
-			fmt.Sprintf("at most %d %s may go at once: %s", *s.MaxRemoved, c.Of, numbers)})
+		add("max_removed", *s.MaxRemoved, s.overNumber(removed), fmt.Sprintf("at most %d %s may go %s", *s.MaxRemoved, c.Of, s.span()))
 	}
 	switch percent := s.MaxRemovedPercent; {
 	case percent >= 100:
-	case c.Applied < s.MinEntries:
-		limits = append(limits, Limit{"max_removed_percent", percent, &c, false,
-			fmt.Sprintf("at most %d %% of the %s may go at once, if at least %d were applied: %s", percent, c.Of, s.MinEntries, numbers)})
+	case base < s.MinEntries:
+		add("max_removed_percent", percent, false, fmt.Sprintf("at most %d %% of the %s may go %s, if at least %d were applied", percent, c.Of, s.span(), s.MinEntries))
 	default:
-		limits = append(limits, Limit{"max_removed_percent", percent, &c, s.overPercent(removed, c.Applied),
-			fmt.Sprintf("at most %d %% of the %s, which is %d, may go at once: %s", percent, c.Of, c.Applied*percent/100, numbers)})
+		add("max_removed_percent", percent, s.overPercent(removed, base), fmt.Sprintf("at most %d %% of the %s, which is %d, may go %s", percent, c.Of, base*percent/100, s.span()))
 	}
 	if s.HoldEmpty {
-		limits = append(limits, Limit{"on_empty", 0, &c, removed > 0 && c.Now == 0, fmt.Sprintf("a change that leaves no %s waits for an approval: %s", c.Of, numbers)})
+		add("on_empty", 0, c.Now == 0, fmt.Sprintf("a change that leaves no %s waits for an approval", c.Of))
 	}
 	return limits
 }
 
 // ofPlan returns the limits of a plan.
-func (s Spec) ofPlan(waiting *state.Changes) (limits []Limit) {
-	numbers := ""
+func (s Spec) ofPlan(of Known) (limits []Limit) {
+	losses, waiting := of.Losses.Within(s.Within, of.Now), of.Waiting
+	before, _ := losses.With(0, 0)
+	exceeded, numbers := false, ""
+	if before > 0 {
+		numbers = fmt.Sprintf(": %d were, within the last %s", before, block.Brief(s.Within))
+	}
 	switch {
 	case waiting == nil:
 	case waiting.Unknown:
-		numbers = ": the plan that waits does not say how many it would destroy or replace"
+		numbers, exceeded = ": the plan that waits does not say how many it would destroy or replace", true
+	case before > 0:
+		numbers += fmt.Sprintf(", and the plan that waits would destroy or replace %d", waiting.Destroy)
 	default:
 		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", waiting.Destroy)
+	}
+	if waiting != nil && !waiting.Unknown {
+		all, _ := losses.With(waiting.Destroy, 0)
+		exceeded = waiting.Destroy > 0 && s.MaxDestroy != nil && all > *s.MaxDestroy
+	}
+	plans := "a plan may destroy or replace"
+	if s.Within > 0 {
+		plans = "plans " + s.span() + " may destroy or replace"
 	}
 	if most := s.MaxDestroy; most != nil {
 		things := "resources"
 		if *most == 1 {
 			things = "resource"
 		}
-		limits = append(limits, Limit{Key: "max_destroy", Value: *most, Exceeded: waiting != nil && (waiting.Unknown || waiting.Destroy > *most),
-			Text: fmt.Sprintf("a plan may destroy or replace at most %d %s%s", *most, things, numbers)})
+		limits = append(limits, Limit{Key: "max_destroy", Value: *most, Exceeded: exceeded, Text: fmt.Sprintf("%s at most %d %s%s", plans, *most, things, numbers)})
 	}
 	if most := s.MaxDestroyPercent; most != nil {
-		limits = append(limits, Limit{Key: "max_destroy_percent", Value: *most,
-			Text: fmt.Sprintf("a plan may destroy or replace at most %d %% of the resources in the state%s", *most, numbers)})
+		limits = append(limits, Limit{Key: "max_destroy_percent", Value: *most, Text: fmt.Sprintf("%s at most %d %% of the resources in the state%s", plans, *most, numbers)})
 	}
 	return limits
 }

@@ -22,24 +22,24 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 		waiting *state.Changes
 		want    []string // those that are exceeded begin with !
 	}{
-		"default":       {guard.Default, instances(12, 10), nil, []string{"at most 50 % of the service instances, which is 6, may go at once: 12 were applied, 10 are there now"}},
-		"exceeded":      {guard.Default, instances(13, 6), nil, []string{"!at most 50 % of the service instances, which is 6, may go at once: 13 were applied, 6 are there now"}},
-		"few":           {guard.Default, instances(9, 0), nil, []string{"at most 50 % of the service instances may go at once, if at least 10 were applied: 9 were applied, 0 are there now"}},
-		"never applied": {guard.Default, nil, nil, []string{"at most 50 % of the entries may go at once, if at least 10 were applied"}},
+		"default":       {guard.Default, instances(12, 10), nil, []string{"at most 50 % of the service instances, which is 6, may go within 15m: 12 were applied, 10 are there now"}},
+		"exceeded":      {guard.Default, instances(13, 6), nil, []string{"!at most 50 % of the service instances, which is 6, may go within 15m: 13 were applied, 6 are there now"}},
+		"few":           {guard.Default, instances(9, 0), nil, []string{"at most 50 % of the service instances may go within 15m, if at least 10 were applied: 9 were applied, 0 are there now"}},
+		"never applied": {guard.Default, nil, nil, []string{"at most 50 % of the entries may go within 15m, if at least 10 were applied"}},
 		"off":           {with(func(s *guard.Spec) { s.Enabled = false }), instances(13, 6), nil, nil},
 		"all may go":    {with(func(s *guard.Spec) { s.MaxRemovedPercent = 100 }), instances(13, 0), nil, nil},
-		"unknown counts": {all, nil, nil, []string{"at most 2 entries may go at once", "at most 50 % of the entries may go at once, if at least 10 were applied", "a change that leaves no entries waits for an approval",
-			"a plan may destroy or replace at most 5 resources", "a plan may destroy or replace at most 20 % of the resources in the state"}},
-		"all limits": {all, instances(3, 0), &state.Changes{Destroy: 6}, []string{"!at most 2 service instances may go at once: 3 were applied, 0 are there now",
-			"at most 50 % of the service instances may go at once, if at least 10 were applied: 3 were applied, 0 are there now",
+		"unknown counts": {all, nil, nil, []string{"at most 2 entries may go within 15m", "at most 50 % of the entries may go within 15m, if at least 10 were applied", "a change that leaves no entries waits for an approval",
+			"plans within 15m may destroy or replace at most 5 resources", "plans within 15m may destroy or replace at most 20 % of the resources in the state"}},
+		"all limits": {all, instances(3, 0), &state.Changes{Destroy: 6}, []string{"!at most 2 service instances may go within 15m: 3 were applied, 0 are there now",
+			"at most 50 % of the service instances may go within 15m, if at least 10 were applied: 3 were applied, 0 are there now",
 			"!a change that leaves no service instances waits for an approval: 3 were applied, 0 are there now",
-			"!a plan may destroy or replace at most 5 resources: the plan that waits would destroy or replace 6",
-			"a plan may destroy or replace at most 20 % of the resources in the state: the plan that waits would destroy or replace 6"}},
+			"!plans within 15m may destroy or replace at most 5 resources: the plan that waits would destroy or replace 6",
+			"plans within 15m may destroy or replace at most 20 % of the resources in the state: the plan that waits would destroy or replace 6"}},
 		"two sources": {guard.Default, append(instances(12, 12), state.Count{Of: "keys", Applied: 20, Now: 2}), nil, []string{
-			"at most 50 % of the service instances, which is 6, may go at once: 12 were applied, 12 are there now", "!at most 50 % of the keys, which is 10, may go at once: 20 were applied, 2 are there now"}},
+			"at most 50 % of the service instances, which is 6, may go within 15m: 12 were applied, 12 are there now", "!at most 50 % of the keys, which is 10, may go within 15m: 20 were applied, 2 are there now"}},
 	} {
 		var got []string
-		for _, l := range c.spec.Limits(c.counts, c.waiting) {
+		for _, l := range c.spec.Limits(guard.Known{Counts: c.counts, Waiting: c.waiting, Now: noon}) {
 			if l.Exceeded {
 				l.Text = "!" + l.Text
 			}
@@ -59,10 +59,10 @@ func TestLimits_AgreeWithTheInputGuard(t *testing.T) {
 		for applied := range 15 {
 			for now := range 15 {
 				exceeded := false
-				for _, l := range spec.Limits([]state.Count{{Of: "keys", Applied: applied, Now: now}}, nil) {
+				for _, l := range spec.Limits(guard.Known{Counts: []state.Count{{Of: "keys", Applied: applied, Now: now}}, Now: noon}) {
 					exceeded = exceeded || l.Exceeded
 				}
-				if held := spec.Input([]guard.Source{{Count: state.Count{Of: "keys", Applied: applied, Now: now}}}); exceeded != (held != "") {
+				if held := spec.Input([]guard.Source{{Count: state.Count{Of: "keys", Applied: applied, Now: now}}}, noon).Text; exceeded != (held != "") {
 					t.Fatalf("%+v, %d applied, %d now: exceeded %v, held %q", spec, applied, now, exceeded, held)
 				}
 			}

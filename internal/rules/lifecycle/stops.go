@@ -60,7 +60,7 @@ var Stops = []Stop{
 		[...]Effect{Keeps, Keeps, Ends, Never, Ends, Keeps}, string(Never)},
 	{"enabled without a run", state.ReasonHeld, "a person", "new input, a new definition, a request",
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
-	{"plan waits for an approval", state.ReasonWaiting, "`approval`, a guard, a check", "approve, reject, expiry; the data comes back (guard); the limit changes",
+	{"plan waits for an approval", state.ReasonWaiting, "`approval`, a guard, a check", "approve, reject, expiry; the data comes back, or its window has passed (guard); the limit changes",
 		[...]Effect{Keeps, Holds, Ends, Ends, Keeps, Keeps}, "asks again: the plan is withdrawn, and the task is planned under its new name"},
 	{"outside its window", state.ReasonOutside, "`window`", "time",
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the windows of the new name"},

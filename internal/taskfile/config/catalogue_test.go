@@ -278,6 +278,8 @@ var catalogue = []struct {
 		`f.hcl:6: task[0].guard.max_removed: "-1" is negative; a whole number, 0 or more
 f.hcl:7: task[0].guard.min_entries: "-2" is negative; a whole number, 0 or more
 f.hcl:8: task[0].guard.max_destroy: "-3" is negative; a whole number, 0 or more`},
+	{"a negative window of a guard", `guard { within = "-15m" }`,
+		`f.hcl:1: guard.within: "-15m" is negative; a duration such as "15m", or "0s" to compare only with what was applied last`},
 	{"on_empty with another value", `guard { on_empty = "stop" }`,
 		`f.hcl:1: guard.on_empty: invalid on_empty "stop"; allowed: apply, hold`},
 	{"approval with another value", aTask(services + "\napproval = \"sometimes\""),

@@ -113,7 +113,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 	}
 	cfg := mustLoad(t, options("testdata", "full.hcl"))
 	global := Rules{
-		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MinEntries: 10, MaxRemoved: new(20), HoldEmpty: true},
+		Guard:    guard.Spec{Enabled: true, Within: 10 * time.Minute, MaxRemovedPercent: 50, MinEntries: 10, MaxRemoved: new(20), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour},
 		Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 		Windows: []window.Window{
@@ -227,7 +227,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 					condition.Services{{Names: []string{"web"}, Filter: `"v1" in Service.Tags`}},
 				},
 				Rules: Rules{
-					Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 50, MaxRemoved: new(5), HoldEmpty: true, MaxDestroy: new(3)},
+					Guard:    guard.Spec{Enabled: true, Within: 0, MaxRemovedPercent: 50, MaxRemoved: new(5), HoldEmpty: true, MaxDestroy: new(3)},
 					Approval: approval.Spec{Rule: approval.Destructive, Expires: 8 * time.Hour, DistinctApprover: true},
 					Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 					Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * Mon-Fri", Duration: 10 * time.Hour, TimeZone: "UTC"}},

@@ -23,7 +23,7 @@ const deny = "window {\n kind = \"deny\"\n schedule = \"0 8 * * *\"\n duration =
 
 func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 	global := Rules{
-		Guard:    guard.Spec{Enabled: true, MaxRemovedPercent: 30, MinEntries: 10, MaxRemoved: new(7), HoldEmpty: true},
+		Guard:    guard.Spec{Enabled: true, Within: 15 * time.Minute, MaxRemovedPercent: 30, MinEntries: 10, MaxRemoved: new(7), HoldEmpty: true},
 		Approval: approval.Spec{Rule: approval.Destructive, Expires: 24 * time.Hour, DistinctApprover: true},
 		Removal:  removal.Spec{On: removal.Destroy, Approve: removal.Always},
 		Windows:  []window.Window{{Kind: window.Deny, Schedule: "0 8 * * *", Duration: 10 * time.Hour, TimeZone: "UTC"}},

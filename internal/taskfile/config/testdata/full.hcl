@@ -170,6 +170,7 @@ task {
   aws_role    = "arn:aws:iam::123456789012:role/report"
 
   guard {
+    within      = "0s"
     max_removed = 5
     max_destroy = 3
     min_entries = 0
@@ -212,6 +213,7 @@ run_timeout = "90m"
 keep_removed = "48h"
 
 guard {
+  within      = "10m"
   max_removed = 20
   on_empty    = "hold"
 }
