@@ -23,12 +23,13 @@ import (
 // planner is a driver that plans if the job has a judge.
 type planner struct {
 	driver.Driver
-	plan     driver.Plan
-	fails    error
-	judged   int
-	detailed int // plans of which the details were read
-	printed  int // plans of which the text was read
-	applied  int
+	plan      driver.Plan
+	fails     error
+	failsLate error // of the apply itself
+	judged    int
+	detailed  int // plans of which the details were read
+	printed   int // plans of which the text was read
+	applied   int
 }
 
 // judgeable is the plan as a judge gets it, without what takes time.
@@ -55,6 +56,9 @@ func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, er
 		}
 	}
 	p.applied++
+	if p.failsLate != nil {
+		return nil, p.failsLate
+	}
 	return p.plan.Changes, nil
 }
 

@@ -70,6 +70,42 @@ var ruleMutants = []mutant{
 		new:  "case done.snap == nil || !run.Kind.Applies():",
 		test: "engine/runner TestJudge_EntriesAreComparedWithTheLastAppliedOnes",
 	}, {
+		rule: "rules: the guard compares with the most that was applied within its window",
+		file: "rules/guard/guard.go",
+		old:  "return c.Peaks.Most(c.Applied, s.Within, now)",
+		new:  "return c.Applied",
+		says: "it takes too much away",
+	}, {
+		rule: "rules: an outcome keeps the number that it replaces",
+		file: "engine/runner/base.go",
+		old:  "now.Peaks = was.Peaks.Replaced(was.Applied, now.Applied, at, since)",
+		new:  "now.Peaks = was.Peaks",
+		says: "it takes too much away",
+	}, {
+		rule: "rules: a run that fails or waits keeps what was applied within the window",
+		file: "engine/runner/runner.go",
+		old:  "counts[i] = d.Count().WithPeaks(before)",
+		new:  "counts[i] = d.Count()",
+		says: "it takes too much away",
+	}, {
+		rule: "rules: an approval that was never applied is no new base",
+		file: "engine/runner/base.go",
+		old:  "if !succeeded {\n\t\t\tbreak",
+		new:  "if !succeeded && !run.Based {\n\t\t\tbreak",
+		test: "engine/runner TestBase_AnApprovalCountsOnceItIsApplied",
+	}, {
+		rule: "rules: a clock that is ahead ends no window of a guard",
+		file: "engine/runner/base.go",
+		old:  "decided.Before(now) {",
+		new:  "false {",
+		test: "engine/runner TestBase_AClockThatIsAheadEndsNoWindow",
+	}, {
+		rule: "rules: what a guard holds is judged again when it leaves the window",
+		file: "engine/decide/waiting.go",
+		old:  "case clock.Reached(wait.Again, d.now):",
+		new:  "case false:",
+		test: "engine/decide TestDecide_WhatAGuardHoldsIsJudgedAgainInTime",
+	}, {
 		rule: "rules: what was applied is kept with the success of its run",
 		file: "engine/runner/outcome.go",
 		old:  "changes = append(changes, inputs...)",

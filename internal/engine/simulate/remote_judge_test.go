@@ -207,6 +207,7 @@ func (j *judge) appliedThere(w *world, r *remoteRun) {
 	}
 	s.holds, j.infra[r.task] = r.plan.holds, r.plan.holds.digest
 	if !r.destroys {
+		j.rules.fresh[r.id] = r.plan.task == nil || r.confirmedBy != "" || j.rules.fresh[r.run]
 		j.did(r.task, r.id, r.plan)
 	}
 }

@@ -122,11 +122,14 @@ func (w *world) someBundle() int {
 	return i + w.firstBundle()
 }
 
-// someData draws what a service has from now on: now and then much is gone.
+// someData draws what a service has from now on: now and then much is gone, at once or in steps.
 func (w *world) someData() string {
 	count := 12 + w.rng.IntN(10)
-	if w.rng.IntN(4) == 0 {
+	switch w.rng.IntN(8) {
+	case 0, 1:
 		count = w.rng.IntN(6)
+	case 2, 3: // half of that, in small steps
+		count = 5 + w.rng.IntN(8)
 	}
 	return fmt.Sprintf("d%d.%d", w.rng.IntN(3), count)
 }
@@ -247,6 +250,7 @@ type rules struct {
 	did       map[string][]attempt // by task: the successful applies
 	last      map[string][]int     // by task: the indices of those that have counted as the last, one after the other
 	since     map[string]int       // by run: the index in last of the one that counted when it was claimed
+	fresh     map[string]bool      // runs whose loss a person has approved
 	checks    map[string]int       // by check for drift: the same when it was planned
 	losses    losses
 }
@@ -254,6 +258,8 @@ type rules struct {
 // attempt is an apply that succeeded, and what it was for.
 type attempt struct {
 	run     string // there, if HCP Terraform did it
+	at      time.Time
+	fresh   bool // nothing that was applied before it counts any more
 	module  string
 	digest  string
 	entries map[string]string
@@ -267,7 +273,7 @@ type granted struct {
 
 func (r *rules) init() {
 	r.losses.init()
-	r.checks = map[string]int{}
+	r.checks, r.fresh = map[string]int{}, map[string]bool{}
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string][]int{}, map[string]int{}
@@ -285,6 +291,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
 	why, input := j.excess(p, run, it)
+	j.rules.fresh[run] = why != "" || j.accepted(it)
 	if why == "" {
 		return
 	}
@@ -336,19 +343,39 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 		return why, true
 	}
 	// While a run goes on that was given up, another may apply something.
-	before := j.rules.bases(t.Name, run)
-	if slices.ContainsFunc(before, func(a attempt) bool {
-		removed := len(a.entries) - len(it.holds.entries)
-		return len(a.entries) < 10 || 2*removed <= len(a.entries)
-	}) {
-		return "", false
+	if most, exceeded := j.rules.exceeded(t, run, it); exceeded {
+		return fmt.Sprintf("it takes too much away of %d entries", most), true
 	}
-	return fmt.Sprintf("it takes too much away of %d entries", len(before[0].entries)), true
+	return "", false
+}
+
+// exceeded reports whether a run takes too much away of the most that was applied in the window of
+// the guard, whichever apply counts as the last one. A runner whose clock is ahead may take the
+// window for shorter.
+func (r *rules) exceeded(t *config.Task, run string, it planned) (most int, exceeded bool) {
+	last, now := r.last[t.Name], len(it.holds.entries)
+	for k := min(r.since[run], len(last)-1); k < len(last); k++ {
+		applied := len(r.did[t.Name][last[k]].entries)
+		most = applied
+		for m := k; m > 0 && !it.at.After(time.Now()); m-- {
+			replaced := r.did[t.Name][last[m]]
+			if replaced.fresh || replaced.at.IsZero() {
+				break
+			}
+			if time.Since(replaced.at) < t.Guard.Within {
+				most = max(most, len(r.did[t.Name][last[m-1]].entries))
+			}
+		}
+		if removed := most - now; now >= applied || most < 10 || 2*removed <= most {
+			return most, false
+		}
+	}
+	return most, true
 }
 
 // did notes that a run has applied something.
 func (j *judge) did(task, run string, it planned) {
-	j.rules.did[task] = append(j.rules.did[task], attempt{run, it.holds.module, it.holds.digest, it.holds.entries})
+	j.rules.did[task] = append(j.rules.did[task], attempt{run, time.Now(), j.rules.fresh[run] || it.task != nil && it.task.Guard.Window() == 0, it.holds.module, it.holds.digest, it.holds.entries})
 }
 
 // forgot notes that the engine knows nothing more of what a task was applied with.

@@ -121,6 +121,9 @@ func (f Facts) waiting(wait state.Wait) View {
 		if wait.Has(state.RuleCheck) {
 			ends = "it ends when the data changes, when %s approves it, or when the check is changed"
 		}
+		if !wait.Again.IsZero() {
+			ends = fmt.Sprintf("it is judged again at %s; ", stamp(wait.Again)) + ends
+		}
 		v.Reason.Text = fmt.Sprintf("waits since %s: %s; "+ends, stamp(wait.Since), causes(wait), "`"+wait.Command("approve", "", f.Name)+"`")
 	case wait.For == state.WaitApproval && wait.Content != nil:
 		v.Reason.Text = fmt.Sprintf("waits for approval since %s: %s; %s shows the plan, and %s approves it",

@@ -1,0 +1,42 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// A person approves what a guard holds, or time does: the tick at that time is due.
+func TestDecide_WhatAGuardHoldsIsJudgedAgainInTime(t *testing.T) {
+	again := noon.Add(10 * time.Minute)
+	task := webTask()
+	s := with(applied(), func(s *state.Task) {
+		s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+		s.Run = &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval, ID: "w", Since: noon, Again: again,
+			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "too many are gone"}}, Content: &state.Content{Definition: "def", Input: "B"}, Rules: task.RulesDigest()}}
+	})
+	for at, want := range map[time.Time]Action{noon: Wait, again.Add(-time.Second): Wait, again: End, again.Add(time.Hour): End} {
+		d := Decide([]Input{{Task: task, Definition: "def", State: s, Reading: Reading{Observed: &Observed{Digest: "B"}}}}, at)[0]
+		if d.Action != want {
+			t.Errorf("at %s: %+v", at, d.Reason)
+		}
+		if want == Wait && !d.State.Due.Equal(again) {
+			t.Errorf("it is due at %s, want %s", d.State.Due, again)
+		}
+		if want == End && d.EndAs != state.RunSuperseded {
+			t.Errorf("it ends as %s", d.EndAs)
+		}
+	}
+}
+
+// A peak of a clock that was ahead counts for no longer than one of now.
+func TestDecide_AClockThatWasAheadDoesNotHoldForLonger(t *testing.T) {
+	s := with(applied(), func(s *state.Task) {
+		s.Counts = []state.Count{{Of: "service instances", Applied: 30, Now: 30, Peaks: state.Peaks{{Count: 60, Until: noon.Add(5 * time.Hour)}}}}
+	})
+	d := Decide([]Input{{Task: webTask(), Definition: "def", State: s, Skew: time.Minute, Reading: Reading{Observed: &Observed{Digest: "A"}}}}, noon)[0]
+	if got := d.State.Counts[0].Peaks[0].Until; got.After(noon.Add(time.Minute)) {
+		t.Errorf("until %s", got)
+	}
+}
