@@ -48,7 +48,7 @@ func TestGuard_ALossInSmallStepsIsHeld(t *testing.T) {
 	}
 
 	// What is approved is the new base.
-	approved := s.runInTest("approve", "-by=jane", "lb")
+	approved := s.run("approve", "-http-addr="+p.served(), "lb")
 	wantCode(t, approved, exitOK)
 	eventually(t, "6 instances are applied", func() bool { return s.applied() == 6 })
 	s.instances(61, 72, true)

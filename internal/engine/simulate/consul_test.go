@@ -102,7 +102,7 @@ func (s *server) set(w *world, service string) {
 	s.count++
 	s.before[service] = s.digests[service]
 	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
-		s.digests[service] = w.someData()
+		s.digests[service] = w.nextData(s.before[service])
 	} else if s.docs != nil && s.count%5 == 4 {
 		s.digests[service] = none
 	}

@@ -122,14 +122,21 @@ func (w *world) someBundle() int {
 	return i + w.firstBundle()
 }
 
-// someData draws what a service has from now on: now and then much is gone, at once or in steps.
+// nextData draws what a service has after what it had: often a part of that is gone, so that a loss
+// comes in steps, each of which is permitted alone.
+func (w *world) nextData(before string) string {
+	version, count := 0, 0
+	if _, err := fmt.Sscanf(before, "d%d.%d", &version, &count); err != nil || count < 8 || w.rng.IntN(3) == 0 {
+		return w.someData()
+	}
+	return fmt.Sprintf("d%d.%d", version, count-count*(30+w.rng.IntN(20))/100)
+}
+
+// someData draws what a service has from now on: now and then much is gone.
 func (w *world) someData() string {
 	count := 12 + w.rng.IntN(10)
-	switch w.rng.IntN(8) {
-	case 0, 1:
+	if w.rng.IntN(4) == 0 {
 		count = w.rng.IntN(6)
-	case 2, 3: // half of that, in small steps
-		count = 5 + w.rng.IntN(8)
 	}
 	return fmt.Sprintf("d%d.%d", w.rng.IntN(3), count)
 }
