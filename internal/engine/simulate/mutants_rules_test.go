@@ -74,19 +74,19 @@ var ruleMutants = []mutant{
 		file: "rules/guard/guard.go",
 		old:  "return c.Peaks.Most(c.Applied, s.Within, now)",
 		new:  "return c.Applied",
-		says: "it takes too much away",
+		test: "engine/runner TestBase_ALossInStepsWaitsUntilTheWindowHasPassed",
 	}, {
 		rule: "rules: an outcome keeps the number that it replaces",
 		file: "engine/runner/base.go",
 		old:  "now.Peaks = was.Peaks.Replaced(was.Applied, now.Applied, at, since)",
 		new:  "now.Peaks = was.Peaks",
-		says: "it takes too much away",
+		test: "engine/runner TestBase_ALossInStepsWaitsUntilTheWindowHasPassed",
 	}, {
 		rule: "rules: a run that fails or waits keeps what was applied within the window",
 		file: "engine/runner/runner.go",
 		old:  "counts[i] = d.Count().WithPeaks(before)",
 		new:  "counts[i] = d.Count()",
-		says: "it takes too much away",
+		test: "engine/runner TestBase_ALossInStepsWaitsUntilTheWindowHasPassed",
 	}, {
 		rule: "rules: an approval that was never applied is no new base",
 		file: "engine/runner/base.go",
