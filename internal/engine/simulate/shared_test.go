@@ -177,7 +177,7 @@ func (j *judge) crowded(p *process) {
 // The simulation says nothing about sharing if no launch is ever taken.
 func TestInHistoriesOfAClusterInstancesTakeLaunches(t *testing.T) {
 	took, withdrew := 0, 0
-	for seed := uint64(1); seed < 150 && (took < 5 || withdrew < 1); seed++ {
+	for seed := uint64(1); seed < 300 && (took < 5 || withdrew < 1); seed++ {
 		out := history(t, seed, nil)
 		took, withdrew = took+out.took, withdrew+out.withdrew
 	}
