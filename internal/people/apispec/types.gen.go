@@ -950,6 +950,14 @@ type Store struct {
 
 // Task defines model for Task.
 type Task struct {
+	// After names of tasks, or patterns with * and ?: the task runs only while these are at rest, with everything applied. A single one needs no brackets when a task is created
+	After *[]string `json:"after,omitempty"`
+
+	// AfterTimeout if the task has waited for so long for the tasks in after, this is reported. Not given: no limit
+	//
+	// Example: 30m
+	AfterTimeout *string `json:"after_timeout,omitempty"`
+
 	// Approval plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource. Not given: the global value
 	Approval *string `json:"approval,omitempty"`
 

@@ -165,6 +165,8 @@ type Task struct {
 	RunTimeout        time.Duration // of each run; 0 is no limit
 	AWSRole           string        // ARN of the role that Terraform assumes; "" for none
 	MovedFrom         []string      // the names that the task had before
+	After             []string      // the tasks that it comes after: names and patterns, see Config.Order
+	AfterTimeout      time.Duration // how long it waits for them until that is reported; 0 is no limit
 	Cloud             CloudWorkspace
 	WorkingDir        string // the task's own directory
 	Rules

@@ -47,6 +47,12 @@ func (t *Task) Definition() map[string]any {
 	if len(t.MovedFrom) > 0 {
 		keys["moved_from"] = t.MovedFrom
 	}
+	if len(t.After) > 0 {
+		keys["after"] = t.After
+	}
+	if t.AfterTimeout > 0 {
+		keys["after_timeout"] = t.AfterTimeout.String()
+	}
 	maps.Copy(keys, t.rules) // in the keys of task files
 	return keys
 }

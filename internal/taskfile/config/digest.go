@@ -32,6 +32,8 @@ func (c *Config) Digest() string {
 		m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
 		m.set("rules", t.Rules.meaning())
 		m.set("moved_from", t.MovedFrom)
+		m.set("after", t.After)
+		m.set("after_timeout", t.AfterTimeout)
 		tasks[i] = m
 	}
 	consul, m := meaning{}, meaning{}
@@ -87,6 +89,8 @@ func (t *Task) Identity(c *Config) string {
 	m.set("rules", t.rules)
 	m.set("aws_role", t.AWSRole)
 	m.set("moved_from", t.MovedFrom)
+	m.set("after", t.After)
+	m.set("after_timeout", t.AfterTimeout)
 	m.set("terraform_cloud_workspace", t.cloud)
 	m.set("working_dir", c.relative(t.dir))
 	return m.digest()
@@ -97,7 +101,7 @@ func (t *Task) Identity(c *Config) string {
 func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	a, b := was.parts(old), is.parts(t)
 	differ := differing(a, b)
-	names := []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from",
+	names := []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from", "after", "after_timeout",
 		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend", "workspace"}
 	for _, name := range differ { // of a driver
 		if !slices.Contains(names, name) {
@@ -140,6 +144,7 @@ func (c *Config) parts(t *Task) meaning {
 	}
 	parts := meaning{
 		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "aws_role": t.AWSRole, "moved_from": t.MovedFrom,
+		"after": t.After, "after_timeout": t.AfterTimeout,
 		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
 		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],
 		"variables": variables, "providers": t.Providers, "provider": providers,

@@ -52,12 +52,16 @@ const (
 	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 )
 
+// entryValue is the schema of an entry of after.
+var entryValue = object{"type": []string{"string", "boolean"}, "pattern": entryPattern}
+
 // values are the schemas of the types of values, as weakly typed as the loader is, and
 // of what the tag "form" of a key names. Null is the same as no key.
 var values = map[string]object{
 	"identifier": {"type": "string", "pattern": identifierPattern},
 	"task":       {"type": []string{"string", "boolean"}, "pattern": identifierPattern, "maxLength": maxTaskName},
 	"tasks":      {"anyOf": []object{{"$ref": "#/$defs/task"}, {"type": "array", "items": object{"$ref": "#/$defs/task"}}}},
+	"order":      {"anyOf": []object{entryValue, {"type": "array", "items": entryValue}}},
 	"cluster":    {"type": []string{"string", "number", "boolean"}, "pattern": "^[^/]+$"},
 	"any":        {"type": []string{"string", "number", "boolean"}}, // also the empty text
 	"port": {"anyOf": []object{

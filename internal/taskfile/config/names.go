@@ -1,11 +1,15 @@
 package config
 
+import "sync"
+
 // taskNames finds the tasks of a configuration by their names: a tick looks up each of
 // thousands of records.
 type taskNames struct {
 	of *Task // the first of the tasks, and how many they are: a copy may get others
 	n  int
 	at map[string]int
+
+	order func() *Order
 }
 
 // nameTasks makes Task fast. It is called when Tasks is complete.
@@ -13,7 +17,9 @@ func (c *Config) nameTasks() {
 	if len(c.Tasks) == 0 {
 		return
 	}
+	tasks := c.Tasks
 	names := &taskNames{of: &c.Tasks[0], n: len(c.Tasks), at: make(map[string]int, len(c.Tasks))}
+	names.order = sync.OnceValue(func() *Order { return newOrder(tasks) })
 	for i := range c.Tasks {
 		if _, twice := names.at[c.Tasks[i].Name]; !twice {
 			names.at[c.Tasks[i].Name] = i

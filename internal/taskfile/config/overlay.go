@@ -76,6 +76,9 @@ func (c *Config) With(changes []Change) (*Config, map[string]error) {
 		others.move(t.Name, t.MovedFrom)
 		next.Tasks, taken[t.Name] = append(next.Tasks, *t), true
 	}
+	if !slices.ContainsFunc(changes, func(ch Change) bool { return ch.Kept }) {
+		next.breakCycles(problems)
+	}
 	next.nameTasks()
 	return &next, problems
 }
@@ -127,6 +130,9 @@ func (c *Config) parse(definition []byte, made, kept bool, others taken) (*Task,
 	others.loader = &l // errors are those of this task
 	others.refuse(&raw, &t)
 	others.refuseMove(&raw)
+	if !made {
+		l.refuseCycle(&raw, &t, c.Tasks)
+	}
 	if len(l.Errors) > 0 {
 		return nil, Errors(l.Errors)
 	}

@@ -40,6 +40,7 @@ func (l *loader) tasks(raw *rawConfig, cfg *Config) []Task {
 		others.refuseMove(&raw.Tasks[i])
 		others.move(raw.Tasks[i].Name.V, raw.Tasks[i].MovedFrom.V)
 	}
+	l.order(raw.Tasks, tasks)
 	return tasks
 }
 
@@ -158,6 +159,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 		dir:       raw.WorkingDir.V,
 		path:      raw.Path,
 	}
+	t.After, t.AfterTimeout = l.after(raw)
 	t.BufferPeriod = l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod)
 	l.variables(raw, &t, cfg.Vault.Enabled)
 	if t.RunTimeout = l.runTimeout(&raw.RunTimeout); t.timeout == nil {

@@ -30,6 +30,13 @@ func (t *Task) Settings() []string {
 	if t.RunTimeout > 0 {
 		settings = append(settings, "a run ends after "+block.Brief(t.RunTimeout))
 	}
+	if len(t.After) > 0 {
+		after := "runs only while these tasks have nothing to apply: " + strings.Join(t.After, ", ")
+		if t.AfterTimeout > 0 {
+			after += "; if that takes more than " + block.Brief(t.AfterTimeout) + ", this is reported"
+		}
+		settings = append(settings, after)
+	}
 	if t.AWSRole != "" {
 		settings = append(settings, "Terraform assumes the AWS role "+t.AWSRole)
 	}
