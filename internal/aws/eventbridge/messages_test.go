@@ -71,7 +71,7 @@ func TestMessages_AreAboutWhatNeedsAPerson(t *testing.T) {
 			kinds = append(kinds, string(kind))
 		}
 	}
-	want := []string{"configuration_refused", "consul_found", "consul_lost", "consul_replaced", "drift_found", "run_failed", "run_lost", "run_waiting", "task_recovered", "tasks_readable", "tasks_unreadable"}
+	want := []string{"configuration_refused", "consul_found", "consul_lost", "consul_replaced", "drift_found", "run_failed", "run_lost", "run_waiting", "task_delayed", "task_recovered", "tasks_readable", "tasks_unreadable"}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("messages are about %v, want %v", kinds, want)
 	}

@@ -34,6 +34,7 @@ var admission = []rule{
 	holdBackingOff,
 	holdBuffering,
 	holdOutsideWindow,
+	holdAfter,
 	holdPaused,
 }
 
@@ -129,6 +130,7 @@ func holdDisabled(d *decider, _ trigger) *hold {
 		return nil
 	}
 	d.state.DropRequests()
+	d.state.After = nil
 	return refuse(state.ReasonDisabled, time.Time{}, "the task is disabled")
 }
 

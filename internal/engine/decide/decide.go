@@ -46,6 +46,9 @@ type Decision struct {
 	Reread     time.Time           // when a condition that cannot be read is read again; zero if it can be read
 }
 
+// Decide is Order.Decide for tasks without an order.
+func Decide(inputs []Input, now time.Time) []Decision { return Order{}.Decide(inputs, now) }
+
 // Decide says for every task what to do at the time now, and why. It does no
 // I/O and keeps nothing. Schedules are read in the time zone of now.
 //
@@ -56,6 +59,7 @@ type Decision struct {
 // Whatever the order of events, these hold:
 //   - a task is run only if every rule of admission lets it;
 //   - a task whose run is not known to be dead is never run;
+//   - a task is run only if all tasks that come before it are at rest;
 //   - a task is run only if its condition is known and every view that had to
 //     be read was read;
 //   - a task whose observed and applied digests differ is run sooner or later,
@@ -63,23 +67,22 @@ type Decision struct {
 //   - so is a task whose latest run did not succeed;
 //   - a task is checked for drift only if nothing else is to be done about it, and
 //     whether it is checked changes no other decision.
-func Decide(inputs []Input, now time.Time) []Decision {
-	return decideBy(admission, inputs, now)
+func (o Order) Decide(inputs []Input, now time.Time) []Decision {
+	return o.decideBy(admission, inputs, now)
 }
 
-func decideBy(rules []rule, inputs []Input, now time.Time) []Decision {
-	decisions := make([]Decision, len(inputs))
-	for i, in := range inputs {
-		d := decider{Input: in, now: now, state: in.State}
-		decisions[i] = d.decide(rules)
-	}
-	return decisions
+func (o Order) decideBy(rules []rule, inputs []Input, now time.Time) []Decision {
+	return ordered(inputs, o, now, func(i int, by *order) Decision {
+		d := decider{Input: inputs[i], now: now, order: by, state: inputs[i].State}
+		return d.decide(rules)
+	})
 }
 
 // decider is the decision about one task on its way.
 type decider struct {
 	Input
 	now    time.Time
+	order  *order     // nil if there is none
 	state  state.Task // as it shall be
 	forget []string
 }
@@ -92,8 +95,12 @@ func (d *decider) decide(rules []rule) Decision {
 	if d.waits() && !d.missing() {
 		var h *hold
 		if t, h = d.waiting(); h != nil {
+			d.state.After = nil
 			return d.hold(*h)
 		}
+	}
+	if !t.run {
+		d.state.After = nil
 	}
 	for _, refuses := range rules {
 		if h := refuses(d, t); h != nil {
@@ -104,6 +111,7 @@ func (d *decider) decide(rules []rule) Decision {
 		return d.rest(t)
 	}
 	if d.waits() {
+		d.state.After = nil
 		if d.state.Due = (time.Time{}); !d.pastApproval() { // otherwise it applies what it has read before
 			d.state.Try(d.attempt())
 		}

@@ -245,7 +245,7 @@ func (w *world) decide(t *rapid.T, in Input) Decision {
 		}
 		return refuse("refused", time.Time{}, "the rule of the test refuses")
 	})
-	d := decideBy(rules, []Input{in}, w.now)[0]
+	d := Order{}.decideBy(rules, []Input{in}, w.now)[0]
 	if d.Action == Run {
 		again := decider{Input: in, now: w.now, state: in.State}
 		again.note()

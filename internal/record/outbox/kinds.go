@@ -39,6 +39,7 @@ const (
 	TaskRecovered     Kind = "task_recovered"
 	TaskUnreadable    Kind = "task_unreadable"
 	TaskReadable      Kind = "task_readable"
+	TaskDelayed       Kind = "task_delayed"
 	TaskRemoved       Kind = "task_removed"
 	TaskRenamed       Kind = "task_renamed"
 	TaskForgotten     Kind = "task_forgotten"
@@ -120,6 +121,7 @@ var kinds = map[Kind]About{
 	TaskRecovered:  {Task, slog.LevelInfo, "the task has recovered: a run succeeded after others had failed", append([]string{"failures", "since"}, endFields...)},
 	TaskUnreadable: {Task, slog.LevelWarn, "the task cannot be read, it waits", []string{"error", "quiet"}},
 	TaskReadable:   {Task, slog.LevelInfo, "the task can be read again", []string{"since", "quiet"}},
+	TaskDelayed:    {Task, slog.LevelWarn, "the task waits for longer than its after_timeout for one that comes before it: it does not run until that one is at rest", []string{"detail", "since", "cause"}},
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, set moved_from in the task of the new name; `terrapulse forget` removes its records here", []string{"detail", "until"}},
 	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one waits, so that nothing is made twice", []string{"detail"}},

@@ -40,6 +40,7 @@ const (
 	ReasonOnHold     ReasonCode = "on_hold"
 	ReasonPaused     ReasonCode = "paused"
 	ReasonOutside    ReasonCode = "outside_window"
+	ReasonAfter      ReasonCode = "after"
 	ReasonReplaced   ReasonCode = "consul_replaced"
 	ReasonRenamed    ReasonCode = "renamed"
 	ReasonUnsaved    ReasonCode = "state_not_saved"

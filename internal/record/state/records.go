@@ -111,6 +111,7 @@ type Stops struct {
 	HoldNext bool      `json:"hold_next,omitempty"`
 	OnHold   *OnHold   `json:"on_hold,omitempty"`  // by a person
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
+	After    *After    `json:"after,omitempty"`    // the task waits for one that comes before it
 	// Unconfirmed says that Consul was replaced, and that the loss of this task is not
 	// known or not approved yet, while other tasks run again.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
@@ -168,6 +169,16 @@ type OnHold struct {
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
 	Comment string    `json:"comment,omitempty"`
+}
+
+// After is the wait of a task for one that comes before it.
+type After struct {
+	Since time.Time  `json:"since"`          // when the task could first have run otherwise
+	Task  string     `json:"task"`           // that it waits for
+	Code  ReasonCode `json:"code,omitempty"` // of the reason of that task
+	Late  bool       `json:"late,omitempty"` // it waits for longer than its after_timeout
+	// Stuck says that nothing ends the wait until a person helps that task, or a retry of it succeeds.
+	Stuck bool `json:"stuck,omitempty"`
 }
 
 // Attempt is what a run tries to apply. A failed attempt is repeated, with

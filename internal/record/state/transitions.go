@@ -89,7 +89,7 @@ func (t *Task) Begin(a Attempt, destroys bool) {
 	if !destroys {
 		t.Held, t.HoldNext = nil, false
 	}
-	t.Doubt, t.Due, t.Attempted = "", time.Time{}, a
+	t.Doubt, t.Due, t.Attempted, t.After = "", time.Time{}, a, nil
 }
 
 // Restore keeps what the record in a backup says, except what may not be true any more. Why

@@ -72,6 +72,16 @@ func shown(reason state.Reason, due time.Time) View {
 	return View{row.Phase, reason, due, row.Person}
 }
 
+// refused is the view of a task with a reason that refuses also a run which was approved or resumed.
+func (f Facts) refused() View {
+	v := shown(f.Task.Reason, f.Task.Due)
+	if after := f.Task.After; v.Reason.Code == state.ReasonAfter && after != nil && after.Late {
+		v.Phase, v.Person = Waiting, true
+		v.Reason.Text = fmt.Sprintf("since %s, longer than its after_timeout, it %s", stamp(after.Since), v.Reason.Text)
+	}
+	return v
+}
+
 // underWay views a task whose run has not ended.
 func (f Facts) underWay() View {
 	if wait := f.Task.Waits(); wait != nil {
@@ -109,7 +119,7 @@ func (f Facts) waiting(wait state.Wait) View {
 	resume := f.Task.Run.Resume
 	switch {
 	case resume != nil && RowOf(f.Task.Reason.Code).Refuses:
-		v = shown(f.Task.Reason, f.Task.Due)
+		v = f.refused()
 		v.Reason.Text = fmt.Sprintf("resumed by %s, and %s", resume.By, v.Reason.Text)
 	case resume != nil:
 		v.Phase, v.Person = Soon, false
@@ -167,7 +177,7 @@ func (f Facts) between() View {
 		if t.Reason.Code == state.ReasonPaused && f.Resumed {
 			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next pass decides whether it runs"}, Due: t.Due}
 		}
-		return shown(t.Reason, t.Due)
+		return f.refused()
 	}
 	switch t.Reason.Code {
 	case state.ReasonRenamed:

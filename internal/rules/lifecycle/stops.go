@@ -64,6 +64,8 @@ var Stops = []Stop{
 		[...]Effect{Keeps, Holds, Ends, Ends, Keeps, Keeps}, "asks again: the plan is withdrawn, and the task is planned under its new name"},
 	{"outside its window", state.ReasonOutside, "`window`", "time",
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the windows of the new name"},
+	{"after another task", state.ReasonAfter, "`after`", "all tasks that it comes after are at rest",
+		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the `after` of the new name"},
 	{"Consul was replaced", state.ReasonReplaced, "Consul", "the entries are back, `approve -all`",
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "moves"},
 	{"perhaps renamed", state.ReasonRenamed, "the configuration", "`moved_from`, a request",

@@ -333,3 +333,6 @@ func (c *Config) breakCycles(problems map[string]error) {
 		c.Tasks = slices.Delete(c.Tasks, last, last+1)
 	}
 }
+
+// Matches reports whether the entry is a pattern that matches a task which need not be in the configuration.
+func (p *Predecessors) Matches(task string) bool { return isPattern(p.Entry) && matches(p.Entry, task) }

@@ -1,0 +1,383 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// Order says which tasks come after which, and what is known of those that have no input.
+type Order struct {
+	Tasks *config.Order // nil if there is no order
+	// Unread are predecessors of which it is not known in this tick whether Consul shows a change
+	// of them. They are not at rest, whatever their records say.
+	Unread map[string]Unread
+}
+
+// Unread says why it is not known whether a task is at rest.
+type Unread struct {
+	Err error // why its condition cannot be read; nil if that may have changed since it was read
+}
+
+// blocker is the predecessor that a task waits for.
+type blocker struct {
+	via    []string // the tasks between, the nearest first
+	task   string
+	reason state.Reason
+	stuck  bool      // nothing ends the wait without a person, or without a retry that succeeds
+	due    time.Time // when to decide again; zero if only an event ends the wait
+	reread time.Time
+}
+
+// String says for what a task waits.
+func (b *blocker) String() string {
+	text := fmt.Sprintf("waits for %s: %s", b.task, b.reason.Text)
+	if len(b.via) > 0 {
+		text = fmt.Sprintf("waits for %s, which %s", b.via[0], text)
+	}
+	return state.Cut(text)
+}
+
+// order is the part of the decisions of one tick that concerns the order of tasks. Each task is
+// decided once, after its predecessors.
+type order struct {
+	Order
+	decide  func(i int) Decision
+	at      map[string]int // inputs by task
+	inputs  []Input
+	decided []*Decision
+	open    map[string]bool // tasks that are being decided: a cycle that no configuration should have
+	now     time.Time
+
+	blockers map[string]*blocker               // of tasks that are known
+	groups   map[*config.Predecessors]*blocker // of what entries of `after` name
+
+	destroys map[int][]int // inputs that are destroyed before another one; nil until it is needed
+}
+
+func (o *order) decision(i int) Decision {
+	if o.decided[i] == nil {
+		name := o.inputs[i].Task.Name
+		o.open[name] = true
+		d := o.decide(i)
+		o.decided[i] = &d
+		delete(o.open, name)
+	}
+	return *o.decided[i]
+}
+
+// before returns the first predecessor of a task that is not at rest; nil if all are.
+func (o *order) before(task string) *blocker {
+	for _, p := range o.Tasks.Before(task) {
+		if b := o.group(p); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+func (o *order) group(p *config.Predecessors) *blocker {
+	if b, known := o.groups[p]; known {
+		return b
+	}
+	b := o.firstOf(p)
+	o.groups[p] = b
+	return b
+}
+
+func (o *order) firstOf(p *config.Predecessors) *blocker {
+	if p.Missing {
+		return o.missing(p.Entry)
+	}
+	for _, name := range p.Tasks {
+		if b := o.blocker(name); b != nil {
+			return b
+		}
+	}
+	return o.leaving(p)
+}
+
+// missing is the blocker of a task that comes after one that is in no configuration.
+func (o *order) missing(name string) *blocker {
+	text := "there is no such task: create it, or take its name out of `after`"
+	if i, ok := o.at[name]; ok && o.inputs[i].Removed {
+		text = "it is not in the configuration any more: put it back, or take its name out of `after`"
+		if to := o.inputs[i].MovedTo; to != "" {
+			text = "it was renamed to " + to + ": use that name in `after`"
+		}
+	}
+	return &blocker{task: name, stuck: true, reason: state.Reason{Code: state.ReasonRemoved, Text: text}}
+}
+
+// leaving is the blocker of a task that comes after removed ones which a pattern matches: until that
+// counts as their removal, and while a run of them is under way.
+func (o *order) leaving(p *config.Predecessors) *blocker {
+	for i := range o.inputs {
+		in := &o.inputs[i]
+		if !in.Removed || in.MovedTo != "" || !p.Matches(in.Task.Name) {
+			continue
+		}
+		if d := o.decision(i); !d.State.MissingSince.IsZero() || d.State.Run != nil || d.Action == Run || d.State.GivenUp() != nil {
+			return &blocker{task: in.Task.Name, reason: d.Reason, due: d.State.MissingSince.Add(removalLasts)}
+		}
+	}
+	return nil
+}
+
+// blocker returns why a task of the configuration keeps those from running that come after it:
+// because it is not at rest, or one of its own predecessors; nil if nothing does.
+func (o *order) blocker(name string) *blocker {
+	if b, known := o.blockers[name]; known {
+		return b
+	}
+	b := o.restless(name)
+	if b == nil {
+		if b = o.before(name); b != nil {
+			behind := *b
+			behind.via = append([]string{name}, b.via...)
+			b = &behind
+		}
+	}
+	o.blockers[name] = b
+	return b
+}
+
+// restless returns why a task is not at rest with everything applied that was seen; nil if it is.
+func (o *order) restless(name string) *blocker {
+	if o.open[name] {
+		return &blocker{task: name, reason: state.Reason{Text: "it comes after this task"}}
+	}
+	if i, ok := o.at[name]; ok {
+		d := o.decision(i)
+		if reason := restless(d); reason != nil {
+			return &blocker{task: name, reason: *reason, stuck: stuck(d)}
+		}
+	}
+	u, unread := o.Unread[name]
+	switch {
+	case !unread:
+		return nil
+	case u.Err != nil:
+		return &blocker{task: name, reread: nextRead(o.now, o.now),
+			reason: state.Reason{Code: state.ReasonUnreadable, Text: "it is not known whether its condition has changed: " + state.Cut(u.Err.Error())}}
+	}
+	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonUnread, Text: "its condition may have changed, and is read at once"}}
+}
+
+// restless returns why a task that is decided about is not at rest; nil if it is. A disabled task has nothing
+// to apply, unless a run of it is under way.
+func restless(d Decision) *state.Reason {
+	s := &d.State
+	switch {
+	case d.Action == Run, d.Action == Resume, d.Action == End, s.Run != nil:
+		return &d.Reason
+	case d.Reason.Code == state.ReasonDisabled && s.GivenUp() == nil:
+		return nil
+	case d.Reason.Code != state.ReasonUnchanged:
+		return &d.Reason
+	case s.GivenUp() != nil:
+		return &state.Reason{Code: state.ReasonRunning, Text: fmt.Sprintf("remote run %s is to be stopped first", s.GivenUp().ID)}
+	case s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Unfinished():
+		return &d.Reason
+	}
+	return nil
+}
+
+// stuck reports whether a task that is not at rest stays so until a person helps, or until a retry succeeds.
+func stuck(d Decision) bool {
+	switch wait := d.State.Waits(); {
+	case d.Action == Run, d.Action == Resume, d.Action == End:
+		return false
+	case wait != nil && d.State.OnHold == nil:
+		return wait.For.ForPeople() && d.State.Run.Resume == nil
+	case d.Reason.Code == state.ReasonAfter:
+		return d.State.After != nil && d.State.After.Stuck
+	}
+	switch d.Reason.Code {
+	case state.ReasonRunning, state.ReasonBuffering, state.ReasonQueued, state.ReasonUnread, state.ReasonUnchanged:
+		return false
+	}
+	return true
+}
+
+// holdAfter refuses a run as long as a task that comes before is not at rest with everything applied
+// that was seen. A run that another system applies already is not refused.
+func holdAfter(d *decider, t trigger) *hold {
+	if d.order == nil || !t.run || d.pastApproval() {
+		return nil
+	}
+	var b *blocker
+	if d.destroys() {
+		b = d.order.beforeDestroy(d.Task.Name)
+	} else {
+		b = d.order.before(d.Task.Name)
+	}
+	if b == nil {
+		return nil
+	}
+	return d.awaits(b, t)
+}
+
+// awaits is the refusal of a run that waits for another task. Its sentence changes only if the other
+// task, or the code of its reason, does: many tasks may wait for one.
+func (d *decider) awaits(b *blocker, t trigger) *hold {
+	s := &d.state
+	after := state.After{Since: d.now, Task: b.task, Code: b.reason.Code, Stuck: b.stuck}
+	if was := s.After; was != nil && !was.Since.After(d.now.Add(d.Skew)) {
+		after.Since, after.Late = was.Since, was.Late
+	}
+	h := refuse(state.ReasonAfter, b.due, "%s", b)
+	if was := s.After; was != nil && was.Task == after.Task && was.Code == after.Code && d.state.Reason.Code == state.ReasonAfter {
+		h.reason.Text = d.state.Reason.Text
+	}
+	if h.reread = b.reread; !h.due.IsZero() && s.Reason.Code == state.ReasonAfter && clock.Reached(s.Due, d.now) {
+		h.due = s.Due // nothing changes, and nothing is written
+	}
+	limit := d.Task.AfterTimeout
+	switch at := after.Since.Add(limit); {
+	case limit <= 0:
+		after.Late = false
+	case d.Paused != nil: // nothing runs, whatever comes before
+	case clock.Reached(at, d.now):
+		after.Late = true
+	default:
+		after.Late, h.due = false, clock.Earlier(h.due, at)
+	}
+	s.After = &after
+	return h
+}
+
+// beforeDestroy returns the first task that must be destroyed before another one is: those that
+// come after it go first. It does not wait for a task that stays, except for its run under way.
+func (o *order) beforeDestroy(name string) *blocker {
+	i := o.at[name]
+	for j := range o.inputs {
+		in := &o.inputs[j]
+		if live := in.State.Run; j != i && live != nil && live.Wait == nil && in.Lost == nil && in.Task.ComesAfter(name) {
+			return &blocker{task: in.Task.Name, reason: state.Reason{Code: state.ReasonRunning, Text: fmt.Sprintf("it comes after this task, and its run %s is under way", live.ID)}}
+		}
+	}
+	if o.destroys == nil {
+		o.orderDestroys()
+	}
+	for _, j := range o.destroys[i] {
+		d := o.decision(j)
+		reason := d.Reason
+		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
+		return &blocker{task: d.Task.Name, reason: reason}
+	}
+	return nil
+}
+
+// orderDestroys finds which inputs are destroyed before which. The definitions of removed tasks may be
+// of different times, and form a cycle: then one of them begins.
+func (o *order) orderDestroys() {
+	o.destroys = map[int][]int{}
+	var all []int
+	for i := range o.inputs {
+		if o.inputs[i].leaves() {
+			all = append(all, i)
+		}
+	}
+	const open, done = 1, 2
+	marks := map[int]int{}
+	var visit func(i int)
+	visit = func(i int) {
+		marks[i] = open
+		for _, j := range all {
+			if j == i || marks[j] == open || !o.inputs[j].Task.ComesAfter(o.inputs[i].Task.Name) {
+				continue
+			}
+			if marks[j] != done {
+				visit(j)
+			}
+			o.destroys[i] = append(o.destroys[i], j)
+		}
+		marks[i] = done
+	}
+	for _, i := range all {
+		if marks[i] != done {
+			visit(i)
+		}
+	}
+}
+
+// leaves reports whether what a task has made is to be destroyed: not if a person has rejected or
+// cancelled that.
+func (in *Input) leaves() bool {
+	s := &in.State
+	switch {
+	case in.Corrupt != nil:
+		return false
+	case s.Destroy != nil || s.Run != nil && s.Run.Destroys():
+		return true
+	case !in.Removed || !in.Destroy && in.Undestroyable == nil:
+		return false
+	}
+	last := s.Last
+	return last == nil || last.Kind != state.KindDestroy || last.State != state.RunCancelled
+}
+
+// Before returns all tasks that come, directly or not, before one whose run was decided on. What was
+// decided is right only if Consul shows no change of them.
+func (o Order) Before(decisions []Decision) map[string]bool {
+	if o.Tasks == nil {
+		return nil
+	}
+	var found map[string]bool
+	passed := map[*config.Predecessors]bool{}
+	var visit func(task string)
+	visit = func(task string) {
+		for _, p := range o.Tasks.Before(task) {
+			if passed[p] {
+				continue
+			}
+			passed[p] = true
+			for _, name := range p.Tasks {
+				if found == nil {
+					found = map[string]bool{}
+				}
+				if !found[name] {
+					found[name] = true
+					visit(name)
+				}
+			}
+		}
+	}
+	for _, d := range decisions {
+		if Begins(d) {
+			visit(d.Task.Name)
+		}
+	}
+	return found
+}
+
+// Begins reports whether a run was decided on that keeps the order of its task's `after`.
+func Begins(d Decision) bool {
+	return (d.Action == Run || d.Action == Resume) && d.Kind != state.KindDestroy && len(d.Task.After) > 0
+}
+
+// ordered makes the decisions in the order of the tasks.
+func ordered(inputs []Input, by Order, now time.Time, decide func(i int, o *order) Decision) []Decision {
+	decisions := make([]Decision, len(inputs))
+	if by.Tasks == nil && !slices.ContainsFunc(inputs, func(in Input) bool { return len(in.Task.After) > 0 }) {
+		for i := range inputs {
+			decisions[i] = decide(i, nil)
+		}
+		return decisions
+	}
+	o := &order{Order: by, now: now, inputs: inputs, at: make(map[string]int, len(inputs)), decided: make([]*Decision, len(inputs)),
+		open: map[string]bool{}, blockers: map[string]*blocker{}, groups: map[*config.Predecessors]*blocker{}}
+	o.decide = func(i int) Decision { return decide(i, o) }
+	for i := range inputs {
+		o.at[inputs[i].Task.Name] = i
+	}
+	for i := range inputs {
+		decisions[i] = o.decision(i)
+	}
+	return decisions
+}

@@ -1,0 +1,412 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/drift"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+	"github.com/terrapulse/terrapulse/internal/rules/window"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// chain are inputs and their order. The input of "lb", which has changed, comes last.
+type chain struct {
+	inputs []Input
+	order  Order
+	now    time.Time
+}
+
+// closed is a window that is not open at noon.
+var closed = func() []window.Window {
+	w, err := window.Window{Kind: window.Allow, Schedule: "0 22 * * *", Duration: time.Hour, TimeZone: "UTC"}.Parse()
+	if err != nil {
+		panic(err)
+	}
+	return []window.Window{w}
+}()
+
+// named returns the input of a task at rest that comes after others.
+func named(name string, after ...string) Input {
+	t := webTask()
+	t.Name, t.After, t.BufferPeriod = name, after, config.BufferPeriod{}
+	return Input{Task: t, Definition: "def", State: applied(), Removal: Removal{Keep: keptRemoved}}
+}
+
+// afterFirewall is a change of lb, which comes after firewall.
+func afterFirewall(change func(*Input)) *chain { return afterEntry("firewall", change) }
+
+func afterEntry(entry string, change func(*Input)) *chain {
+	firewall, lb := named("firewall"), named("lb", entry)
+	change(&firewall)
+	lb.Observed = &Observed{Digest: "B", Entries: cameAPI}
+	return &chain{inputs: []Input{firewall, lb}, now: noon}
+}
+
+// decide decides with the order of the tasks that are in the configuration.
+func (c *chain) decide() map[string]Decision {
+	cfg := &config.Config{}
+	for _, in := range c.inputs {
+		if !in.Removed {
+			cfg.Tasks = append(cfg.Tasks, *in.Task)
+		}
+	}
+	c.order.Tasks = cfg.Order()
+	all := map[string]Decision{}
+	for _, d := range c.order.Decide(c.inputs, c.now) {
+		all[d.Task.Name] = d
+	}
+	return all
+}
+
+func changedTo(digest string) Reading {
+	return Reading{Observed: &Observed{Digest: digest, Entries: cameAPI}}
+}
+
+func endedAs(s state.RunState) func(*Input) {
+	return func(in *Input) {
+		in.State.Last = &state.Result{Run: "r0", State: s, Kind: state.KindApply}
+	}
+}
+
+func removed(in *Input) {
+	in.Removed, in.State.RemovedAt = true, noon.Add(-time.Hour)
+}
+
+// situations bring firewall into each situation of lifecycle.Predecessors.
+var situations = map[string]func() *chain{
+	"applied": func() *chain { return afterFirewall(func(*Input) {}) },
+	"never applied": func() *chain {
+		return afterFirewall(func(in *Input) { in.State = state.Task{}; in.Reading = changedTo("A") })
+	},
+	"changed": func() *chain { return afterFirewall(func(in *Input) { in.Reading = changedTo("B") }) },
+	"changed, as Consul shows, and not read yet": func() *chain {
+		c := afterFirewall(func(*Input) {})
+		c.order.Unread = map[string]Unread{"firewall": {}}
+		return c
+	},
+	"its condition cannot be read again": func() *chain {
+		c := afterFirewall(func(*Input) {})
+		c.order.Unread = map[string]Unread{"firewall": {Err: errors.New("no route to host")}}
+		return c
+	},
+	"buffering": func() *chain {
+		return afterFirewall(func(in *Input) { in.Task.BufferPeriod, in.Reading = webTask().BufferPeriod, changedTo("B") })
+	},
+	"changed, and its schedule is not due": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.Task.Condition = config.Condition{Spec: condition.Schedule{Cron: "0 3 * * *"}}
+			in.Reading = changedTo("B")
+		})
+	},
+	"running": func() *chain {
+		return afterFirewall(func(in *Input) { in.State.Run = &state.LiveRun{ID: "r1", Created: noon} })
+	},
+	"waiting for an approval": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.State.Observed = "B"
+			in.State.Run = &state.LiveRun{ID: "r1", Input: "B", Wait: &state.Wait{ID: "w", For: state.WaitApproval, Since: noon}}
+		})
+	},
+	"outside its window": func() *chain {
+		return afterFirewall(func(in *Input) { in.Task.Windows, in.Reading = closed, changedTo("B") })
+	},
+	"failed": func() *chain {
+		return afterFirewall(func(in *Input) {
+			endedAs(state.RunFailed)(in)
+			in.State.Failures, in.State.RetryAt = 1, noon.Add(5*time.Second)
+		})
+	},
+	"interrupted": func() *chain { return afterFirewall(endedAs(state.RunInterrupted)) },
+	"cancelled or rejected": func() *chain {
+		return afterFirewall(func(in *Input) {
+			endedAs(state.RunCancelled)(in)
+			in.State.Held = &state.Attempt{Definition: "def", Observed: "A"}
+		})
+	},
+	"a run is requested": func() *chain { return afterFirewall(func(in *Input) { in.State.Forced = "ann" }) },
+	"on hold": func() *chain {
+		return afterFirewall(func(in *Input) { in.State.OnHold = &state.OnHold{By: "ann", At: noon} })
+	},
+	"created or enabled without a run": func() *chain {
+		return afterFirewall(func(in *Input) { in.State = state.Task{}; in.State.HoldNext, in.Reading = true, changedTo("A") })
+	},
+	"destroyed by hand": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.State = state.Task{}
+			in.State.ObservedAt, in.State.Observed = noon, "A"
+			in.State.Last = &state.Result{Run: "r0", Kind: state.KindDestroy, State: state.RunSucceeded}
+			in.State.Held = &state.Attempt{Definition: "def"}
+		})
+	},
+	"unreadable": func() *chain {
+		return afterFirewall(func(in *Input) { in.Unreadable = errors.New("permission denied") })
+	},
+	"blocked":              func() *chain { return afterFirewall(func(in *Input) { in.Blocked = errors.New("no module") }) },
+	"its record is broken": func() *chain { return afterFirewall(func(in *Input) { in.Corrupt = errors.New("no JSON") }) },
+	"a remote run of it is given up": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.State.RemoteRun = &state.RemoteRun{ID: "run-1", Version: "v", Driver: "terraform-cloud", GivenUp: &state.GivenUp{Since: noon}}
+		})
+	},
+	"drifted": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.Task.Drift = drift.Spec{Enabled: true, Action: drift.Report}
+			in.State.Drift = &state.Drift{After: noon.Add(time.Hour), Found: &state.Drifted{Since: noon}}
+		})
+	},
+	"checked for drift": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.Task.Drift = drift.Spec{Enabled: true, Action: drift.Report}
+			in.State.Drift = &state.Drift{Run: &state.LiveRun{ID: "c1"}}
+		})
+	},
+	"disabled": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.Task.Enabled = false
+			endedAs(state.RunFailed)(in)
+			in.State.Failures = 1
+		})
+	},
+	"disabled while its run is under way": func() *chain {
+		return afterFirewall(func(in *Input) {
+			in.Task.Enabled, in.State.Run = false, &state.LiveRun{ID: "r1", Created: noon}
+		})
+	},
+	"at rest, after one that is not": func() *chain { return behind(func(*Input) {}) },
+	"disabled, after one that is not at rest": func() *chain {
+		return behind(func(in *Input) { in.Task.Enabled = false })
+	},
+	"removed, named by its name":    func() *chain { return afterFirewall(removed) },
+	"removed, matched by a pattern": func() *chain { return afterEntry("fire*", removed) },
+	"missing for less than 30 seconds, matched by a pattern": func() *chain {
+		return afterEntry("fire*", func(in *Input) { in.Removed = true })
+	},
+	"removed while its run is under way, matched by a pattern": func() *chain {
+		return afterEntry("fire*", func(in *Input) { removed(in); in.State.Run = &state.LiveRun{ID: "r1", Created: noon} })
+	},
+	"renamed, named by its former name": func() *chain {
+		return afterEntry("gateway", func(in *Input) { in.Task.MovedFrom = []string{"gateway"} })
+	},
+	"there is no such task":               func() *chain { return afterEntry("firewal", func(*Input) {}) },
+	"the pattern matches nothing":         func() *chain { return afterEntry("x-*", func(*Input) {}) },
+	"the pattern matches the task itself": func() *chain { return afterEntry("lb*", func(*Input) {}) },
+}
+
+// behind is a change of lb, which comes after firewall, which comes after core, which has changed.
+func behind(change func(*Input)) *chain {
+	c := afterFirewall(change)
+	c.inputs[0].Task.After = []string{"core"}
+	core := named("core")
+	core.Reading = changedTo("B")
+	c.inputs = append(c.inputs, core)
+	return c
+}
+
+func TestOrder_EverySituationOfAPredecessorHasARow(t *testing.T) {
+	for _, row := range lifecycle.Predecessors {
+		set, ok := situations[row.Is]
+		if !ok {
+			t.Errorf("no test brings a task into the situation %q", row.Is)
+			continue
+		}
+		t.Run(row.Is, func(t *testing.T) {
+			d := set().decide()["lb"]
+			if waits := d.Action == Wait && d.Reason.Code == state.ReasonAfter; waits != row.Waits || !waits && d.Action != Run {
+				t.Errorf("action %d, reason %+v; the row says that it waits: %t", d.Action, d.Reason, row.Waits)
+			}
+			if row.Waits && !strings.HasPrefix(d.Reason.Text, "waits for ") {
+				t.Error(d.Reason.Text)
+			}
+		})
+	}
+	if len(situations) != len(lifecycle.Predecessors) {
+		t.Errorf("%d situations, %d rows", len(situations), len(lifecycle.Predecessors))
+	}
+}
+
+// The table in docs/order.md is that of the rows.
+func TestOrder_TheDocumentHasEveryRow(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "order.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	rows.WriteString("| a task that comes before is | the task waits | because |\n|---|---|---|\n")
+	for _, row := range lifecycle.Predecessors {
+		waits := "no"
+		if row.Waits {
+			waits = "**yes**"
+		}
+		fmt.Fprintf(&rows, "| %s | %s | %s |\n", row.Is, waits, row.Means)
+	}
+	if !strings.Contains(string(doc), rows.String()) {
+		t.Errorf("docs/order.md does not have this table:\n%s", rows.String())
+	}
+}
+
+func TestOrder_SaysWhichTaskAndWhy(t *testing.T) {
+	for name, want := range map[string]string{
+		"waiting for an approval":        "waits for firewall: run r1 waits for approval",
+		"on hold":                        "waits for firewall: on hold by ann since",
+		"at rest, after one that is not": "waits for firewall, which waits for core: web: +api-1",
+		"there is no such task":          "waits for firewal: there is no such task: create it, or take its name out of `after`",
+	} {
+		if got := situations[name]().decide()["lb"].Reason.Text; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Every trigger passes the rule, and every run but one that another system applies already.
+func TestOrder_HoldsEveryTrigger(t *testing.T) {
+	for name, change := range map[string]func(*Input){
+		"first run":    func(in *Input) { in.State, in.Reading = state.Task{}, changedTo("A") },
+		"definition":   func(in *Input) { in.Definition = "other" },
+		"request":      func(in *Input) { in.State.Forced = "ann" },
+		"-once":        func(in *Input) { in.Force, in.All = "-once", true },
+		"retry":        func(in *Input) { endedAs(state.RunFailed)(in); in.State.Failures = 1 },
+		"interruption": endedAs(state.RunInterrupted),
+		"doubt":        func(in *Input) { in.State.Doubt = "a run went on" },
+		"schedule": func(in *Input) {
+			in.Task.Condition, in.State.Observed = hourlyTask().Condition, "B"
+		},
+		"drift": func(in *Input) {
+			in.Task.Drift = drift.Spec{Enabled: true, Action: drift.Apply}
+			in.State.Drift = &state.Drift{Found: &state.Drifted{Since: noon}}
+		},
+		"approval": func(in *Input) {
+			in.State.Run = &state.LiveRun{ID: "r1", Input: "A", Wait: &state.Wait{ID: "w", For: state.WaitApproval, Since: noon}, Resume: &state.Resume{By: "ann", At: noon}}
+		},
+		"window": func(in *Input) {
+			in.State.Run = &state.LiveRun{ID: "r1", Input: "A", Wait: &state.Wait{ID: "w", For: state.WaitWindow, Since: noon}}
+		},
+		"a planned remote run": func(in *Input) {
+			in.Driver, in.Remote = "terraform-cloud", &state.RemoteStatus{Phase: state.RemoteReady}
+			in.State.RemoteRun = &state.RemoteRun{ID: "run-1", Version: "v", Driver: "terraform-cloud"}
+			in.State.Run = &state.LiveRun{ID: "r1", Input: "A", Wait: &state.Wait{ID: "w", For: state.WaitRemotePlan, Since: noon}}
+		},
+	} {
+		for _, rests := range []bool{true, false} {
+			firewall, lb := named("firewall"), named("lb", "firewall")
+			if !rests {
+				firewall.Reading = changedTo("B")
+			}
+			change(&lb)
+			d := (&chain{inputs: []Input{lb, firewall}, now: noon}).decide()["lb"]
+			if runs := d.Action == Run || d.Action == Resume; runs != rests || !rests && d.Reason.Code != state.ReasonAfter {
+				t.Errorf("%s, firewall at rest %t: action %d, %+v", name, rests, d.Action, d.Reason)
+			}
+		}
+	}
+}
+
+func TestOrder_AWaitForTooLongIsReported(t *testing.T) {
+	c := situations["on hold"]()
+	c.inputs[1].Task.AfterTimeout = time.Minute
+	lb := c.decide()["lb"]
+	if after := lb.State.After; after == nil || after.Late || after.Task != "firewall" || after.Code != state.ReasonOnHold || !lb.State.Due.Equal(noon.Add(time.Minute)) {
+		t.Fatalf("%+v, due %s", after, lb.State.Due)
+	}
+	c.inputs[1].State, c.inputs[1].Observed, c.now = lb.State, nil, noon.Add(time.Minute)
+	lb = c.decide()["lb"]
+	if after := lb.State.After; after == nil || !after.Late || lb.Action != Wait || !lb.State.Due.IsZero() {
+		t.Fatalf("%+v, action %d, due %s", after, lb.Action, lb.State.Due)
+	}
+	if v := (lifecycle.Facts{Name: "lb", Task: lb.State, Setting: lifecycle.Enabled}).Assess(); v.Phase != lifecycle.Waiting || !v.Person {
+		t.Errorf("%+v", v)
+	}
+	c.inputs[0].State.OnHold, c.inputs[1].State = nil, lb.State
+	if lb = c.decide()["lb"]; lb.Action != Run || lb.State.After != nil {
+		t.Errorf("action %d, %+v", lb.Action, lb.State.After)
+	}
+}
+
+// Otherwise each step of one task would write the records of all that wait for it.
+func TestOrder_TheReasonChangesOnlyWithThatOfThePredecessor(t *testing.T) {
+	c := situations["buffering"]()
+	lb := c.decide()["lb"]
+	c.inputs[1].State, c.inputs[1].Observed = lb.State, nil
+	c.inputs[0].Reading = changedTo("C")
+	if next := c.decide()["lb"]; next.Reason != lb.Reason {
+		t.Errorf("%+v, before %+v", next.Reason, lb.Reason)
+	}
+	c.inputs[0].Unreadable, c.inputs[0].Observed = errors.New("permission denied"), nil
+	if next := c.decide()["lb"]; !strings.Contains(next.Reason.Text, "permission denied") {
+		t.Errorf("%+v", next.Reason)
+	}
+}
+
+// What a task made is destroyed after what those made that come after it.
+func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
+	gone := func(name string, after ...string) Input {
+		in := named(name, after...)
+		removed(&in)
+		in.Destroy = true
+		return in
+	}
+	firewall, lb, dns := gone("firewall"), gone("lb", "firewall"), gone("dns", "lb")
+	destroyed := func(in *Input) {
+		in.Destroy = false
+		in.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunSucceeded}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(firewall, lb, dns *Input)
+		begin  string
+	}{
+		{"all are removed", func(_, _, _ *Input) {}, "dns"},
+		{"one is destroyed", func(_, _, dns *Input) { destroyed(dns) }, "lb"},
+		{"two are", func(_, lb, dns *Input) { destroyed(dns); destroyed(lb) }, "firewall"},
+		{"one stays in the configuration", func(_, lb, _ *Input) { lb.Removed, lb.Destroy = false, false }, "firewall dns"},
+		{"what one made stays", func(_, lb, _ *Input) { lb.Destroy = false }, "firewall dns"},
+		{"a run is under way of one that stays", func(_, lb, _ *Input) {
+			lb.Removed, lb.Destroy, lb.State.Run = false, false, &state.LiveRun{ID: "r", Created: noon}
+		}, "dns"},
+		{"one is on hold", func(_, lb, dns *Input) { destroyed(dns); lb.State.OnHold = &state.OnHold{By: "ann", At: noon} }, ""},
+		{"one cannot be destroyed", func(_, lb, dns *Input) {
+			destroyed(dns)
+			lb.Destroy, lb.Undestroyable = false, errors.New("its provider is gone")
+		}, ""},
+		{"the destroy of one was rejected", func(_, lb, dns *Input) {
+			destroyed(dns)
+			lb.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunCancelled, Rejected: true}
+		}, "firewall"},
+		{"one has failed", func(_, lb, dns *Input) {
+			destroyed(dns)
+			lb.State.Last, lb.State.Failures, lb.State.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
+		}, ""},
+		{"one is missing for some seconds", func(_, lb, dns *Input) { destroyed(dns); lb.State.RemovedAt = time.Time{} }, ""},
+		{"their definitions are of different times, and form a cycle", func(firewall, _, _ *Input) { firewall.Task.After = []string{"dns"} }, "dns"},
+		{"a person destroys one", func(firewall, lb, dns *Input) {
+			for _, in := range []*Input{firewall, lb, dns} {
+				in.Removed, in.Destroy = false, false
+			}
+			firewall.State.Destroy = &state.Request{By: "ann", At: noon}
+		}, "firewall"},
+	} {
+		f, l, d := firewall, lb, dns
+		for _, in := range []*Input{&f, &l, &d} {
+			own := *in.Task
+			in.Task = &own
+		}
+		test.change(&f, &l, &d)
+		var begin []string
+		decisions := (&chain{inputs: []Input{f, l, d}, now: noon}).decide()
+		for _, name := range []string{"firewall", "lb", "dns"} {
+			if dec := decisions[name]; dec.Action == Run && dec.Kind == state.KindDestroy {
+				begin = append(begin, name)
+			}
+		}
+		if got := strings.Join(begin, " "); got != test.begin {
+			t.Errorf("%s: destroyed are %q, want %q (firewall: %+v)", test.name, got, test.begin, decisions["firewall"].Reason)
+		}
+	}
+}
