@@ -81,7 +81,7 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 			return errNoChange
 		}
 		e.Next.RequestRun(someone(by))
-		if lifecycle.RowOf(e.Next.Reason.Code).Waits {
+		if lifecycle.RowOf(e.Next.Reason.Code).Waits || e.Next.After != nil {
 			e.Next.Reason = state.Reason{} // AwaitRun must not take an earlier decision for that about this request
 		}
 		return nil
@@ -169,7 +169,7 @@ func (c *Control) waitsForPeople(ctx context.Context, task string, t state.Task,
 			return nil, err // it goes on
 		}
 		return &run.Data, nil
-	case lifecycle.RowOf(t.Reason.Code).Waits && (t.Run == nil || wait != nil):
+	case (lifecycle.RowOf(t.Reason.Code).Waits || t.Reason.Code == state.ReasonAfter && t.After != nil && t.After.Stuck) && (t.Run == nil || wait != nil):
 		return nil, fmt.Errorf("%w: %s", ErrWaits, t.Reason.Text)
 	}
 	return nil, nil

@@ -154,7 +154,7 @@ func (b *batch) flush(ctx context.Context) error {
 	for len(b.items) > 0 {
 		runner := b.takerOf(ctx)
 		launches, changes, events := b.assemble(runner)
-		_, err := b.tick.opts.Lease.Apply(ctx, changes...)
+		_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
 			if runner.Exists() && conflict.Change.Key == runner.Key {
@@ -163,7 +163,7 @@ func (b *batch) flush(ctx context.Context) error {
 			}
 			n := len(b.items)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
-				concerned := it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+				concerned := conflict.Change.Key == state.ReconcileKey && it.keepsOrder() || it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
 				if concerned {
 					b.tick.report.Dropped = append(b.tick.report.Dropped, it.decision.Task.Name)
 				}

@@ -39,6 +39,9 @@ func decided(was, next state.Task, d decide.Decision, now time.Time, backend str
 	case !was.UnreadableSince.IsZero() && next.UnreadableSince.IsZero() && present:
 		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince, Quiet: true})
 	}
+	if late := next.After; late != nil && late.Late && (was.After == nil || !was.After.Late) {
+		add(outbox.Event{Kind: outbox.TaskDelayed, Detail: next.Reason.Text, Since: late.Since, Cause: string(late.Code)})
+	}
 	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
 		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
 	}

@@ -149,6 +149,7 @@ type prepared struct {
 	overrides   string             // which change of the overrides is in effective
 	digest      string
 	tasks       []task
+	order       *config.Order     // nil if there is none
 	queries     []consul.Query    // every distinct condition
 	definitions map[string]string // digests, by task
 	kept        map[string]*kept  // what is kept of definitions, by task
@@ -200,7 +201,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 		r.Log.Error("a change that was made through the API is without effect", "task", name, "error", problem)
 	}
 	cfg := effective.Config
-	r.prepared = prepared{effective: effective, overrides: overrides, digest: cfg.Digest(), definitions: map[string]string{}, kept: map[string]*kept{}}
+	r.prepared = prepared{effective: effective, overrides: overrides, digest: cfg.Digest(), order: cfg.Order(), definitions: map[string]string{}, kept: map[string]*kept{}}
 	for i := range cfg.Tasks {
 		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
 		t.definition, t.shape = t.Digest(cfg), t.Shape(cfg)

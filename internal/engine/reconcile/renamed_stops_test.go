@@ -268,6 +268,26 @@ var renameCases = []struct {
 		b.catalog.closed = 0
 		b.runsAs(state.ReasonDefinition)
 	}},
+	{"after another task", "judged again", func(b *renameBench) {
+		all := []config.Task{b.Config.Tasks[0], tasks(2)[1]}
+		all[0].After = []string{"task-1"}
+		b.reload(all...)
+		b.ends(state.RunSucceeded, "A")
+		b.tick()
+		b.must(b.people().Hold(b.t.Context(), "task-1", "ann", ""))
+		b.changes("B")
+		b.tick()
+		if r := b.task("task-0").Reason; r.Code != state.ReasonAfter {
+			b.t.Fatalf("%+v", r)
+		}
+		free := b.is
+		b.is.After = []string{"task-1"} // which is gone
+		b.rename()
+		b.rests(state.ReasonAfter)
+		b.is = free
+		b.rename()
+		b.runsAs(state.ReasonChanged)
+	}},
 	{"blocked", "waits", func(b *renameBench) {
 		blocked := map[string]error{"new": errors.New("no such folder")}
 		b.Blocked = func() map[string]error { return blocked }

@@ -77,6 +77,15 @@ var setUps = map[string]setUp{
 		b.catalog.set("B", nil)
 		b.closesWindow()
 	}},
+	"after another task": {begin: func(b *bench) {
+		all := append(b.Config.Tasks[:1:1], tasks(2)[1])
+		all[0].After = []string{"task-1"}
+		b.reload(all...)
+		b.end(state.RunSucceeded, "A")
+		b.tickAfterEnd()
+		b.must(b.people().Hold(b.t.Context(), "task-1", "ann", ""))
+		b.catalog.set("B", nil)
+	}},
 	"Consul was replaced": {begin: func(b *bench) {
 		b.must(state.SaveInputs(b.t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"A": "1"}}))
 		b.catalog.set("B", nil)

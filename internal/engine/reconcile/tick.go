@@ -227,11 +227,17 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err := t.pollRemote(ctx, inputs); err != nil {
 		return Report{}, err
 	}
-	t.report.Decisions = decide.Decide(inputs, now)
+	order := decide.Order{Tasks: t.order}
+	t.report.Decisions = order.Decide(inputs, now)
 	if stopped, err := t.stopGivenUp(ctx, inputs); err != nil {
 		return Report{}, err
 	} else if stopped {
-		t.report.Decisions = decide.Decide(inputs, now)
+		t.report.Decisions = order.Decide(inputs, now)
+	}
+	if order.Unread, err = t.unreadBefore(ctx, order); err != nil {
+		return Report{}, err
+	} else if len(order.Unread) > 0 {
+		t.report.Decisions = order.Decide(inputs, now)
 	}
 	t.noteWaits(inputs)
 	t.leaveAlone(states)
