@@ -30,7 +30,7 @@ func (o Outcome) Waits() bool {
 	if o.Run != nil {
 		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && o.Run.Wait.For.ForPeople()
 	}
-	return o.Reason.Code == state.ReasonWaiting || lifecycle.RowOf(o.Reason.Code).Waits || o.Stopped()
+	return o.Reason.Code == state.ReasonWaiting || o.Reason.Code == state.ReasonAfter || lifecycle.RowOf(o.Reason.Code).Waits || o.Stopped()
 }
 
 // Stopped reports whether a person has stopped the task, or has to say first what it is:
@@ -55,9 +55,9 @@ func (o Outcome) Failed() bool {
 	return o.Reason.Code != state.ReasonDisabled
 }
 
-// Once runs every enabled task one time, without retries, unless a person has stopped
-// it. It returns the outcomes in the order of the configuration, also with an error. A
-// failing task stops no other. wait returns when all runs of this process have ended.
+// Once runs every enabled task one time, in their order and without retries, unless a person has
+// stopped it. It returns the outcomes in the order of the configuration, also with an error. A
+// failing task stops no other, except those that come after it. wait returns when all runs of this process have ended.
 func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.prepareStored(ctx); err != nil {
 		return r.unrun(err), err
@@ -82,6 +82,9 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	wait() // also when the tick failed half-way: what was launched is under way
 	if failed == nil {
 		failed = r.followRemote(ctx, held, wait, &report)
+	}
+	if failed == nil {
+		failed = r.followOrder(ctx, held, wait, &report)
 	}
 	last := r.delivery(held)
 	last.Last = true
@@ -150,10 +153,12 @@ func (r *Report) Replaced(who string) map[string]string {
 }
 
 // Include adds what the next tick has done. Its decisions replace those to end a
-// waiting run.
+// waiting run, and those to wait for a task that comes before.
 func (r *Report) Include(next Report) {
 	for _, d := range next.Decisions {
-		i := slices.IndexFunc(r.Decisions, func(was decide.Decision) bool { return was.Action == decide.End && was.Task.Name == d.Task.Name })
+		i := slices.IndexFunc(r.Decisions, func(was decide.Decision) bool {
+			return (was.Action == decide.End || behindOthers(was)) && was.Task.Name == d.Task.Name
+		})
 		if i >= 0 {
 			r.Decisions[i] = d
 		}

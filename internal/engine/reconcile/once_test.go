@@ -502,3 +502,29 @@ func TestOnce_AStoreThatIsNotWrittenIsTheReasonOfEachTaskThatWasNotRun(t *testin
 		})
 	}
 }
+
+func TestOnce_FollowsTheOrder(t *testing.T) {
+	for _, fails := range []string{"", "firewall", "lb"} {
+		t.Run(fails, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				all := tasks("dns", "lb", "firewall", "other")
+				all[0].After, all[1].After = []string{"l*"}, []string{"firewall"}
+				m.broken[fails] = errors.New("exit code 1")
+				outcomes := m.once(all)
+				order := slices.DeleteFunc(slices.Clone(m.applied), func(name string) bool { return name == "other" })
+				want := map[string]string{"": "firewall lb dns", "firewall": "firewall", "lb": "firewall lb"}[fails]
+				if got := strings.Join(order, " "); got != want {
+					t.Errorf("applied %s, want %s", got, want)
+				}
+				dns := outcomes[0]
+				if ran := dns.Run != nil; ran != (fails == "") || dns.Failed() || dns.Waits() == ran {
+					t.Errorf("dns: %+v", dns)
+				}
+				if fails != "" && (dns.Reason.Code != state.ReasonAfter || !strings.Contains(dns.Reason.Text, fails)) {
+					t.Errorf("dns: %+v", dns.Reason)
+				}
+			})
+		})
+	}
+}
