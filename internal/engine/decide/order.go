@@ -121,8 +121,14 @@ func (o *order) leaving(p *config.Predecessors) *blocker {
 		if !in.Removed || in.MovedTo != "" || !p.Matches(in.Task.Name) {
 			continue
 		}
-		if d := o.decision(i); !d.State.MissingSince.IsZero() || d.State.Run != nil || d.Action == Run || d.State.GivenUp() != nil {
-			return &blocker{task: in.Task.Name, reason: d.Reason, due: d.State.MissingSince.Add(removalLasts)}
+		d := o.decision(i)
+		b := &blocker{task: in.Task.Name, reason: d.Reason}
+		switch s := &d.State; {
+		case !s.MissingSince.IsZero():
+			b.due = s.MissingSince.Add(removalLasts)
+			return b
+		case d.Action == Run, d.Action == Resume, s.Run != nil && (s.Run.Wait == nil || s.Elsewhere()), s.GivenUp() != nil:
+			return b
 		}
 	}
 	return nil
@@ -210,6 +216,9 @@ func holdAfter(d *decider, t trigger) *hold {
 	if d.order == nil || !t.run || d.pastApproval() {
 		return nil
 	}
+	if d.Paused != nil && !d.elsewhere() {
+		return nil // holdPaused says so
+	}
 	var b *blocker
 	if d.destroys() {
 		b = d.order.beforeDestroy(d.Task.Name)
@@ -241,7 +250,6 @@ func (d *decider) awaits(b *blocker, t trigger) *hold {
 	switch at := after.Since.Add(limit); {
 	case limit <= 0:
 		after.Late = false
-	case d.Paused != nil: // nothing runs, whatever comes before
 	case clock.Reached(at, d.now):
 		after.Late = true
 	default:
@@ -268,7 +276,7 @@ func (o *order) beforeDestroy(name string) *blocker {
 		d := o.decision(j)
 		reason := d.Reason
 		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
-		return &blocker{task: d.Task.Name, reason: reason}
+		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}
 	}
 	return nil
 }

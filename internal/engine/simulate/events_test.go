@@ -125,6 +125,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			if before.Drifted() == nil && after.Drifted() != nil {
 				expect(name+" is drifted", func(e outbox.Event) bool { return e.Task == name && e.Kind == outbox.DriftFound })
 			}
+			if late := after.After; late != nil && late.Late && (before.After == nil || !before.After.Late) {
+				expect(name+" waits for too long for another task", of(name, "", outbox.TaskDelayed))
+			}
 			if before.UnreadableSince.IsZero() && !after.UnreadableSince.IsZero() {
 				expect(name+" cannot be read", of(name, "", outbox.TaskUnreadable))
 			}

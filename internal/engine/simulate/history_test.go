@@ -52,6 +52,10 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.drawRemote(seed)
 		}
 		w.fleet = seed >= fleetSeeds && seed < crossingSeeds
+		if w.ordered = seed >= orderSeeds && seed < fleetSeeds; w.ordered {
+			w.pointer = w.firstBundle()
+			w.judge.pushes[0] = bundles[w.pointer].digest
+		}
 		if w.ruled = seed%3 == 0 && !w.fleet; w.ruled {
 			w.pointer += withoutRules
 			w.judge.pushes[0] = bundles[w.pointer].digest

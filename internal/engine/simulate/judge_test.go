@@ -223,6 +223,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 	j.ruled(v, before, run)
 	j.removing(v, launch, before, run)
 	j.paused(v, launch, before, run)
+	j.ordered(v, launch, before, run)
 	j.takes(v, before, run)
 	j.follows(v, before, run)
 	if v.act != nil && v.act.requests == task {

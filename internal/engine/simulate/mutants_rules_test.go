@@ -42,8 +42,8 @@ var eventMutants = []mutant{
 	}, {
 		rule: "events: one is not sent before its transition is written",
 		file: "engine/reconcile/batch.go",
-		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
-		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
+		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
 		says: "an event follows its transition",
 	},
 }

@@ -27,7 +27,7 @@ type mutant struct {
 	test     string // package and name of the test that catches it, if no seed shows it soon
 }
 
-var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, sharedMutants, remoteMutants, documentMutants, crossingMutants, summaryMutants)
+var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, sharedMutants, remoteMutants, documentMutants, crossingMutants, summaryMutants, orderMutants)
 
 // engineMutants break what holds for every task.
 var engineMutants = []mutant{
@@ -60,8 +60,8 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the intent is written before its launch is started",
 		file: "engine/reconcile/batch.go",
-		old:  "_, err := b.tick.opts.Lease.Apply(ctx, changes...)",
-		new:  "if b.launches != \"\" { b.tick.start(ctx, launches...) }; _, err := b.tick.opts.Lease.Apply(ctx, changes...)",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
+		new:  "if b.launches != \"\" { b.tick.start(ctx, launches...) }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
 		says: "the intent comes first",
 	}, {
 		rule: "the record of a task says that its run waits",

@@ -219,6 +219,8 @@ func (j *judge) undestroyed(w *world, cfg *config.Config) string {
 			continue
 		case rests && record.Reason.Code == state.ReasonRenamed:
 			continue
+		case rests && j.behind(record):
+			continue
 		case record.Run == nil && record.Reason.Code == state.ReasonPaused && j.last.Paused != nil:
 			continue
 		case wait != nil && j.waitsForPerson(record) && strings.Contains(shown.Reason.Text, wait.Text):

@@ -101,6 +101,8 @@ func (w *world) firstBundle() int {
 		return withDocuments
 	case w.fleet:
 		return withFleets
+	case w.ordered:
+		return withOrder
 	}
 	return 0
 }
@@ -479,6 +481,8 @@ func (j *judge) explained(w *world, task string, want string) bool {
 	switch {
 	case j.explainedByPause(record, want):
 		return j.phaseShows(w, task)
+	case w.ordered && j.explainedByOrder(w, record, want):
+		return j.phaseShows(w, task)
 	case !w.ruled || !j.phaseShows(w, task):
 		return false
 	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):
@@ -505,5 +509,5 @@ func (j *judge) phaseShows(w *world, task string) bool {
 		return false
 	}
 	shown, err := overview.Reader{Store: shelf{&w.memory}, Now: time.Now}.ReadTask(context.Background(), overlay.Compose(cfg, nil), t)
-	return err == nil && (shown.Phase == apispec.PhaseStopped || shown.Phase == apispec.PhaseWaiting) && shown.Reason.Text != ""
+	return err == nil && (shown.Phase == apispec.PhaseStopped || shown.Phase == apispec.PhaseWaiting || shown.Reason.Code == state.ReasonAfter) && shown.Reason.Text != ""
 }

@@ -19,7 +19,7 @@ import (
 const thirdSeeds = 2 * remoteSeeds
 
 // withThird is the first of the bundles of such histories.
-var withThird = len(bundles) - fleetBundles - withRemote
+var withThird = withOrder - withRemote
 
 // forThird returns the bundles once more, for the third driver.
 func forThird(local []bundle) []bundle {

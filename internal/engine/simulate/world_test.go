@@ -51,6 +51,7 @@ type world struct {
 	remote  bool     // HCP Terraform applies what tasks need
 	third   bool     // the same, but with the driver of package drivertest
 	fleet   bool     // there are many tasks
+	ordered bool     // tasks come after others
 	crosses bool     // tasks are renamed, and people end what they like
 	absent  bool     // nobody approves or releases anything, once the faults have ended
 	weather weather

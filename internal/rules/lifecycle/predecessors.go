@@ -39,7 +39,7 @@ var Predecessors = []Predecessor{
 	{"removed, named by its name", true, "a name must be that of a task: nothing says that what it made is in order"},
 	{"removed, matched by a pattern", false, "a pattern names the tasks of the configuration"},
 	{"missing for less than 30 seconds, matched by a pattern", true, "its file may be back in a moment"},
-	{"removed while its run is under way, matched by a pattern", true, "until the run has ended"},
+	{"removed while its run is under way, matched by a pattern", true, "until the run has ended; it does not wait for the approval of a destroy"},
 	{"renamed, named by its former name", false, "the name means the task whose `moved_from` has it; `validate` says so"},
 	{"there is no such task", true, "the name may be wrong, or the task is still to be created: `validate` warns"},
 	{"the pattern matches nothing", false, "there is nothing to wait for: `validate` warns"},

@@ -1,0 +1,104 @@
+package simulate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// In histories from orderSeeds on, tasks come after others: api after web, db after api, and report after
+// all of them. Everything else is as in other histories. The judge checks that no run is decided on while a
+// task that comes before has work. At the end, everything is applied.
+
+// orderSeeds is the first seed of such histories.
+const orderSeeds = fleetSeeds / 2
+
+// withOrder is the first of the bundles of such histories.
+var withOrder = len(bundles) - fleetBundles - withRemote
+
+// predecessors are what tasks come after. A pattern does not wait for a task that a bundle lacks.
+var predecessors = map[string][]string{"api": {"we?"}, "db": {"ap*"}, "report": {"web*", "ap?", "d*"}}
+
+// forOrder are bundles again, with an order.
+func forOrder(plain []bundle) []bundle {
+	var all []bundle
+	for _, b := range plain {
+		cfg := *b.config
+		cfg.Tasks = slices.Clone(cfg.Tasks)
+		for i := range cfg.Tasks {
+			if t := &cfg.Tasks[i]; predecessors[t.Name] != nil {
+				t.After, t.AfterTimeout = predecessors[t.Name], 10*time.Minute
+			}
+		}
+		all = append(all, bundle{digest: "o" + b.digest[1:], config: &cfg})
+	}
+	return all
+}
+
+// ordered looks at a run that is launched: all tasks that come before its own must be at rest in the
+// records, with everything applied that was seen and that Consul still shows.
+func (j *judge) ordered(v view, launch state.Launch, before, run state.Run) {
+	if !v.ordered || run.Kind != state.KindApply || run.State != state.RunIntended || before.State == state.RunIntended || launch.ID == "" || launch.ID != run.Launch {
+		return
+	}
+	cfg := j.decidedBy(v, launch)
+	order, seen := cfg.Order(), map[string]bool{}
+	var visit func(task string)
+	visit = func(task string) {
+		for _, name := range order.Predecessors(task) {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			if t, ok := cfg.Task(name); ok && j.hasWork(v.world, t) {
+				v.violated("a task comes after its predecessors: run %s of %s is launched by %s while %s reads %s", run.ID, run.Task, v.name, name, state.Encode(j.tasks[name]))
+			}
+			visit(name)
+		}
+	}
+	visit(run.Task)
+}
+
+// hasWork reports whether a task is not at rest, as its record says.
+func (j *judge) hasWork(w *world, t *config.Task) bool {
+	s := j.tasks[t.Name]
+	if s.Run != nil || !t.Enabled {
+		return s.Run != nil
+	}
+	changed := s.Observed != s.Applied && s.Observed == w.consul.digests[serviceOf(t.Name)]
+	return s.AppliedAt.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Doubt != ""
+}
+
+// explainedByOrder reports whether a task says that it waits for another one, which waits itself.
+func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool {
+	after := record.After
+	if after == nil || record.Reason.Code != state.ReasonAfter || record.Observed != want || record.Run != nil && record.Run.Resume == nil {
+		return false
+	}
+	other := j.tasks[after.Task]
+	shown := w.consul.digests[serviceOf(after.Task)]
+	return other.Held != nil || other.Cancelled() || j.explained(w, after.Task, shown)
+}
+
+// behind reports whether a task waits for another one, which waits for something else in the end.
+func (j *judge) behind(record state.Task) bool {
+	for range len(predecessors) + 1 {
+		if record.After == nil || record.Reason.Code != state.ReasonAfter {
+			return false
+		}
+		if record = j.tasks[record.After.Task]; record.Reason.Code != state.ReasonAfter {
+			return true
+		}
+	}
+	return false // a cycle
+}
+
+func TestNoHistoryWithAnOrderBreaksWhatMustAlwaysHold(t *testing.T) {
+	if *firstSeed >= orderSeeds || *traced || *stride > 0 {
+		t.Skip("this seed alone is meant")
+	}
+	simulates(t, orderSeeds+*firstSeed)
+}
