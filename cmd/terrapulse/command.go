@@ -54,13 +54,15 @@ func (a *app) commands() []command {
 		a.group("plan", "Show the plan that waits for an approval", `
   Shows the plan of a task that waits for an approval.`,
 			a.decides(showPlan)),
-		a.group("task", "Create, enable, disable or delete a task", `
+		a.group("task", "Create, change or delete tasks; print their order", `
   Changes the tasks of a running instance through its HTTP API. Changes persist
-  across restarts and apply to every instance on the same store.`,
+  across restarts and apply to every instance on the same store. task graph
+  changes nothing.`,
 			a.taskCreateCommand(),
 			a.ofTask(enableTask),
 			a.ofTask(disableTask),
-			a.ofTask(deleteTask)),
+			a.ofTask(deleteTask),
+			a.taskGraphCommand()),
 		a.group("migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
   Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`,
 			a.migrateCheckCommand()),

@@ -174,6 +174,7 @@ func (a *api) routes() map[string]handler {
 		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
 		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", withBody(a.holdTask)),
 		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
+		"GET /v1/order":                            a.getOrder,
 		"GET /v1/events":                           a.getEvents,
 		"POST /v1/reconcile":                       a.reconcile,
 		"POST " + NotificationPath:                 a.notified,

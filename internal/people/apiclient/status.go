@@ -159,6 +159,11 @@ func (c *Client) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
 	return answer.Events, err
 }
 
+// Order returns which tasks come after which.
+func (c *Client) Order(ctx context.Context) (apispec.OrderResponse, error) {
+	return get[apispec.OrderResponse](ctx, c, "v1/order", nil)
+}
+
 // Version returns which program answers.
 func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
 	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)

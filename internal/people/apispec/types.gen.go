@@ -508,6 +508,30 @@ type OnHold struct {
 	Comment *string   `json:"comment,omitempty"`
 }
 
+// OrderResponse defines model for OrderResponse.
+type OrderResponse struct {
+	// Matches the tasks that each entry of an after names; a task does not come after itself, also if a pattern matches it
+	Matches   map[string][]string `json:"matches"`
+	RequestID UUID                `json:"request_id"`
+	Tasks     []OrderedTask       `json:"tasks"`
+}
+
+// OrderedTask defines model for OrderedTask.
+type OrderedTask struct {
+	// After names and patterns, as in the definition
+	After []string `json:"after"`
+	Name  string   `json:"name"`
+
+	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
+	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
+	// removed: it is not in the configuration any more. The reason says more.
+	Phase *Phase `json:"phase,omitempty"`
+
+	// Reason why a task runs, or waits
+	Reason *Reason `json:"reason,omitempty"`
+}
+
 // Origin where the task comes from; without a file if it is removed
 type Origin struct {
 	// API it was made through the API
@@ -1158,6 +1182,9 @@ type TaskOverview struct {
 	// removed: it is not in the configuration any more. The reason says more.
 	Phase Phase `json:"phase"`
 
+	// Predecessors the tasks that it comes after, by name; 100 at most
+	Predecessors *[]string `json:"predecessors,omitempty"`
+
 	// Reason why a task runs, or waits
 	Reason Reason `json:"reason"`
 
@@ -1167,6 +1194,9 @@ type TaskOverview struct {
 
 	// Settings what else is in force for the task, wherever it is configured, in words: buffering, removal, drift and the time limit of runs
 	Settings *[]string `json:"settings,omitempty"`
+
+	// Successors the tasks that come after it; 100 at most
+	Successors *[]string `json:"successors,omitempty"`
 
 	// Watches what starts its runs in Consul, or when, and what its module gets besides, in words; missing if its definition is not known
 	Watches *string `json:"watches,omitempty"`

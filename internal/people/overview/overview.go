@@ -148,7 +148,9 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 		rec = stored.Data
 	}
 	f, err := r.facts(ctx, effective, &e, rec)
-	return r.show(effective, &e, f, false), err
+	t := r.show(effective, &e, f, false)
+	noteOrder(&t, effective.Config.Order())
+	return t, err
 }
 
 // Leaving returns the definition of a task that was deleted while a run of it was

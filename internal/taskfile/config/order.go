@@ -106,8 +106,16 @@ func (o *Order) Tasks() []string {
 // Successors returns the names of the tasks that come after a task, in the order of the configuration.
 func (o *Order) Successors(task string) []string {
 	var names []string
+	has := map[*Predecessors]bool{} // tasks with the same pattern share them
 	for _, name := range o.Tasks() {
-		if slices.ContainsFunc(o.before[name], func(p *Predecessors) bool { return slices.Contains(p.Tasks, task) }) {
+		if slices.ContainsFunc(o.before[name], func(p *Predecessors) bool {
+			yes, known := has[p]
+			if !known {
+				yes = slices.Contains(p.Tasks, task)
+				has[p] = yes
+			}
+			return yes
+		}) {
 			names = append(names, name)
 		}
 	}
