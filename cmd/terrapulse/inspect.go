@@ -122,6 +122,9 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 			a.fail(exitError, fmt.Errorf("inspect task %s: %w", task.Name, r.Err))
 			continue
 		}
+		if before := cfg.Order().Predecessors(task.Name); len(before) > 0 && task.Enabled && !a.isCTS() {
+			fmt.Fprintf(a.stdout, "It runs after %s; this plan reads what these have made until now.\n", state.Some(before, "and"))
+		}
 		fmt.Fprintf(a.stdout, "%s\n\n", text)
 	}
 	if code != exitError {

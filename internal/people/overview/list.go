@@ -234,7 +234,13 @@ func (l *List) selected(ctx context.Context, selected selection.Selection) (apis
 	if err := selected.Apply(&o); err != nil {
 		return o, err
 	}
-	return o, l.complete(ctx, selected.Brief, o.Tasks, apispec.Deref(o.Attention))
+	err = l.complete(ctx, selected.Brief, o.Tasks, apispec.Deref(o.Attention))
+	if len(selected.Tasks) > 0 && !selected.Brief && l.effective.Config != nil {
+		for i := range o.Tasks {
+			noteOrder(&o.Tasks[i], l.effective.Config.Order())
+		}
+	}
+	return o, err
 }
 
 // comparable returns the tasks with what the selection compares: not all is there if it compares nothing.

@@ -27,6 +27,8 @@ var functions = template.FuncMap{
 	"short":   short,
 	"digest":  func(d string) string { return d[:min(len(d), 12)] },
 	"tone":    toneOf,
+	"firstOf": firstOf,
+	"moreOf":  moreOf,
 	"runTone": runTone,
 	"changes": changes,
 	"task":    taskURL,

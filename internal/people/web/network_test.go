@@ -35,11 +35,13 @@ task {
   description = "Pools of the F5 in Frankfurt"
   module      = "./modules/pools"
   condition "services" { regexp = "^(api|web|shop)$" }
+  after       = ["edge-*"]
 }
 task {
   name      = "dns-internal"
   module    = "./modules/dns"
   condition "catalog-services" { regexp = ".*" }
+  after     = ["load-balancer", "vpn-routes"]
 }
 task {
   name      = "vpn-routes"

@@ -68,6 +68,7 @@ func New(ctx context.Context, o Options) http.Handler {
 		"tasks/{name}":           p.task,
 		"tasks/{name}/runs/{id}": p.run,
 		"runs":                   p.runs,
+		"order":                  p.order,
 		"health":                 p.health,
 		"sign-in":                p.signIn,
 	} {

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/graph"
+)
+
+// orderPage is the page of the order of the tasks.
+type orderPage struct {
+	Tasks []orderRow `json:"tasks"` // in layers: a task comes after some of earlier layers
+	Total int        `json:"total"`
+	Chart orderChart `json:"-"`
+}
+
+// orderRow is a task of the order.
+type orderRow struct {
+	Name   string        `json:"name"`
+	Phase  apispec.Phase `json:"phase,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+	After  []string      `json:"after"`  // the tasks that it comes after
+	Before []string      `json:"before"` // those that come after it
+}
+
+// orderChart draws the order: the tasks of a layer are below each other, those that come after them at
+// their right.
+type orderChart struct {
+	Width, Height int
+	Boxes         []orderBox
+	Lines         []string // paths
+}
+
+// orderBox is a task in the chart.
+type orderBox struct {
+	X, Y  int
+	Name  string // the whole one
+	Short string
+	Phase apispec.Phase
+}
+
+const (
+	orderColumn = 250 // of the chart, with the space to the next one
+	orderLine   = 58
+	orderWide   = 180
+	orderHigh   = 42
+	orderChars  = 22 // of a name fit into a box
+	orderEdge   = 4
+
+	// orderDrawn and orderLines are how many tasks and lines are drawn: nobody can read more of them.
+	orderDrawn, orderLines = 150, 600
+	// orderRows is how many tasks are listed, and orderNames how many others each names.
+	orderRows, orderNames = 500, 12
+)
+
+func (p *pages) order(r *http.Request) (view, error) {
+	o, err := p.source.overview(r.Context())
+	if err != nil {
+		return view{}, err
+	}
+	order, err := read(r.Context(), p.source, "order", p.source.Order)
+	if refuses(err) {
+		err = nil // an older version knows none
+	}
+	return view{title: "Order", template: "order", topic: everything, shown: o.topics, data: orderOf(order)}, err
+}
+
+// orderOf is the page of an order.
+func orderOf(order apispec.OrderResponse) orderPage {
+	g := graph.Of(order.Tasks, order.Matches)
+	reasons := map[string]string{}
+	for _, t := range order.Tasks {
+		if t.Reason != nil {
+			reasons[t.Name] = t.Reason.Text
+		}
+	}
+	page := orderPage{Total: len(g.Names), Chart: drawOrder(g)}
+	for _, layer := range g.Layers() {
+		for _, name := range layer {
+			if len(page.Tasks) < orderRows {
+				page.Tasks = append(page.Tasks, orderRow{Name: name, Phase: g.Phases[name], Reason: reasons[name], After: g.Before[name], Before: g.After[name]})
+			}
+		}
+	}
+	return page
+}
+
+// Unlisted is how many tasks the page does not list.
+func (p orderPage) Unlisted() int { return p.Total - len(p.Tasks) }
+
+// drawOrder draws a graph; nothing if it is empty, or too large to be read.
+func drawOrder(g *graph.Graph) (c orderChart) {
+	lines := 0
+	for _, after := range g.After {
+		lines += len(after)
+	}
+	if len(g.Names) > orderDrawn || lines > orderLines {
+		return c
+	}
+	at := map[string]orderBox{}
+	for column, layer := range g.Layers() {
+		for row, name := range layer {
+			box := orderBox{X: orderEdge + column*orderColumn, Y: orderEdge + row*orderLine, Name: name, Short: shortName(name), Phase: g.Phases[name]}
+			at[name], c.Boxes = box, append(c.Boxes, box)
+			c.Width, c.Height = max(c.Width, box.X+orderWide+orderEdge), max(c.Height, box.Y+orderHigh+orderEdge)
+		}
+	}
+	const bend = (orderColumn - orderWide) / 2
+	for _, box := range c.Boxes {
+		for _, name := range g.After[box.Name] {
+			next := at[name]
+			x, y, toX, toY := box.X+orderWide, box.Y+orderHigh/2, next.X-6, next.Y+orderHigh/2
+			c.Lines = append(c.Lines, fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, x+bend, y, toX-bend, toY, toX, toY))
+		}
+	}
+	return c
+}
+
+// shortName is a name that fits into a box.
+func shortName(name string) string {
+	runes := []rune(name)
+	if len(runes) <= orderChars {
+		return name
+	}
+	return string(runes[:orderChars-1]) + "…"
+}
+
+// firstOf are the first names of many; the number of the others follows.
+func firstOf(names []string) []string { return names[:min(len(names), orderNames)] }
+func moreOf(names []string) int       { return max(0, len(names)-orderNames) }
