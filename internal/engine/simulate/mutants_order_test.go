@@ -11,7 +11,7 @@ var orderMutants = []mutant{
 		says: "a task comes after its predecessors",
 	}, {
 		rule: "the order: an approved plan waits, too",
-		seed: orderSeeds,
+		seed: orderSeeds, stride: 3,
 		file: "engine/decide/order.go",
 		old:  "if d.order == nil || !t.run || d.pastApproval() {",
 		new:  "if d.order == nil || !t.run || d.waits() {",
@@ -33,7 +33,7 @@ var orderMutants = []mutant{
 		rule: "the order: a change that came while a tick read is not overtaken",
 		file: "engine/reconcile/order.go",
 		old:  "case moved(q):",
-		new:  "case false:",
+		new:  "case moved(q) && false:",
 		test: "engine/reconcile TestOrder_AChangeThatThePredecessorWasNotReadWithIsNotOvertaken",
 	},
 }

@@ -263,7 +263,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonDoubt: apispec.PhaseApplied, state.ReasonWindow: apispec.PhaseApplied, state.ReasonRules: apispec.PhaseApplied, state.ReasonDestroy: apispec.PhaseApplied,
 		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
 		state.ReasonPaused:   apispec.PhaseSoon,    // somebody has resumed since
-		state.ReasonRejected: apispec.PhaseStopped, state.ReasonOutside: apispec.PhaseSoon,
+		state.ReasonRejected: apispec.PhaseStopped, state.ReasonOutside: apispec.PhaseSoon, state.ReasonAfter: apispec.PhaseSoon,
 		state.ReasonDrift: apispec.PhaseApplied, // the run has ended the drift
 	}
 	all := append(codes(t), "of a newer version")
