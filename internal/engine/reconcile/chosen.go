@@ -96,6 +96,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 	add(maps.Keys(t.effective.Corrupt))
 	add(maps.Keys(t.effective.Problems))
 	add(maps.Keys(t.opts.Force))
+	add(maps.Keys(t.rereads))
 	if t.Blocked != nil {
 		add(maps.Keys(t.Blocked()))
 	}

@@ -136,6 +136,7 @@ type Reconciler struct {
 	summary summary.Summary
 	lease   lease.Known // of ticks that take the lease
 
+	rereads   map[string]bool    // tasks whose conditions the next tick reads, whatever their gates show
 	waits     []state.RemoteWait // for remote runs, after the latest tick that was not idle
 	inLoop    bool               // quiet is kept from tick to tick
 	quiet     quietGates

@@ -32,8 +32,8 @@ var orderMutants = []mutant{
 	}, {
 		rule: "the order: a change that came while a tick read is not overtaken",
 		file: "engine/reconcile/order.go",
-		old:  "case moved(q):",
-		new:  "case moved(q) && false:",
+		old:  "case decided && digest != answers[i].Digest, !decided",
+		new:  "case false && decided && digest != answers[i].Digest, false && !decided",
 		test: "engine/reconcile TestOrder_AChangeThatThePredecessorWasNotReadWithIsNotOvertaken",
 	},
 }
