@@ -65,22 +65,39 @@ type Observation struct {
 // Snapshot reads everything that the task renders, and what triggers it. It is
 // complete or an error.
 func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error) {
-	inputs := rendered(t)
-	query, triggers := ConditionQuery(t)
-	all := slices.Clone(query.parts)
-	parts := make([][]condition.Selection, len(inputs))
-	for i, spec := range inputs {
-		parts[i] = spec.Selections()
-		all = append(all, parts[i]...)
-	}
-	r := newReading(c)
+	r, of := newReading(c), partsOf(t)
 	r.whole = true
 	c.reuse(ctx, r, t)
-	r.load(ctx, all)
+	r.load(ctx, of.all)
+	return r.snapshot(of)
+}
 
+// taskParts are the parts of everything that a task reads.
+type taskParts struct {
+	task     *config.Task
+	query    Query // what triggers the task
+	triggers bool
+	rendered []condition.Spec
+	parts    [][]condition.Selection // of rendered
+	all      []condition.Selection
+}
+
+func partsOf(t *config.Task) taskParts {
+	of := taskParts{task: t, rendered: rendered(t)}
+	of.query, of.triggers = ConditionQuery(t)
+	of.all = slices.Clone(of.query.parts)
+	for _, spec := range of.rendered {
+		parts := spec.Selections()
+		of.parts, of.all = append(of.parts, parts), append(of.all, parts...)
+	}
+	return of
+}
+
+// snapshot returns what is loaded of everything that the task renders.
+func (r *reading) snapshot(of taskParts) (*Snapshot, error) {
 	snapshot := &Snapshot{}
-	for i, spec := range inputs {
-		for _, p := range parts[i] {
+	for i, spec := range of.rendered {
+		for _, p := range of.parts[i] {
 			var read []condition.Contents
 			err := r.each(p, func(l loaded) {
 				if l.contents != nil {
@@ -102,16 +119,16 @@ func (c *Client) Snapshot(ctx context.Context, t *config.Task) (*Snapshot, error
 		}
 	}
 	var err error
-	snapshot.leftOut = r.leftOut(all)
-	if snapshot.Visibility, err = r.visibility(all); err != nil {
+	snapshot.leftOut = r.leftOut(of.all)
+	if snapshot.Visibility, err = r.visibility(of.all); err != nil {
 		return nil, err
 	}
-	if triggers {
-		if snapshot.Condition, err = r.observe(query.parts); err != nil {
+	if of.triggers {
+		if snapshot.Condition, err = r.observe(of.query.parts); err != nil {
 			return nil, err
 		}
 	}
-	for _, q := range InputQueries(t) {
+	for _, q := range InputQueries(of.task) {
 		in := Input{q.Kind, q.Triggers, snapshot.Condition}
 		if !q.Triggers {
 			if in.Observation, err = r.observe(q.parts); err != nil {

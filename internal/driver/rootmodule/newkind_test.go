@@ -76,6 +76,8 @@ func (n nodes) Decode(d *json.Decoder) (condition.Contents, error) {
 	return got, err
 }
 
+func (n nodes) Suppose(_ *condition.Supposition, c condition.Contents) condition.Contents { return c }
+
 func (n nodes) Render(_ condition.Entries, read []condition.Contents) (condition.Entries, error) {
 	return read[0].(nodeEntries), nil
 }

@@ -89,6 +89,9 @@ type View interface {
 	// Empty are the rights that prove that there is nothing to show, and what they
 	// are about.
 	Empty(Reader) (what string, rights []Right)
+	// Suppose returns what the view would show under a what-if, given what it showed. It
+	// does not change that.
+	Suppose(*Supposition, Contents) Contents
 }
 
 // Paced is a View without an index that is polled no more often than this.
