@@ -36,22 +36,43 @@ func (o *inspectOptions) register(f *flag.FlagSet) {
 
 func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
 
-// inspectCommand shows what runs would change: `start -inspect` by a shorter name.
+// inspectCommand shows what runs would change: `start -inspect` by a shorter name. With
+// -without or -with it shows what they would change if Consul showed other data.
 func (a *app) inspectCommand() command {
 	var o startOptions
+	var w whatIfOptions
 	f := a.flagSet("inspect")
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
-	return command{flags: f, synopsis: "Show what tasks would change, and change nothing", examples: []string{onFile, onFile + " -detailed-exitcode load-balancer"},
-		codes: codesOfPlan, args: a.tasks(f, o.config.taskNames),
+	w.register(f)
+	return command{flags: f, synopsis: "Show what tasks would change, and change nothing",
+		examples: []string{onFile, onFile + " -detailed-exitcode load-balancer", onFile + " -without node=n7", "-http-addr http://localhost:8558 -without service=web,datacenter=dc2"},
+		codes:    codesOfPlan, args: a.tasks(f, o.config.taskNames),
 		help: `Usage: terrapulse inspect [flags] [TASK...]
 
   Plans all tasks, or those that are named, with what Consul says now. Nothing
   is changed, no workspace is made and no file is left behind.
+
+  With -without or -with it answers a what-if: it plans the tasks whose data
+  would differ if something were gone from Consul, or there besides, and says
+  what would happen to them: whether they would be applied, held or would wait,
+  and why. Nothing is applied, and no record of a task changes. Without an
+  instance it compares with the records in the store, if there is one. With
+  -http-addr, -port or -stack a running instance or deployment answers.
+
+  A datacenter that is gone differs from one that cannot be reached: Consul
+  then gives no answer, tasks that read it wait, and nothing is applied.
 `,
 		run: func(arguments []string) int {
+			if code := w.check(a); code >= 0 {
+				return code
+			}
+			o.inspect.tasks = arguments
+			if w.asked() && w.elsewhere() {
+				return a.askWhatIf(&w, &o)
+			}
 			shown, end := a.showProgress()
 			defer end()
 			cfg, log, code := o.load(a)
@@ -59,7 +80,9 @@ func (a *app) inspectCommand() command {
 				return code
 			}
 			defer o.flush()
-			o.inspect.tasks = arguments
+			if w.asked() {
+				return a.printWhatIf(cfg, log, &o, &w, shown)
+			}
 			return a.printPlans(cfg, log, &o, shown)
 		},
 	}
@@ -69,30 +92,10 @@ func (a *app) inspectCommand() command {
 func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
 	o := opts.inspect
 	began := time.Now()
-	tasks := make([]*config.Task, 0, len(cfg.Tasks))
-	for _, name := range o.tasks {
-		if _, ok := cfg.Task(name); !ok {
-			return a.fail(exitConfig, unknownTask(cfg, name))
-		}
-	}
-	for i := range cfg.Tasks {
-		if len(o.tasks) == 0 || slices.Contains(o.tasks, cfg.Tasks[i].Name) {
-			tasks = append(tasks, &cfg.Tasks[i])
-		}
-	}
-	search, stop := instance.Carry(a.ctx, cfg, opts.parallel, log)
+	planner, tasks, stop, code := a.planner(cfg, log, opts, shown)
 	defer stop()
-	client, code := a.connect(cfg)
 	if code >= 0 {
 		return code
-	}
-	instance.WarnAccess(a.ctx, client, log)
-	carrier, err := search()
-	if err != nil {
-		return a.unready(exitTerraform, err)
-	}
-	planner := preview.Planner{
-		Config: cfg, Consul: client, Driver: carrier, Parallel: carrier.Parallel, Log: log, Begin: shown.begin, End: shown.end,
 	}
 	shown.set(log, "being planned", len(tasks))
 	results := planner.Plan(a.ctx, tasks)
@@ -134,6 +137,34 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 		fmt.Fprintln(a.stdout, planned(results, time.Since(began)))
 	}
 	return code
+}
+
+// planner returns what plans tasks, and the tasks to plan. The exit code is -1 if all is well.
+func (a *app) planner(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) (p preview.Planner, tasks []*config.Task, stop func(), code int) {
+	named := opts.inspect.tasks
+	for _, name := range named {
+		if _, ok := cfg.Task(name); !ok {
+			return p, nil, func() {}, a.fail(exitConfig, unknownTask(cfg, name))
+		}
+	}
+	for i := range cfg.Tasks {
+		if len(named) == 0 || slices.Contains(named, cfg.Tasks[i].Name) {
+			tasks = append(tasks, &cfg.Tasks[i])
+		}
+	}
+	search, stop := instance.Carry(a.ctx, cfg, opts.parallel, log)
+	client, code := a.connect(cfg)
+	if code >= 0 {
+		return p, tasks, stop, code
+	}
+	instance.WarnAccess(a.ctx, client, log)
+	carrier, err := search()
+	if err != nil {
+		return p, tasks, stop, a.unready(exitTerraform, err)
+	}
+	return preview.Planner{
+		Config: cfg, Consul: client, Driver: carrier, Parallel: carrier.Parallel, Log: log, Begin: shown.begin, End: shown.end,
+	}, tasks, stop, -1
 }
 
 // planned is one line about all plans.

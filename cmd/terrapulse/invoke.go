@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 )
@@ -18,6 +21,7 @@ func (a *app) invokeCommand() command {
 	var stackName string
 	var once, inspect, wait bool
 	var tasks []string
+	var supposed supposeFlags
 	f := a.flagSet("invoke")
 	stackFlag(f, &stackName)
 	f.BoolVar(&once, "once", false, "Run the tasks now, even if nothing has changed.")
@@ -27,9 +31,10 @@ func (a *app) invokeCommand() command {
 		return nil
 	})
 	f.BoolVar(&wait, "wait", false, "Wait for the runs to end and print their progress.")
+	supposed.register(f)
 	f.Lookup("json").Usage = "Print JSON, for scripts: the function's answer or, with -wait, the outcomes of the runs."
 	return command{flags: f, synopsis: "Start runs of a deployment in AWS and follow them",
-		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait"}, codes: []int{exitOK, exitWaits, exitError, exitMissing, exitFlags, exitConfig},
+		examples: []string{"-stack=network", "-stack=network -once -task=firewall -wait", "-stack=network -inspect -without node=n7 -wait"}, codes: []int{exitOK, exitWaits, exitError, exitMissing, exitFlags, exitConfig},
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
@@ -37,11 +42,17 @@ func (a *app) invokeCommand() command {
   the runs that were started, prints a summary, and ends with the exit codes of
   once-mode: 0 if all is well, 3 if a task is stopped or waits for an approval
   or its window, 11 if a run failed.
+
+  With -inspect and -without or -with it plans only the tasks whose data would
+  differ if that were so in Consul, and with -wait it says what would happen to
+  them, as ` + "`terrapulse inspect`" + ` does.
 `,
 		run: func([]string) int {
 			switch {
 			case once && inspect:
 				return a.fail(exitFlags, errors.New("-once and -inspect exclude each other: an inspection applies nothing"))
+			case supposed.asked() && !inspect:
+				return a.fail(exitFlags, errors.New("-without and -with go with -inspect"))
 			case len(tasks) > 0 && !once && !inspect:
 				return a.fail(exitFlags, errors.New("-task goes with -once or -inspect"))
 			}
@@ -51,6 +62,13 @@ func (a *app) invokeCommand() command {
 				req.Mode = invoke.Once
 			case inspect:
 				req.Mode = invoke.Inspect
+			}
+			if supposed.asked() {
+				text, err := json.Marshal(supposed.what)
+				if err != nil {
+					return a.fail(exitError, err)
+				}
+				req.WhatIf = text
 			}
 			st, code := a.findStack(stackName)
 			if code >= 0 {
@@ -83,6 +101,9 @@ func (a *app) followRuns(st *stack.Stack, asked time.Time, answer invoke.Answer,
 		return a.fail(exitConfig, err)
 	}
 	defer store.Close()
+	if q := answer.WhatIf; q != nil && len(q.Runs) == 0 {
+		return a.showWhatIf(apiview.Question(*q, nil), false, time.Since(asked))
+	}
 	outcomes, err := stack.Follow(a.ctx, store, asked, answer, tasks, a.progress)
 	if err != nil {
 		return a.fail(exitError, err)
@@ -90,6 +111,9 @@ func (a *app) followRuns(st *stack.Stack, asked time.Time, answer invoke.Answer,
 	plans := map[string]string{}
 	if answer.Mode == invoke.Inspect {
 		plans = a.plans(store, outcomes)
+	}
+	if q := answer.WhatIf; q != nil {
+		return a.showWhatIf(answered(*q, outcomes, plans), false, time.Since(asked))
 	}
 	if a.json {
 		return a.printReport(outcomes, plans, time.Since(asked))
@@ -100,6 +124,21 @@ func (a *app) followRuns(st *stack.Stack, asked time.Time, answer invoke.Answer,
 		}
 	}
 	return a.summarise(outcomes, time.Since(asked))
+}
+
+// answered is what would happen under a what-if, with the plans of its runs.
+func answered(q state.Question, outcomes []reconcile.Outcome, plans map[string]string) apispec.WhatIf {
+	runs := map[string]state.Run{}
+	for _, o := range outcomes {
+		if o.Run != nil {
+			runs[o.Run.ID] = *o.Run
+		}
+	}
+	w := apiview.Question(q, runs)
+	for i := range w.Results {
+		w.Results[i].Plan = apiview.Optional(plans[w.Results[i].Task])
+	}
+	return w
 }
 
 // explain prints what the function has decided.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
@@ -151,6 +152,9 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 		return err
 	}
 	r.Driver = slotted{d}
+	if c, ok := client.(*consul.Client); ok { // else a test's
+		r.Suppose = runner.Suppose(c)
+	}
 	r.Config, r.Consul, r.Bundle = func() *config.Config { return cfg }, client, w.bundle
 	w.prepared = launch.Bundle
 	return nil

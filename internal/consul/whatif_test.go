@@ -136,6 +136,46 @@ func TestSuppose_NamesAndTagsAreThoseOfTheInstancesThatAreLeft(t *testing.T) {
 	}
 }
 
+func TestSuppose_AFilterSelectsAnEntryAsConsulDoes(t *testing.T) {
+	server := consultest.Start(t)
+	c := client(t, server.Addr())
+	for id, status := range map[string]string{"web-1": "passing", "web-2": "critical", "web-3": "warning"} {
+		_, err := server.Client().Catalog().Register(&api.CatalogRegistration{Node: "n1", Address: "10.0.0.1", NodeMeta: map[string]string{"rack": "7"},
+			Service: &api.AgentService{ID: id, Service: "web", Port: 8000 + len(status), Tags: []string{"v1", id}, Meta: map[string]string{"zone": "a", "only-" + id: "yes"}},
+			Checks:  api.HealthChecks{{Node: "n1", CheckID: "node", Name: "node", Status: "passing"}, {Node: "n1", CheckID: id, Name: "own", Status: status, ServiceID: id}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var raw []json.RawMessage
+	if _, err := server.Client().Raw().Query("/v1/health/service/web", &raw, nil); err != nil || len(raw) != 3 {
+		t.Fatal(err, len(raw))
+	}
+	nowhere := condition.WhatIf{Without: []condition.Gone{{Service: "web"}}, With: raw}
+	for _, filter := range []string{
+		`"v1" in Service.Tags`, `"web-2" in Service.Tags`, `"web-1" not in Service.Tags`, `Service.Tags contains "v1"`, `Service.Tags is not empty`, `Service.Tags is empty`,
+		`Checks.Status == "passing"`, `Checks.Status != "passing"`, `Checks.Status == "critical"`, `not Checks.Status == "critical"`, `"crit" in Checks.Status`,
+		`Service.Meta.zone == "a"`, `Service.Meta.none == "a"`, `Service.Meta.none != "a"`, `"only-web-1" in Service.Meta`, `Service.Meta["only-web-2"] == yes`, `Service.Meta is empty`,
+		`Service.Port == 8007`, `Service.Port != 8007`, `Service.ID matches "^web-[12]$"`, `Service.ID not matches "1$"`, `Node.Meta.rack == 7 and Service.ID == "web-3"`,
+		`Service.ID == "web-1" or Checks.CheckID == "web-2"`, `Service.Connect.Native == false`, `Node.Node == "n1" and not (Service.ID == "web-1")`,
+	} {
+		of := task(condition.Services{{Names: []string{"web"}, Filter: filter}})
+		is, err := c.Snapshot(t.Context(), of)
+		if err != nil {
+			t.Errorf("%s: %v", filter, err)
+			continue
+		}
+		s, err := c.Suppose(t.Context(), []*config.Task{of}, nowhere)
+		if err != nil {
+			t.Errorf("%s: %v", filter, err)
+			continue
+		}
+		if would, err := s.Snapshot(0); err != nil || would.Digest() != is.Digest() {
+			t.Errorf("%s: Consul selects %v, and with the same entries supposed, there would be %v; %v", filter, is.Condition.Elements, would.Condition.Elements, err)
+		}
+	}
+}
+
 func TestSuppose_AServiceThatIsNotThereYetIsChosenByItsName(t *testing.T) {
 	c := twoDatacenters(t)
 	w := condition.WhatIf{With: []json.RawMessage{json.RawMessage(`{"Node": {"Node": "n3", "Address": "10.0.0.3"}, "Service": {"Service": "api-new", "Port": 9}}`)}}

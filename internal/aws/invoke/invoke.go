@@ -41,6 +41,9 @@ type Request struct {
 	// Draft is the definition of a task that is not in the configuration, in the API's format:
 	// Inspect plans it.
 	Draft json.RawMessage `json:"draft,omitempty"`
+	// WhatIf is what is supposed of Consul's data, in the API's format: Inspect plans the tasks
+	// whose data would differ.
+	WhatIf json.RawMessage `json:"what_if,omitempty"`
 	// Launch is the id of a launch of plans that the caller has written: Inspect starts it.
 	Launch string `json:"launch,omitempty"`
 	// Wait makes Once and Inspect answer when the runs have ended, or the invocation's time is over.
@@ -93,6 +96,9 @@ func Parse(payload []byte) (Request, error) {
 	if req.Launch != "" && (req.Mode != Inspect || req.Draft != nil || req.Bundle != "" || len(req.Tasks) > 0) {
 		return req, errors.New("a launch is for mode inspect, alone")
 	}
+	if req.WhatIf != nil && (req.Mode != Inspect || req.Draft != nil || req.Bundle != "" || req.Launch != "") {
+		return req, errors.New("a what-if is for mode inspect, without draft, bundle and launch")
+	}
 	if req.Draft != nil && (req.Mode != Inspect || len(req.Tasks) > 0) {
 		return req, errors.New("a draft is for mode inspect, without tasks")
 	}
@@ -115,8 +121,10 @@ type Answer struct {
 	Decisions []Decision `json:"decisions,omitempty"`
 	Launches  []string   `json:"launches,omitempty"`
 	// Runs are the started runs; with Wait, as they were at the end.
-	Runs   []Run   `json:"runs,omitempty"`
-	Checks []Check `json:"checks,omitempty"` // of mode doctor
+	Runs []Run `json:"runs,omitempty"`
+	// WhatIf is which runs answer a what-if.
+	WhatIf *state.Question `json:"what_if,omitempty"`
+	Checks []Check         `json:"checks,omitempty"` // of mode doctor
 	// Version is the version of the function, of mode doctor.
 	Version string `json:"version,omitempty"`
 	// Output is what another system has printed since the last step of the run, of mode output.

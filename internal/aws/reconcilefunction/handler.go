@@ -5,6 +5,7 @@ package reconcilefunction
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -151,12 +153,31 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if req.Launch != "" {
 		return i.begin(ctx, req)
 	}
+	if req.WhatIf != nil {
+		return i.suppose(ctx, req)
+	}
 	planner, names, err := i.planned(ctx, req)
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
 	launches, err := planner.Start(ctx, names, req.Draft, "an invocation of the function")
 	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}
+	answer.Launches, answer.Runs = started(launches)
+	return answer, err
+}
+
+// suppose launches the plan runs of a what-if. Containers read Consul for it.
+func (i *invocation) suppose(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
+	var w condition.WhatIf
+	if err := json.Unmarshal(req.WhatIf, &w); err != nil || w.None() {
+		return invoke.Answer{}, errors.New("the what-if says nothing, or cannot be decoded: send one as POST /v1/what-if takes it")
+	}
+	planner, _, err := i.planned(ctx, req)
+	if err != nil {
+		return i.answer(req, reconcile.Report{}, err)
+	}
+	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), "an invocation of the function")
+	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle, WhatIf: &q}
 	answer.Launches, answer.Runs = started(launches)
 	return answer, err
 }

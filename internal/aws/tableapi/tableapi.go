@@ -62,9 +62,10 @@ func New(o Options) http.Handler {
 	})}
 	inForce := &inForce{store: o.Store, bundles: bundle.Bucket{Client: objects, Location: o.Bundle}}
 	source := new(overlay.Source)
+	plans := inspections{reconciler, o.Store, inForce.named, source}
 	return api.New(api.Options{
 		Control: &control.Control{
-			Store: o.Store, Base: inForce.load, Source: source, Plan: inspections{reconciler, o.Store, inForce.named, source}.start, Wake: wake(reconciler, o.Log),
+			Store: o.Store, Base: inForce.load, Source: source, Plan: plans.start, WhatIf: plans.whatIf, Wake: wake(reconciler, o.Log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
 				output, err := runlog.Load(ctx, objects, url)
 				if errors.Is(err, runlog.ErrGone) {

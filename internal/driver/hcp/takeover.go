@@ -54,7 +54,7 @@ func (s *step) literals(names []string) (map[string]string, error) {
 // wouldSetUp notes what a run would set up. Only a driver that leaves workspaces untouched
 // has compared all of it.
 func (s *step) wouldSetUp(format string, args ...any) {
-	if s.Untouched {
+	if s.untouched() {
 		s.setup = append(s.setup, fmt.Sprintf(format, args...))
 	}
 }

@@ -100,7 +100,7 @@ func (s *step) setVariables(ctx context.Context) error {
 			differ[name] = v
 		}
 	}
-	if s.reads && s.Untouched && !s.created {
+	if s.reads && s.untouched() && !s.created {
 		s.lacks = slices.Sorted(maps.Keys(differ))
 		s.saySecrets(wanted)
 		return nil

@@ -235,6 +235,9 @@ func (s *step) createWorkspace(ctx context.Context) (Workspace, error) {
 	return ws, nil
 }
 
+// untouched reports whether the step writes nothing into a workspace that exists.
+func (s *step) untouched() bool { return s.Untouched || s.job.Run.WhatIf != nil }
+
 // updateWorkspace gives a workspace that exists what the configuration says about it.
 // Everything else is its operator's.
 func (s *step) updateWorkspace(ctx context.Context, ws Workspace) (Workspace, error) {
@@ -243,7 +246,7 @@ func (s *step) updateWorkspace(ctx context.Context, ws Workspace) (Workspace, er
 		s.beginRecord(ws)
 		s.adopted = ws.SourceName != sourceName && hasTag(ws.Tags, config.CloudTag)
 	}
-	if s.reads && !s.Untouched {
+	if s.reads && !s.untouched() {
 		return ws, nil
 	}
 	settings, err := s.wanted(ctx)

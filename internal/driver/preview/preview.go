@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -20,6 +21,9 @@ type Planner struct {
 	Driver   driver.Driver
 	Parallel int // plans at a time
 	Log      *slog.Logger
+	// Snapshot returns what a task renders; by default, what Consul shows now.
+	Snapshot func(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
+	WhatIf   *state.WhatIf // if something is supposed
 
 	// Begin returns where the output of a task's plan goes, and End is called
 	// after it. Both may be nil.
@@ -54,7 +58,11 @@ func (p *Planner) Plan(ctx context.Context, tasks []*config.Task) []Result {
 }
 
 func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, error) {
-	snap, err := p.Consul.Preview(ctx, task)
+	read := p.Snapshot
+	if read == nil {
+		read = p.Consul.Preview
+	}
+	snap, err := read(ctx, task)
 	if err != nil {
 		return driver.Plan{}, err
 	}
@@ -68,5 +76,5 @@ func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, err
 		output = p.Begin(task.Name)
 		defer p.End(task.Name)
 	}
-	return p.Driver.Plan(ctx, driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output})
+	return p.Driver.Plan(ctx, driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output, Run: state.Run{WhatIf: p.WhatIf}})
 }

@@ -281,7 +281,7 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 		return driver.Plan{}, err
 	}
 	defer end()
-	opts.Unlocked = d.Unlocked || job.Run.Kind == state.KindDrift // a check delays no run
+	opts.Unlocked = d.Unlocked || job.Run.Kind == state.KindDrift || job.Run.WhatIf != nil // they delay no run
 	found, err := d.Terraform.Inspect(ctx, t.WorkingDir, func(dir string) error { return d.write(dir, job) }, opts)
 	if err != nil {
 		return driver.Plan{}, err

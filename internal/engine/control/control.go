@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -58,6 +59,9 @@ type Control struct {
 	// Plan starts a plan run of a task or, if a definition is given, of a
 	// task that is not there.
 	Plan func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error)
+	// WhatIf starts the plan runs that say what tasks would do under a what-if; nil where it
+	// cannot be started.
+	WhatIf func(ctx context.Context, w condition.WhatIf, tasks []string, by string) (state.Question, error)
 	// Wake has the leader look at once, where that is possible; nil where it
 	// looks by itself before long.
 	Wake func(context.Context)

@@ -22,6 +22,8 @@ type Planner struct {
 	Source *overlay.Source
 	Bundle string // as in Reconciler
 	Now    func() time.Time
+	// Consul says what tasks would read under a what-if; only WhatIf uses it.
+	Consul Supposer
 }
 
 // Planner starts plan runs of the Reconciler's tasks.
@@ -55,17 +57,26 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 		}
 		tasks = []string{draft.Name}
 	}
+	reason := state.Reason{Code: state.ReasonForced, Text: "plan requested by " + who}
+	return p.launch(ctx, cfg, tasks, runsPerLaunch, state.Launch{Draft: definition}, state.Run{Reason: reason}, nil)
+}
+
+// launch launches a run like the given one for each task. What all launches have in common is
+// in like. written, if set, is called before the first launch starts.
+func (p Planner) launch(ctx context.Context, cfg *config.Config, tasks []string, perLaunch int, like state.Launch, each state.Run,
+	written func(context.Context, []state.Launch) error) (launches []state.Launch, err error) {
 	now := p.Now()
-	for names := range slices.Chunk(tasks, runsPerLaunch) {
-		launch := state.Launch{ID: newID(), Kind: state.KindPlan, Config: cfg.Digest(), Bundle: p.Bundle, Draft: definition, Created: now}
+	for names := range slices.Chunk(tasks, perLaunch) {
+		launch := like
+		launch.ID, launch.Kind, launch.Config, launch.Bundle, launch.Created, launch.Runs = newID(), state.KindPlan, cfg.Digest(), p.Bundle, now, nil
 		changes := make([]state.Change, len(names), len(names)+1)
 		for i, name := range names {
 			t, ok := cfg.Task(name)
 			if !ok {
 				return launches, fmt.Errorf("plan task %s: there is no such task", name)
 			}
-			run := state.Run{ID: newID(), Task: name, Kind: launch.Kind, Launch: launch.ID, Created: now, State: state.RunIntended,
-				Reason: state.Reason{Code: state.ReasonForced, Text: "plan requested by " + who}}
+			run := each
+			run.ID, run.Task, run.Kind, run.Launch, run.Created, run.State = newID(), name, launch.Kind, launch.ID, now, state.RunIntended
 			launch.Runs = append(launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: t.Digest(cfg)})
 			changes[i] = state.Create(state.RunKey(name, run.ID), state.Encode(run)).Until(run.KeptUntil())
 		}
@@ -74,6 +85,13 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 			return launches, fmt.Errorf("write the plan runs: %w", err)
 		}
 		launches = append(launches, launch)
+	}
+	if written != nil {
+		if err := written(ctx, launches); err != nil {
+			return launches, err
+		}
+	}
+	for _, launch := range launches {
 		if err := p.Launcher.Start(ctx, launch); err != nil {
 			return launches, fmt.Errorf("start launch %s: %w", launch.ID, err)
 		}

@@ -39,12 +39,8 @@ func (c *claim) judge(task *config.Task, known state.Task, done *result, unknown
 	for _, d := range done.differences {
 		j.sources = append(j.sources, guard.Source{Count: d.Count().WithPeaks(known.Counts), Changes: d.Changes()})
 	}
-	why := task.Guard.Input(j.sources, c.judgedAt())
-	if unknown && task.Guard.Enabled {
-		why = guard.Verdict{Text: "the record of what was applied last is incomplete, so that it is not known what is gone"}
-	}
-	if why.Text != "" && c.claimed.Kind == state.KindApply {
-		j.input, j.until = []state.Cause{{Rule: state.RuleInputGuard, Text: why.Text}}, []time.Time{why.Until}
+	if c.claimed.Kind == state.KindApply || c.claimed.WhatIf != nil {
+		j.input, j.until = task.InputCauses(j.sources, unknown, c.judgedAt())
 	}
 	return j
 }
@@ -164,14 +160,8 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 		}
 		return refused, nil
 	}
-	causes := slices.Clone(j.input)
-	if why := j.task.Guard.Plan(*plan.Changes, plan.InState, j.losses, j.judgedAt()); why.Text != "" {
-		causes, j.until = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why.Text}), append(j.until, why.Until)
-	}
-	causes = append(causes, refused...)
-	if why := j.task.Approval.Plan(*plan.Changes); why != "" {
-		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
-	}
+	causes, until := j.task.PlanCauses(j.input, refused, *plan.Changes, plan.InState, j.losses, j.judgedAt())
+	j.until = append(j.until, until...)
 	return causes, nil
 }
 

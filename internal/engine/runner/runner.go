@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,6 +121,8 @@ type Runner struct {
 	// to stop, and the process waits for the work. The error says what a person has
 	// to do. Without it such work is given up after Patience.
 	Background func(run state.Run, work func(context.Context) error)
+	// Suppose answers what-ifs; without it their runs fail.
+	Suppose *Supposer
 	// Said are the events that this process has logged; may be nil if nothing
 	// else in the process logs events.
 	Said *outbox.Said
@@ -158,6 +161,7 @@ type result struct {
 	staged      bool                // a remote run has begun with what was read
 	backend     string              // digest of where the state is
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
+	verdict     *state.Verdict      // of a what-if
 
 	window    time.Duration // of the guard
 	limited   bool          // the guard limits plans
@@ -280,6 +284,9 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 	run := c.ended(at)
 	run.Changes = done.changes
 	c.noteBase(&run, done)
+	if run.WhatIf != nil {
+		run.WhatIf = &state.WhatIf{ID: run.WhatIf.ID, Supposed: run.WhatIf.Supposed, Verdict: done.verdict}
+	}
 	if url := done.plan.URL; url != "" && run.Remote == nil {
 		run.Remote = &state.RemoteRun{URL: url, Phase: state.RemoteEnded}
 	}
@@ -387,9 +394,12 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}
-	before, unknown, err := c.read(ctx, task, &done)
+	before, unknown, err := c.read(ctx, launch, task, &done)
 	if err != nil {
 		return done, err
+	}
+	if done.verdict != nil {
+		return done, nil
 	}
 	if d := cfg.Driver(); d.Verbose() {
 		out = io.MultiWriter(out, lineLog{c.Log, d.Kind().Name})
@@ -406,6 +416,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			c.notePlan()
 		}
 		done.changes = done.plan.Changes
+		if c.claimed.WhatIf != nil {
+			err = cmp.Or(c.judgeWhatIf(ctx, cfg, task, &done, unknown, err, out), err)
+		}
 		return done, err
 	case state.KindApply, state.KindDestroy:
 		known, err := c.known(ctx)
@@ -436,10 +449,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 
 // read reads what the task renders, and what it was applied with: unknown says that the
 // record of that is incomplete.
-func (c *claim) read(ctx context.Context, task *config.Task, done *result) (before state.Inputs, unknown bool, err error) {
+func (c *claim) read(ctx context.Context, launch state.Launch, task *config.Task, done *result) (before state.Inputs, unknown bool, err error) {
 	destroys := c.claimed.Kind == state.KindDestroy
-	done.snap, err = c.Consul.Snapshot(ctx, task)
-	if err != nil && destroys && ctx.Err() == nil {
+	if done.snap, err = c.snapshot(ctx, launch, task, done); err != nil && destroys && ctx.Err() == nil {
 		c.Log.Warn("what the task reads cannot be read from Consul: its module gets empty data for the destroy", "error", err)
 		done.snap, err = consul.EmptySnapshot(task), nil
 	}

@@ -171,6 +171,8 @@ func (a *api) routes() map[string]handler {
 		"POST /v1/consul/approval":                 valid("/consul/approval", "POST", withBody(a.approveConsul)),
 		"POST /v1/pause":                           valid("/pause", "POST", withBody(a.pause)),
 		"POST /v1/resume":                          valid("/resume", "POST", withBody(a.resume)),
+		"POST /v1/what-if":                         valid("/what-if", "POST", withBody(a.askWhatIf)),
+		"GET /v1/what-if/{id}":                     a.getWhatIf,
 		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
 		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", withBody(a.holdTask)),
 		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),

@@ -161,7 +161,9 @@ func (c *Client) callWith(ctx context.Context, header http.Header, method, path 
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, refusal(method, resp.StatusCode, data, u)
 	}
-	if out != nil {
+	if text, ok := out.(*string); ok {
+		*text = string(data)
+	} else if out != nil {
 		if err := json.Unmarshal(data, out); err != nil {
 			return nil, fmt.Errorf("the answer of %s is not an answer of the API (%w): is this its address?", u.Redacted(), err)
 		}

@@ -93,6 +93,26 @@ const (
 	WaitForWindow     WaitFor = "window"
 )
 
+// Defines values for WhatIfResultState.
+const (
+	WhatIfResultStateFailed   WhatIfResultState = "failed"
+	WhatIfResultStatePlanned  WhatIfResultState = "planned"
+	WhatIfResultStatePlanning WhatIfResultState = "planning"
+)
+
+// Defines values for WouldBe.
+const (
+	WouldBeApplied     WouldBe = "applied"
+	WouldBeApproval    WouldBe = "approval"
+	WouldBeFailed      WouldBe = "failed"
+	WouldBeHeld        WouldBe = "held"
+	WouldBeLater       WouldBe = "later"
+	WouldBeStopped     WouldBe = "stopped"
+	WouldBeUnchanged   WouldBe = "unchanged"
+	WouldBeUnconcerned WouldBe = "unconcerned"
+	WouldBeWindow      WouldBe = "window"
+)
+
 // Approval who approved the plan
 type Approval struct {
 	At time.Time `json:"at"`
@@ -872,6 +892,9 @@ type Run struct {
 
 	// Waited seconds that it has waited after it began, such as for an approval; of a run that has ended
 	Waited *float64 `json:"waited,omitempty"`
+
+	// WhatIf of a plan run with data that is supposed, what is supposed, and what would happen
+	WhatIf *RunWhatIf `json:"what_if,omitempty"`
 }
 
 // RunAskedResponse defines model for RunAskedResponse.
@@ -941,6 +964,20 @@ type RunResponse struct {
 // superseded: the task was changed before the run began or while it waited, and is run anew. interrupted: the runner was stopped, as by a
 // deployment; the task is run again at once. cancelled: somebody ended it.
 type RunState string
+
+// RunWhatIf of a plan run with data that is supposed, what is supposed, and what would happen
+type RunWhatIf struct {
+	// ID of the what-if, see GET /what-if/{id}
+	ID *string `json:"id,omitempty"`
+
+	// Supposed in words
+	//
+	// Example: without node n7
+	Supposed string `json:"supposed"`
+
+	// Verdict what would happen to a task, as its guards, windows, approvals and stops judge it
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
 
 // RunsResponse defines model for RunsResponse.
 type RunsResponse struct {
@@ -1313,6 +1350,23 @@ type UpdateTaskResponse struct {
 	Inspect *Inspection `json:"inspect,omitempty"`
 }
 
+// Verdict what would happen to a task, as its guards, windows, approvals and stops judge it
+type Verdict struct {
+	// Causes why it would need an approval
+	Causes *[]Cause `json:"causes,omitempty"`
+
+	// Outcome What would happen to a task. failed: there is no plan, or a check refuses it. held: a guard or a check holds it. approval: it waits for
+	// an approval, as each such plan does. stopped: a person has stopped it, or all tasks. window: it waits for its window. applied: it is
+	// applied at once. later: nothing triggers it now, and its next run applies it. unchanged: there is nothing to apply.
+	// unconcerned: it reads nothing that would differ.
+	Outcome WouldBe `json:"outcome"`
+
+	// Text in one sentence
+	//
+	// Example: would be held: 12 of 20 service instances are gone, and max_removed_percent is 50
+	Text string `json:"text"`
+}
+
 // VersionResponse defines model for VersionResponse.
 type VersionResponse struct {
 	// APIVersion the first part of every path
@@ -1403,5 +1457,105 @@ type WaitingPlanResponse struct {
 	Waiting WaitingPlan `json:"waiting"`
 }
 
+// WhatIf defines model for WhatIf.
+type WhatIf struct {
+	By      *string    `json:"by,omitempty"`
+	Created *time.Time `json:"created,omitempty"`
+
+	// Ended everything is known that will be
+	Ended bool `json:"ended"`
+
+	// Error why there is no answer
+	Error *string `json:"error,omitempty"`
+	ID    *string `json:"id,omitempty"`
+
+	// NotConcerned how many read nothing that would differ
+	NotConcerned int            `json:"not_concerned"`
+	Results      []WhatIfResult `json:"results"`
+
+	// Supposed Example: without node n7
+	Supposed string `json:"supposed"`
+
+	// Tasks how many were examined
+	Tasks int `json:"tasks"`
+
+	// Unmatched what of it concerns nothing that any task reads, such as a name that is not there
+	Unmatched *[]string `json:"unmatched,omitempty"`
+}
+
+// WhatIfGone What is gone: everything that matches all of these. A star stands for any characters.
+type WhatIfGone struct {
+	// Datacenter alone: everything that comes from it, also keys and config entries
+	//
+	// Example: dc2
+	Datacenter *string `json:"datacenter,omitempty"`
+
+	// Instance id of a service instance
+	//
+	// Example: web-3
+	Instance *string `json:"instance,omitempty"`
+
+	// Node name of a node
+	//
+	// Example: n7
+	Node *string `json:"node,omitempty"`
+
+	// Service name of a service
+	//
+	// Example: web
+	Service *string `json:"service,omitempty"`
+}
+
+// WhatIfRequest defines model for WhatIfRequest.
+type WhatIfRequest struct {
+	// By who asks
+	By *string `json:"by,omitempty"`
+
+	// Tasks names of the tasks to examine; by default all that are enabled
+	Tasks *[]string `json:"tasks,omitempty"`
+
+	// With Entries that are there besides, or instead of those of the same identity: service instances as /v1/health/service of Consul shows them, keys as /v1/kv, and config entries as /v1/config.
+	With    *[]map[string]interface{} `json:"with,omitempty"`
+	Without *[]WhatIfGone             `json:"without,omitempty"`
+}
+
+// WhatIfResponse defines model for WhatIfResponse.
+type WhatIfResponse struct {
+	RequestID UUID   `json:"request_id"`
+	WhatIf    WhatIf `json:"what_if"`
+}
+
+// WhatIfResult defines model for WhatIfResult.
+type WhatIfResult struct {
+	// Changes what Terraform did; of a plan run, what it would do
+	Changes *Changes `json:"changes,omitempty"`
+
+	// Error why there is no plan
+	Error *string `json:"error,omitempty"`
+
+	// Plan in Terraform's words; only from the command line
+	Plan *string `json:"plan,omitempty"`
+
+	// Run id of the plan run
+	Run    *string `json:"run,omitempty"`
+	RunURL *string `json:"run_url,omitempty"`
+
+	// State of the plan
+	State WhatIfResultState `json:"state"`
+	Task  string            `json:"task"`
+
+	// Verdict what would happen to a task, as its guards, windows, approvals and stops judge it
+	Verdict *Verdict `json:"verdict,omitempty"`
+}
+
+// WhatIfResultState of the plan
+type WhatIfResultState string
+
 // Window when changes may be applied; the windows of a task replace the global ones
 type Window = map[string]any
+
+// WouldBe What would happen to a task. failed: there is no plan, or a check refuses it. held: a guard or a check holds it. approval: it waits for
+// an approval, as each such plan does. stopped: a person has stopped it, or all tasks. window: it waits for its window. applied: it is
+// applied at once. later: nothing triggers it now, and its next run applies it. unchanged: there is nothing to apply.
+// unconcerned: it reads nothing that would differ.
+type WouldBe string

@@ -51,6 +51,9 @@ func Run(run state.Run) apispec.Run {
 	if run.State.Ended() && run.PlanData != (state.Kept{}) {
 		shown.PlanDataURL = new(here + "/plan-data")
 	}
+	if w := run.WhatIf; w != nil {
+		shown.WhatIf = &apispec.RunWhatIf{ID: Optional(w.ID), Supposed: w.Supposed, Verdict: Verdict(w.Verdict)}
+	}
 	return shown
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -141,8 +142,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	run := &runner.Runner{
 		Said:   said,
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
-		Driver: carrier.Driver,
-		Owner:  owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
+		Driver: carrier.Driver, Suppose: runner.Suppose(client),
+		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
 		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Environ: terraformcli.Environ,
 	}
 	if o.Ended != nil {
@@ -211,6 +212,7 @@ func (i *Instance) Control() *control.Control {
 			}
 		},
 		Plan:         i.plan,
+		WhatIf:       i.whatIf,
 		RemoteOutput: i.output,
 	}
 }
@@ -227,6 +229,13 @@ func (i *Instance) seen() map[string]state.Gate {
 func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
 	planner := reconcile.Planner{Store: i.store, Launcher: i.Reconciler.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
 	return planner.Plan(ctx, task, draft, "the API")
+}
+
+// whatIf starts the plan runs of a what-if in this process.
+func (i *Instance) whatIf(ctx context.Context, w condition.WhatIf, tasks []string, by string) (state.Question, error) {
+	planner := reconcile.Planner{Store: i.store, Launcher: i.Reconciler.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now, Consul: i.consul}
+	q, _, err := planner.WhatIf(ctx, w, tasks, reconcile.NewQuestion(), by)
+	return q, err
 }
 
 // Connect returns a client of the configured Consul. If Consul is needed, the

@@ -104,6 +104,9 @@ func OfRun(run state.Run) Event {
 	if run.Kind != state.KindApply {
 		e.RunKind = run.Kind
 	}
+	if run.WhatIf != nil { // nothing of it is real
+		e.Detail, e.Entries = run.WhatIf.String(), nil
+	}
 	if run.Remote != nil {
 		e.RemoteURL = run.Remote.URL
 	}

@@ -223,7 +223,9 @@ type Launch struct {
 	Kind   Kind   `json:"kind"`             // of its runs
 	// Draft is the definition of a task that is not in the configuration, as
 	// the API takes it, for a plan run.
-	Draft   json.RawMessage `json:"draft,omitempty"`
+	Draft json.RawMessage `json:"draft,omitempty"`
+	// WhatIf is what is supposed of Consul's data, for plan runs, as the API takes it.
+	WhatIf  json.RawMessage `json:"what_if,omitempty"`
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
 	Created time.Time       `json:"created"`
 	Runs    []PlannedRun    `json:"runs"`
@@ -328,6 +330,8 @@ type Run struct {
 	// FromRemote says that another system ran the task until its driver changed: the
 	// state of what it has made may still be there.
 	FromRemote bool `json:"from_remote,omitempty"`
+	// WhatIf is set for a plan run with data that is supposed: nothing of it is ever applied.
+	WhatIf *WhatIf `json:"what_if,omitempty"`
 	// Unsaved is Task.Unsaved, as the run has found or left it.
 	Unsaved *Unsaved   `json:"unsaved,omitempty"`
 	State   RunState   `json:"state"`

@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/go-bexpr"
 )
 
 // Supposition applies a WhatIf to what views showed. It counts what it finds, so that a
@@ -170,25 +168,6 @@ func (v instancesView) selects(s *Supposition, w *withInstance) bool {
 		s.fail(fmt.Errorf("with: element %d: the filter %q of a task cannot be evaluated for it: %w", w.at+1, v.filter, err))
 	}
 	return matches
-}
-
-// filterMatches evaluates a filter as Consul does: for an instance with its node and checks.
-func filterMatches(filter string, raw json.RawMessage) (bool, error) {
-	evaluator, err := bexpr.CreateEvaluator(filter, bexpr.WithMaxExpressions(maxFilterSteps), bexpr.WithUnknownValue(""))
-	if err != nil {
-		return false, err
-	}
-	entry := map[string]any{}
-	if err := json.Unmarshal(raw, &entry); err != nil {
-		return false, err
-	}
-	// Consul compares with each check, which this library does not.
-	if checks, _ := entry["Checks"].([]any); strings.Contains(filter, "Checks.") && len(checks) != 1 {
-		return false, fmt.Errorf("the filter is about checks, and the entry has %d of them: give it exactly one", len(checks))
-	} else if len(checks) == 1 {
-		entry["Checks"] = checks[0]
-	}
-	return evaluator.Evaluate(entry)
 }
 
 // Suppose implements View. Without the details, the names of services of which single

@@ -130,13 +130,13 @@ func TestWhatIf_ErrorsNameTheElementAndTheKey(t *testing.T) {
 		`{}`:                          "nothing is supposed",
 		`{"without": [{}]}`:           "without: element 1 says nothing: it has one or more of node, service, instance and datacenter",
 		`{"without": [{"nod": "n"}]}`: `unknown field "nod"`,
-		`{"with": [` + web9 + `, {"Service": {"Service": "web"}}]}`:                            "with: element 2: Node.Node is missing",
-		`{"with": [{"Node": {"Node": "n"}, "Service": {"Service": "web"}}]}`:                   "with: element 1: Service.Address, or Node.Address, is missing",
-		`{"with": [{"Node": {"Node": "n"}, "Service": {"Service": "web", "Port": "80"}}]}`:     "with: element 1: Service.Port must be a whole number, and is string",
-		`{"with": [{"Key": "a", "Value": "no base64!"}]}`:                                      "Value is encoded in base64",
-		`{"with": [{"ServiceName": "web", "Node": "n"}]}`:                                      "this is the format of /v1/catalog/service",
-		`{"with": [{"Servce": {}}]}`:                                                           "with: element 1: it is no instance as /v1/health/service shows it",
-		`{"with": [3]}`:                                                                        "with: element 1: it is no object",
+		`{"with": [` + web9 + `, {"Service": {"Service": "web"}}]}`:                        "with: element 2: Node.Node is missing",
+		`{"with": [{"Node": {"Node": "n"}, "Service": {"Service": "web"}}]}`:               "with: element 1: Service.Address, or Node.Address, is missing",
+		`{"with": [{"Node": {"Node": "n"}, "Service": {"Service": "web", "Port": "80"}}]}`: "with: element 1: Service.Port must be a whole number, and is string",
+		`{"with": [{"Key": "a", "Value": "no base64!"}]}`:                                  "Value is encoded in base64",
+		`{"with": [{"ServiceName": "web", "Node": "n"}]}`:                                  "this is the format of /v1/catalog/service",
+		`{"with": [{"Servce": {}}]}`:                                                       "with: element 1: it is no instance as /v1/health/service shows it",
+		`{"with": [3]}`:                                                                    "with: element 1: it is no object",
 	} {
 		if _, err := ParseWhatIf([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

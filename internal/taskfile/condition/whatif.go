@@ -72,13 +72,13 @@ func ParseGone(text string) (Gone, error) {
 
 // String is what is gone, in words.
 func (g Gone) String() string {
-	var words []string
-	for _, f := range g.fields() {
-		if *f.value != "" {
-			words = append(words, f.name+" "+*f.value)
+	text := ""
+	for i, value := range [...]string{g.Node, g.Service, g.Instance, g.Datacenter} {
+		if value != "" {
+			text += ", " + [...]string{"node ", "service ", "instance ", "datacenter "}[i] + value
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.TrimPrefix(text, ", ")
 }
 
 // ofInstances reports whether single instances match, and not only whole services or

@@ -1,0 +1,142 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// Supposer reads what tasks read, and what they would read under a what-if.
+type Supposer interface {
+	Suppose(ctx context.Context, tasks []*config.Task, w condition.WhatIf) (*consul.Supposed, error)
+}
+
+// NewQuestion returns the id of a new question.
+func NewQuestion() string { return newID() }
+
+// ErrDisabledTask is the error of a what-if that names a task that is disabled.
+var ErrDisabledTask = errors.New("the task is disabled: nothing would happen to it")
+
+// WhatIf launches a plan run for each task whose data would differ under a what-if, and
+// writes the question under the given id: which runs answer it. Without names, it is about
+// all enabled tasks. No record of a task changes.
+func (p Planner) WhatIf(ctx context.Context, w condition.WhatIf, names []string, id, who string) (state.Question, []state.Launch, error) {
+	q := state.Question{ID: id, Supposed: w.String(), By: who, Created: p.Now()}
+	if p.Consul == nil {
+		return q, nil, errors.New("this process cannot read Consul for a what-if")
+	}
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	if err != nil {
+		return q, nil, err
+	}
+	tasks, err := supposable(effective.Config, names)
+	if err != nil {
+		return q, nil, err
+	}
+	s, err := p.Consul.Suppose(ctx, tasks, w)
+	if err != nil {
+		return q, nil, err
+	}
+	q.Tasks, q.Unmatched = len(tasks), s.Unmatched
+	var concerned []string
+	for i, t := range tasks {
+		switch is, err := s.Concerned(i); {
+		case err != nil:
+			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: state.Cut(err.Error())})
+		case is:
+			concerned = append(concerned, t.Name)
+		default:
+			q.NotConcerned++
+		}
+	}
+	launches, err := p.ask(ctx, &q, effective.Config, w, concerned, runsPerLaunch)
+	return q, launches, err
+}
+
+// allPerLaunch is how many runs a launch of WhatIfAll has: with them and its record, it fits into one
+// transaction of each store.
+const allPerLaunch = 90
+
+// WhatIfAll is WhatIf where this process does not read Consul: the runs find out themselves
+// whether their tasks are concerned.
+func (p Planner) WhatIfAll(ctx context.Context, w condition.WhatIf, names []string, id, who string) (state.Question, []state.Launch, error) {
+	q := state.Question{ID: id, Supposed: w.String(), By: who, Created: p.Now()}
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	if err != nil {
+		return q, nil, err
+	}
+	tasks, err := supposable(effective.Config, names)
+	if err != nil {
+		return q, nil, err
+	}
+	q.Tasks = len(tasks)
+	all := make([]string, len(tasks))
+	for i, t := range tasks {
+		all[i] = t.Name
+	}
+	launches, err := p.ask(ctx, &q, effective.Config, w, all, allPerLaunch)
+	return q, launches, err
+}
+
+// ask launches the runs that answer a question, and writes it.
+func (p Planner) ask(ctx context.Context, q *state.Question, cfg *config.Config, w condition.WhatIf, tasks []string, perLaunch int) ([]state.Launch, error) {
+	raw, err := json.Marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("encode what is supposed: %w", err)
+	}
+	return p.launch(ctx, cfg, tasks, perLaunch, state.Launch{WhatIf: raw}, state.Run{
+		WhatIf: &state.WhatIf{ID: q.ID, Supposed: q.Supposed},
+		Reason: state.Reason{Code: state.ReasonForced, Text: fmt.Sprintf("what if, %s: plan requested by %s", q.Supposed, q.By)},
+	}, p.writeQuestion(q))
+}
+
+// writeQuestion returns what writes a question before its runs start.
+func (p Planner) writeQuestion(q *state.Question) func(context.Context, []state.Launch) error {
+	return func(ctx context.Context, launches []state.Launch) error {
+		for _, l := range launches {
+			for _, run := range l.Runs {
+				q.Runs = append(q.Runs, state.Answering{Task: run.Task, Run: run.ID})
+			}
+		}
+		return SaveQuestion(ctx, p.Store, *q)
+	}
+}
+
+// SaveQuestion writes a question that was not there.
+func SaveQuestion(ctx context.Context, s state.Store, q state.Question) error {
+	_, err := s.Apply(ctx, state.Create(state.QuestionKey(q.ID), state.Encode(q)).Until(q.KeptUntil()))
+	if err != nil {
+		return fmt.Errorf("write the what-if: %w", err)
+	}
+	return nil
+}
+
+// supposable are the enabled tasks, or the named ones.
+func supposable(cfg *config.Config, names []string) ([]*config.Task, error) {
+	var tasks []*config.Task
+	if len(names) == 0 {
+		for i := range cfg.Tasks {
+			if cfg.Tasks[i].Enabled {
+				tasks = append(tasks, &cfg.Tasks[i])
+			}
+		}
+		return tasks, nil
+	}
+	for _, name := range names {
+		t, ok := cfg.Task(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("task %s: there is no such task", name)
+		case !t.Enabled:
+			return nil, fmt.Errorf("task %s: %w", name, ErrDisabledTask)
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}

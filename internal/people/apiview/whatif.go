@@ -1,0 +1,80 @@
+package apiview
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// Verdict returns what would happen to a task as the API shows it; nil if that is not known.
+func Verdict(v *state.Verdict) *apispec.Verdict {
+	if v == nil {
+		return nil
+	}
+	shown := &apispec.Verdict{Outcome: apispec.WouldBe(v.Outcome), Text: v.Text}
+	if len(v.Causes) > 0 {
+		shown.Causes = new(Causes(state.Wait{Causes: v.Causes}))
+	}
+	return shown
+}
+
+// Question returns a what-if with its runs, as far as they are kept, as the API shows it.
+func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
+	shown := apispec.WhatIf{ID: Optional(q.ID), Supposed: q.Supposed, By: Optional(q.By), Created: Moment(q.Created), Tasks: q.Tasks, NotConcerned: q.NotConcerned,
+		Error: Optional(q.Error), Ended: true, Results: []apispec.WhatIfResult{}}
+	if len(q.Unmatched) > 0 {
+		shown.Unmatched = &q.Unmatched
+	}
+	for _, t := range q.Unreadable {
+		shown.Results = append(shown.Results, apispec.WhatIfResult{Task: t.Task, State: apispec.WhatIfResultStateFailed, Error: &t.Error})
+	}
+	for _, answering := range q.Runs {
+		run, kept := runs[answering.Run]
+		result := apispec.WhatIfResult{Task: answering.Task, Run: Optional(answering.Run), RunURL: Optional(RunURL(answering.Task, answering.Run))}
+		switch {
+		case !kept:
+			result.State, result.Error = apispec.WhatIfResultStateFailed, Optional("the run is not kept any more")
+		case !run.State.Ended():
+			result.State, shown.Ended = apispec.WhatIfResultStatePlanning, false
+		default:
+			result.State = apispec.WhatIfResultStatePlanned
+			if run.WhatIf != nil && run.WhatIf.Verdict != nil && run.WhatIf.Verdict.Outcome == state.WouldNotConcern {
+				shown.NotConcerned++
+				continue
+			}
+			if run.WhatIf != nil {
+				result.Verdict = Verdict(run.WhatIf.Verdict)
+			}
+			if run.State != state.RunSucceeded {
+				result.State, result.Error = apispec.WhatIfResultStateFailed, Optional(cmp.Or(run.Error, "the run is "+string(run.State)))
+			}
+			result.Changes = LostFirst(run.Changes)
+		}
+		shown.Results = append(shown.Results, result)
+	}
+	if len(q.Runs) > 0 && shown.NotConcerned == q.Tasks { // the runs do not say which part concerns nothing
+		shown.Unmatched = &[]string{"no task reads anything that would differ"}
+	}
+	return shown
+}
+
+// LostFirst returns changes as the API shows them, with what is destroyed or replaced first.
+func LostFirst(c *state.Changes) *apispec.Changes {
+	shown := Changes(c)
+	if shown != nil && shown.Resources != nil {
+		urgent := []string{"delete", "replace"}
+		slices.SortStableFunc(*shown.Resources, func(a, b apispec.Resource) int {
+			order := list.Map([]apispec.Resource{a, b}, func(r apispec.Resource) int {
+				if i := slices.Index(urgent, r.Action); i >= 0 {
+					return i
+				}
+				return len(urgent)
+			})
+			return order[0] - order[1]
+		})
+	}
+	return shown
+}

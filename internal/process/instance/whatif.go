@@ -1,0 +1,164 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/engine/runner"
+	"github.com/terrapulse/terrapulse/internal/engine/verdict"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
+	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// WhatIf plans tasks without an instance, with what Consul would show, and judges the plans.
+// It applies and records nothing.
+type WhatIf struct {
+	// Planner plans; it needs no Snapshot and no WhatIf.
+	Planner preview.Planner
+	// Store has what was applied last, and what people have stopped. Without it, what would be gone is
+	// compared with what Consul shows now.
+	Store state.Store
+	// Planning is called with how many tasks are planned.
+	Planning func(n int)
+}
+
+// compared is the difference of a task's data to what it would be, and its record.
+type compared struct {
+	snap        *consul.Snapshot
+	differences []consul.Difference
+	unknown     bool
+	record      state.Task
+}
+
+// Ask returns what would happen to the enabled tasks among these.
+func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.WhatIf) (apispec.WhatIf, error) {
+	var enabled []*config.Task
+	for _, t := range tasks {
+		if t.Enabled {
+			enabled = append(enabled, t)
+		}
+	}
+	supposed, err := w.Planner.Consul.Suppose(ctx, enabled, what)
+	if err != nil {
+		return apispec.WhatIf{}, err
+	}
+	q := state.Question{Supposed: what.String(), Tasks: len(enabled), Unmatched: supposed.Unmatched}
+	var paused *state.Paused
+	if w.Store != nil {
+		all, err := state.ReadReconcile(ctx, w.Store)
+		if err != nil {
+			return apispec.WhatIf{}, err
+		}
+		paused = all.Data.Paused
+	}
+	known := map[*config.Task]*compared{}
+	var concerned []*config.Task
+	for i, t := range enabled {
+		is, err := supposed.Concerned(i)
+		if err == nil && is {
+			known[t], err = w.compare(ctx, t, supposed, i)
+		}
+		switch {
+		case err != nil:
+			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: err.Error()})
+		case is:
+			concerned = append(concerned, t)
+		default:
+			q.NotConcerned++
+		}
+	}
+	planner := w.Planner
+	planner.WhatIf = &state.WhatIf{Supposed: q.Supposed}
+	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
+	w.Planning(len(concerned))
+	shown := apiview.Question(q, nil)
+	for _, r := range planner.Plan(ctx, concerned) {
+		shown.Results = append(shown.Results, w.result(ctx, r, *known[r.Task], paused))
+	}
+	return shown, nil
+}
+
+// compare compares what a task would read with what it was applied with.
+func (w WhatIf) compare(ctx context.Context, t *config.Task, supposed *consul.Supposed, i int) (*compared, error) {
+	snap, err := supposed.Snapshot(i)
+	if err != nil {
+		return nil, err
+	}
+	c := &compared{snap: snap}
+	var before state.Inputs
+	if w.Store != nil {
+		record, err := state.Read[state.Task](ctx, w.Store, state.TaskKey(t.Name))
+		if err != nil {
+			return nil, fmt.Errorf("read task %s: %w", t.Name, err)
+		}
+		c.record = record.Data
+		before, err = state.LoadInputs(ctx, w.Store, t.Name)
+		if c.unknown = errors.Is(err, state.ErrTorn); err != nil && !c.unknown {
+			return nil, fmt.Errorf("read what the task was applied with: %w", err)
+		}
+	}
+	if err := snap.Visibility.Confirm(ctx, before.Sources); err != nil {
+		return nil, err
+	}
+	now, err := supposed.Now(i)
+	if err != nil {
+		return nil, err
+	}
+	for n, in := range snap.Inputs {
+		elements, details := before.Of(in.Kind.Name), before.Details
+		if c.record.AppliedAt.IsZero() {
+			elements, details = now.Inputs[n].Elements, now.Inputs[n].Details
+		}
+		c.differences = append(c.differences, consul.Diff(in.Kind.Entries, elements, details, in.Observation))
+	}
+	return c, nil
+}
+
+// result judges a plan.
+func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, paused *state.Paused) apispec.WhatIfResult {
+	t, plan := planned.Task, planned.Plan
+	var sources []guard.Source
+	var changed state.EntryChanges
+	for _, d := range c.differences {
+		sources = append(sources, guard.Source{Count: d.Count().WithPeaks(c.record.Counts), Changes: d.Changes()})
+		d.CountIn(&changed)
+	}
+	now := time.Now()
+	causes, _ := t.InputCauses(sources, c.unknown, now)
+	known := verdict.Case{Task: t, Definition: t.Digest(w.Planner.Config), State: c.record, Paused: paused, Condition: c.snap.Condition.Digest,
+		Causes: causes, Removals: changed.OnlyRemovals(), Err: planned.Err, Now: now}
+	if planned.Err == nil {
+		known.Changes = plan.Changes
+	}
+	if known.Changes.Any() {
+		refused, err := w.check(ctx, t, plan, c)
+		if known.Err = err; err == nil {
+			known.Causes, _ = t.PlanCauses(known.Causes, append(refused, plan.Causes...), *plan.Changes, plan.InState, c.record.Losses, now)
+		}
+	}
+	v := verdict.Of(known)
+	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned, Verdict: apiview.Verdict(&v),
+		Changes: apiview.LostFirst(plan.Changes), Plan: apiview.Optional(plan.Text)}
+	if planned.Err != nil {
+		shown.State, shown.Error = apispec.WhatIfResultStateFailed, apiview.Optional(planned.Err.Error())
+	}
+	return shown
+}
+
+// check runs the task's checks on the plan.
+func (w WhatIf) check(ctx context.Context, t *config.Task, plan driver.Plan, c compared) ([]state.Cause, error) {
+	in := policycheck.Input{Task: t.Name, Run: policycheck.Run{Kind: state.KindPlan}, Entries: policycheck.Entries(consul.AllNames(c.differences))}
+	return runner.Check(ctx, t, plan, in, w.Planner.Config.Dir(), terraformcli.Environ(), io.Discard)
+}
