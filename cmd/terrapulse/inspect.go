@@ -48,7 +48,7 @@ func (a *app) inspectCommand() command {
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
 	w.register(f)
 	return command{flags: f, synopsis: "Show what tasks would change, and change nothing",
-		examples: []string{onFile, onFile + " -detailed-exitcode load-balancer", onFile + " -without node=n7", "-http-addr http://localhost:8558 -without service=web,datacenter=dc2"},
+		examples: []string{onFile, onFile + " -detailed-exitcode load-balancer", onFile + " -without node=n7", "-http-addr http://localhost:8558 -without service=web"},
 		codes:    codesOfPlan, args: a.tasks(f, o.config.taskNames),
 		help: `Usage: terrapulse inspect [flags] [TASK...]
 

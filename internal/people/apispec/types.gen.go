@@ -1508,7 +1508,7 @@ type WhatIfGone struct {
 
 // WhatIfRequest defines model for WhatIfRequest.
 type WhatIfRequest struct {
-	// By who asks
+	// By who asks, for people; by default the sender of the request
 	By *string `json:"by,omitempty"`
 
 	// Tasks names of the tasks to examine; by default all that are enabled

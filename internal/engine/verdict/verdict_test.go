@@ -1,0 +1,66 @@
+package verdict_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/engine/verdict"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// known is a task at rest whose plan would replace one resource.
+func known(change func(*verdict.Case)) verdict.Case {
+	at := noon.Add(-time.Hour)
+	c := verdict.Case{
+		Task: &config.Task{Name: "web", Enabled: true, Condition: config.Condition{Spec: condition.Services{{Names: []string{"web"}}}},
+			BufferPeriod: config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}},
+		Definition: "def", Condition: "B", Changes: &state.Changes{Add: 1, Destroy: 1}, Now: noon,
+		State: state.Task{Observation: state.Observation{Definition: "def", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at}},
+	}
+	change(&c)
+	return c
+}
+
+func TestOf_SaysWhatWouldHappen(t *testing.T) {
+	gone := []state.Cause{{Rule: state.RuleInputGuard, Text: "12 of 20 are gone"}}
+	approval := []state.Cause{{Rule: state.RuleApproval, Text: "every plan needs an approval"}}
+	for want, change := range map[string]func(*verdict.Case){
+		"applied would be applied: 1 to add, 0 to change, 1 to destroy": func(*verdict.Case) {},
+		"unchanged no change":                                                            func(c *verdict.Case) { c.Changes = &state.Changes{} },
+		"held would be held: 12 of 20 are gone":                                          func(c *verdict.Case) { c.Causes = gone },
+		"approval would wait for an approval: every plan needs an approval":              func(c *verdict.Case) { c.Causes = approval },
+		"held would be held: 12 of 20 are gone; every plan needs an approval":            func(c *verdict.Case) { c.Causes = append(gone[:1:1], approval...) },
+		"failed would fail: no such image":                                               func(c *verdict.Case) { c.Err, c.Changes = errors.New("no such image"), nil },
+		"held would be held: 12 of 20 are gone; there is no plan to show: no such image": func(c *verdict.Case) { c.Err, c.Changes, c.Causes = errors.New("no such image"), nil, gone },
+		"failed would fail: policy refuses it":                                           func(c *verdict.Case) { c.Err = errors.New("policy refuses it") },
+		"stopped would not run: on hold by ann since 2086-03-14T11:00:00Z; after that it would be held": func(c *verdict.Case) {
+			c.State.OnHold, c.Causes = &state.OnHold{By: "ann", At: noon.Add(-time.Hour)}, gone
+		},
+		"stopped would not run: paused by bob":                            func(c *verdict.Case) { c.Paused = &state.Paused{By: "bob", Since: noon} },
+		"stopped would not run: the task is disabled":                     func(c *verdict.Case) { t := *c.Task; t.Enabled = false; c.Task = &t },
+		"later would change nothing now, and its next run would apply it": func(c *verdict.Case) { c.Condition = "A" },
+		"applied would be applied: 1 to add":                              func(c *verdict.Case) { c.State = state.Task{} },
+		"applied would be applied: 1 to add, 0":                           func(c *verdict.Case) { c.State.Run = &state.LiveRun{ID: "r"} },
+	} {
+		outcome, text, _ := strings.Cut(want, " ")
+		v := verdict.Of(known(change))
+		if string(v.Outcome) != outcome || !strings.HasPrefix(v.Text, text) {
+			t.Errorf("%s %q, want %s %q", v.Outcome, v.Text, outcome, text)
+		}
+	}
+}
+
+func TestOf_ChangesNoRecord(t *testing.T) {
+	c := known(func(*verdict.Case) {})
+	c.State.Run = &state.LiveRun{ID: "r"}
+	verdict.Of(c)
+	if c.State.Run == nil {
+		t.Error("the record has changed")
+	}
+}
