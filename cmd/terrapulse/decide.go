@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
@@ -193,11 +193,11 @@ func (s storeDecisions) Resume(ctx context.Context, p apispec.PauseRequest) (*ap
 }
 
 func (s storeDecisions) ReleaseTask(ctx context.Context, task, by string) error {
-	return s.control.Release(ctx, task, access.Claimed(by))
+	return s.control.Release(ctx, task, identity.Claimed(by))
 }
 
 // claimed is the name of a person as records have it: a store has no proof of it.
-func claimed(by *string) string { return access.Claimed(apispec.Deref(by)) }
+func claimed(by *string) string { return identity.Claimed(apispec.Deref(by)) }
 
 // userAtHost is who calls the program, as far as this machine says.
 func userAtHost() string {

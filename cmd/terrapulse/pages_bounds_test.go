@@ -115,8 +115,7 @@ func (m *bounds) emptied(file string) string {
 			fmt.Fprintln(&kept, text(general))
 		}
 	}
-	kept.WriteString("func New(context.Context, Options) http.Handler { return http.NotFoundHandler() }\n" +
-		"func MayAct(*http.Request) bool { return false }\n")
+	kept.WriteString("func New(context.Context, Options) http.Handler { return http.NotFoundHandler() }\n")
 	stub := "package web\n"
 	for _, i := range source.Imports {
 		if strings.Contains(kept.String(), strings.Trim(path.Base(i.Path.Value), `"`)+".") {

@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/people/web"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // uiPoll is how often the function URL is asked for news while a page is open, and
@@ -64,7 +67,7 @@ func (a *app) ui(port int, api *apiFlags) int {
 	if err != nil {
 		return a.fail(exitError, err)
 	}
-	viewer, mayAct := a.principal(client, api.stack != "")
+	viewer := a.principal(client, api.stack != "")
 	first := true
 	var server *serve.Server
 	server, err = serve.Listen(a.ctx, serve.Options{
@@ -83,8 +86,7 @@ func (a *app) ui(port int, api *apiFlags) int {
 		},
 		Handler: web.New(a.ctx, web.Options{
 			API: client, Poll: uiPoll, Rest: uiRest, Stack: shown, Version: buildinfo.Version, Now: time.Now, Log: log,
-			Who:    func(*http.Request) access.Sender { return viewer },
-			MayAct: func(*http.Request) bool { return mayAct }, // the API decides
+			Viewer: func(*http.Request) access.Caller { return viewer }, // the API decides
 		}),
 	})
 	if err != nil {
@@ -93,20 +95,26 @@ func (a *app) ui(port int, api *apiFlags) int {
 	return max(a.fail(exitError, server.Serve(a.ctx)), exitOK)
 }
 
-// principal returns who this user is to the API, and whether they may act. If the API does not
+// principal returns who this user is to the API, and what they may do. If the API does not
 // answer, the pages say why.
-func (a *app) principal(client *apiclient.Client, inAWS bool) (viewer access.Sender, mayAct bool) {
-	viewer, mayAct = access.Sender{Name: userAtHost()}, true
+func (a *app) principal(client *apiclient.Client, inAWS bool) access.Caller {
+	viewer := access.Caller{Identity: access.Identity{Name: userAtHost()}, Rights: roles.Everything()}
 	ctx, cancel := context.WithTimeout(a.ctx, principalTime)
 	defer cancel()
 	v, err := client.Version(ctx)
 	if err != nil {
-		return viewer, mayAct
+		return viewer
 	}
 	if inAWS && v.Sender != nil {
-		viewer = access.Sender{Name: *v.Sender, Authenticated: true}
+		viewer.Identity = access.Identity{Name: *v.Sender}
+		if strings.HasPrefix(viewer.Name, "arn:") {
+			viewer.Identity = identity.OfARN(viewer.Name)
+		}
 	}
-	return viewer, v.MayAct
+	if !v.MayAct {
+		viewer.Rights = roles.Viewing()
+	}
+	return viewer
 }
 
 // uiClient returns the client of the API whose pages are shown, and its name.

@@ -17,11 +17,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/aws/tableapi"
 	"github.com/terrapulse/terrapulse/internal/base/awsenv"
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 )
 
@@ -51,7 +53,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	return inTime(middleware.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
 		AWS: cfg, Store: summary.Keep(dynamo.New(cfg, settings.Table)), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
-		Who:     who, Failed: countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
+		Failed:  countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
 	}), middleware.MaxBody)))), nil
 }
 
@@ -74,28 +76,31 @@ func countFailed(w *metrics.Writer) func() {
 	}
 }
 
-// allowed lets only some callers act. IAM lets only those in who may read.
+// readOnly says what to do about a request that changes something.
+const readOnly = "the stack's parameter ActArns names who may act"
+
+// allowed identifies callers. IAM lets only those in who may view. Without grants, only some may act.
 func allowed(act settings.Principals, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = middleware.WithID(r)
-		level, caller := access.Read, who(r)
-		if act.Include(caller.Name) {
-			level = access.Act
+		c := access.Caller{Identity: who(r), Rights: roles.Viewing(), Remedy: readOnly}
+		if act.Include(c.Name) {
+			c.Rights = roles.Everything()
 		}
-		if level < access.Act && !access.Reads(r.Method) {
-			middleware.Fail(w, r, http.StatusForbidden, caller.Name+" may only read this deployment: the stack's parameter ActArns names who may act")
+		if !c.Rights.Acts() && !access.Reads(r.Method) {
+			middleware.Fail(w, r, http.StatusForbidden, c.NeedAny(roles.Operate).Error())
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), level)))
+		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), c)))
 	})
 }
 
 // who returns the caller that IAM has authenticated.
-func who(r *http.Request) access.Sender {
+func who(r *http.Request) access.Identity {
 	if request, ok := lambdaurl.RequestFromContext(r.Context()); ok {
 		if by := request.RequestContext.Authorizer; by != nil && by.IAM != nil && by.IAM.UserARN != "" {
-			return access.Sender{Name: by.IAM.UserARN, Authenticated: true}
+			return identity.OfARN(by.IAM.UserARN)
 		}
 	}
-	return access.Sender{Name: "the API"}
+	return access.Identity{Name: "the API"}
 }

@@ -77,22 +77,22 @@ func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 	if err := act.UnmarshalText([]byte("arn:aws:iam::123456789012:role/NetworkOperator")); err != nil {
 		t.Fatal(err)
 	}
-	var level access.Level
-	handle := lambdaurl.Wrap(allowed(act, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()) })))
+	var level string
+	handle := lambdaurl.Wrap(allowed(act, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
 	for _, tt := range []struct {
 		caller, method string
 		status         int
-		level          access.Level
+		level          string
 	}{
-		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/ann", http.MethodPost, http.StatusOK, access.Act},
-		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/ann", http.MethodGet, http.StatusOK, access.Act},
-		{"arn:aws:iam::123456789012:user/bob", http.MethodGet, http.StatusOK, access.Read},
-		{"arn:aws:iam::123456789012:user/bob", http.MethodPost, http.StatusForbidden, access.None},
-		{"arn:aws:iam::123456789012:user/bob", http.MethodPatch, http.StatusForbidden, access.None},
-		{"arn:aws:iam::123456789012:user/bob", http.MethodDelete, http.StatusForbidden, access.None},
-		{"", http.MethodPost, http.StatusForbidden, access.None},
+		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/ann", http.MethodPost, http.StatusOK, "view, operate, approve, administer"},
+		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/ann", http.MethodGet, http.StatusOK, "view, operate, approve, administer"},
+		{"arn:aws:iam::123456789012:user/bob", http.MethodGet, http.StatusOK, "view"},
+		{"arn:aws:iam::123456789012:user/bob", http.MethodPost, http.StatusForbidden, ""},
+		{"arn:aws:iam::123456789012:user/bob", http.MethodPatch, http.StatusForbidden, ""},
+		{"arn:aws:iam::123456789012:user/bob", http.MethodDelete, http.StatusForbidden, ""},
+		{"", http.MethodPost, http.StatusForbidden, ""},
 	} {
-		level = access.None
+		level = ""
 		request := &events.LambdaFunctionURLRequest{}
 		request.RequestContext.HTTP.Method = tt.method
 		request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
@@ -106,7 +106,7 @@ func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if response.StatusCode != tt.status || level != tt.level || (tt.status == http.StatusForbidden) != strings.Contains(string(text), "ActArns") {
-			t.Errorf("%s by %q: %d %s, with level %d", tt.method, tt.caller, response.StatusCode, text, level)
+			t.Errorf("%s by %q: %d %s, with %s", tt.method, tt.caller, response.StatusCode, text, level)
 		}
 	}
 }

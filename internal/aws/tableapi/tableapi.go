@@ -19,7 +19,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
@@ -40,7 +39,7 @@ const (
 	outputLimit = 10 * time.Second
 )
 
-// Options are the deployment, and who uses the API.
+// Options are the deployment.
 type Options struct {
 	AWS               aws.Config
 	Store             state.Store
@@ -48,7 +47,6 @@ type Options struct {
 	Bundle            s3url.URL
 	ReconcileFunction string
 	Console           ecstask.Console
-	Who               func(*http.Request) access.Sender
 	Failed            func() // called for each request that cannot be answered; may be nil
 	Log               *slog.Logger
 }
@@ -77,7 +75,7 @@ func New(o Options) http.Handler {
 			Poll:         poll, Now: time.Now,
 		},
 		Links: links(o.Console), Console: consoleLinks(o.Console),
-		Who: o.Who, Failed: o.Failed, Log: o.Log, Version: buildinfo.Version, Store: apispec.Store{Kind: "dynamodb", Where: o.Table},
+		Failed: o.Failed, Log: o.Log, Version: buildinfo.Version, Store: apispec.Store{Kind: "dynamodb", Where: o.Table},
 	})
 }
 

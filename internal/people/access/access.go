@@ -1,22 +1,34 @@
-// Package access carries the rights of an HTTP request from the server that has checked them to the
-// handlers.
+// Package access carries who sends an HTTP request, and what they may do, from the server that has
+// checked that to the handlers.
+//
+// A server identifies the sender (package identity), finds their rights (package roles) and sets both
+// with With. Handlers check the rights with Need, NeedAll and NeedAny, and name the sender in what they
+// write. A handler of a page that sends a request to the API in the same process passes the context on.
 package access
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
-// Level is what a request may do.
-type Level int
+// Identity is who acts.
+type Identity = identity.Identity
 
-// The levels, each with the rights of the previous ones.
-const (
-	None Level = iota // the sender is unknown: it may only learn whether Terrapulse works
-	Read              // read everything except secrets
-	Act               // change things, which includes running programs on the host
-)
+// Caller is the sender of a request, with what they may do.
+type Caller struct {
+	Identity
+	Rights roles.Rights
+	// Session is set if a session of the pages proves the identity: the viewer can sign out.
+	Session bool
+	// Remedy says how to get a role; by default, that a grant gives it.
+	Remedy string
+}
 
 // Reads reports whether requests with this method of HTTP change nothing.
 func Reads(method string) bool {
@@ -25,68 +37,99 @@ func Reads(method string) bool {
 
 type key struct{}
 
-// With returns a context that carries a level.
-func With(ctx context.Context, level Level) context.Context {
-	return context.WithValue(ctx, key{}, level)
+// With returns a context that carries the sender.
+func With(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, key{}, c)
 }
 
-// Of returns the level of a request from its context. It is Act if no server has checked the
-// request.
-func Of(ctx context.Context) Level {
-	if level, ok := ctx.Value(key{}).(Level); ok {
-		return level
+// Of returns the sender of a request from its context. If no server has checked the request, as in a
+// command that works on the store itself, it is somebody unknown who may do everything.
+func Of(ctx context.Context) Caller {
+	if c, ok := ctx.Value(key{}).(Caller); ok {
+		return c
 	}
-	return Act
+	return Caller{Rights: roles.Everything()}
 }
 
-// Sender is who sends a request.
-type Sender struct {
-	Name string
-	// Authenticated is set if the name was proven: by a client certificate, a token or IAM.
-	Authenticated bool
-}
-
-// Or returns the sender or, if nothing proves who that is, the name that the request itself gives,
-// marked as a claim.
-func (s Sender) Or(name string) Sender {
-	if !s.Authenticated && name != "" && name != s.Name {
-		s.Name = Claimed(name)
+// Sender returns the sender of a request. If no server has named it, its address does.
+func Sender(r *http.Request) Caller {
+	c := Of(r.Context())
+	if c.Name == "" {
+		c.Name = Address(middleware.Host(r.RemoteAddr))
 	}
-	return s
+	return c
 }
 
-// unproven follows a name that somebody only claims to have.
-const unproven = " (not proven)"
+// Address is the name of a sender of whom only the address is known; it may be "".
+func Address(host string) string { return strings.TrimSpace("API client " + host) }
 
-// Claimed marks a name as a claim that nothing proves. The mark is a part of the name in records,
-// events and messages, so that no reader of them takes it for a fact.
-func Claimed(name string) string {
-	return strings.TrimSuffix(strings.TrimSpace(name), unproven) + unproven
+// Viewer is a caller without a name who may view what the caller may view: answers to it are the same
+// for all callers with equal rights to view.
+func (c Caller) Viewer() Caller { return Caller{Rights: c.Rights.Viewed()} }
+
+// Refused is an error that says which role a caller needs. The status of HTTP is 403.
+type Refused struct {
+	By   string     // the name of the caller
+	Role roles.Role // that is missing
+	Task string     // "" if it is not about one task
+	text string
 }
 
-type tokenKey struct{}
+func (e *Refused) Error() string { return e.text }
 
-// WithToken returns a context that carries the name of the token of a request.
-func WithToken(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, tokenKey{}, name)
+// Need returns an error if the caller does not have a role for a task, whether there is such a task or not.
+func (c Caller) Need(role roles.Role, task string) error {
+	if c.Rights.May(role, task) {
+		return nil
+	}
+	return c.refuse(role, task, roles.Words(c.Rights.On(task)), "for task "+task)
 }
 
-// Token returns the name of the token of a request; "" if it needs none.
-func Token(ctx context.Context) string {
-	name, _ := ctx.Value(tokenKey{}).(string)
-	return name
+// NeedAll returns an error if the caller does not have a role for all tasks.
+func (c Caller) NeedAll(role roles.Role) error {
+	if c.Rights.MayAll(role) {
+		return nil
+	}
+	return c.refuse(role, "", c.some(role), "for all tasks")
 }
 
-type senderKey struct{}
-
-// WithSender returns a context that carries the sender of a request, for a handler
-// that sends another request for them.
-func WithSender(ctx context.Context, sender Sender) context.Context {
-	return context.WithValue(ctx, senderKey{}, sender)
+// NeedAny returns an error if the caller does not have a role for any task.
+func (c Caller) NeedAny(role roles.Role) error {
+	if c.Rights.MayAny(role) {
+		return nil
+	}
+	return c.refuse(role, "", c.some(role), "")
 }
 
-// By returns the sender that WithSender has set.
-func By(ctx context.Context) (Sender, bool) {
-	sender, ok := ctx.Value(senderKey{}).(Sender)
-	return sender, ok
+// some are the roles of the caller for some tasks, in words.
+func (c Caller) some(needed roles.Role) string {
+	if tasks := c.Rights.Tasks(needed); len(tasks) > 0 {
+		return fmt.Sprintf("%s only %s", needed, strings.Join(tasks, ", "))
+	}
+	var all []roles.Role
+	for _, role := range roles.All {
+		if c.Rights.MayAny(role) {
+			all = append(all, role)
+		}
+	}
+	return roles.Words(all)
+}
+
+// remedy is what to do about a missing role.
+const remedy = "an administrator can give it with a grant in api.access of the configuration"
+
+func (c Caller) refuse(role roles.Role, task, may, object string) error {
+	name, fix := c.Name, c.Remedy
+	if name == "" {
+		name = "the sender of this request"
+	}
+	if fix == "" {
+		fix = remedy
+	}
+	needs := strings.TrimSpace(fmt.Sprintf("needs the role %s %s", role, object))
+	text := fmt.Sprintf("%s %s, and has none: %s", name, needs, fix)
+	if may != "" {
+		text = fmt.Sprintf("%s may %s, but %s: %s", name, may, needs, fix)
+	}
+	return &Refused{By: c.Name, Role: role, Task: task, text: text}
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
@@ -53,9 +52,6 @@ type Options struct {
 	Gates func() map[string]state.Gate
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
-	// Who names the sender of a request; by default, by the client's certificate, its token or
-	// its address.
-	Who func(*http.Request) access.Sender
 	// Sensitive says which variables the task's module declares sensitive. If it is
 	// nil, all of them are treated as sensitive.
 	Sensitive func(*config.Task) func(name string) bool
@@ -81,13 +77,10 @@ type api struct {
 
 // New returns the handler. It takes whole paths, which begin with /v1.
 func New(o Options) http.Handler {
-	if o.Who == nil {
-		o.Who = Sender
-	}
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
 	a.allStatuses.log, a.lists.log = o.Log, o.Log
-	for pattern, handle := range a.routes() {
-		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, handle) })
+	for pattern, route := range a.routes() {
+		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, route.allowed) })
 	}
 	return a
 }
@@ -128,64 +121,6 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request, handle handler) {
 	}
 }
 
-// routes are the operations of openapi.yaml, and further ones that refuse other
-// methods in the words of Consul-Terraform-Sync.
-func (a *api) routes() map[string]handler {
-	return map[string]handler{
-		"GET /v1/health": a.getHealth,
-
-		"GET /v1/status":                 a.getStatus,
-		"/v1/status":                     unsupported("overallStatus", "GET"),
-		"GET /v1/status/tasks":           a.getTaskStatuses,
-		"GET /v1/status/tasks/{name...}": a.getTaskStatuses,
-		"/v1/status/tasks":               unsupported("taskStatus", "GET"),
-		"/v1/status/tasks/{name...}":     unsupported("taskStatus", "GET"),
-		"GET /v1/status/cluster":         a.getClusterStatus,
-		"/v1/status/cluster":             unsupported("clusterStatus", "GET"),
-
-		"GET /v1/tasks":           a.getTasks,
-		"POST /v1/tasks":          valid("/tasks", "POST", a.createTask),
-		"GET /v1/tasks/{name}":    a.getTask,
-		"PATCH /v1/tasks":         a.updateTask,
-		"PATCH /v1/tasks/{$}":     a.updateTask,
-		"PATCH /v1/tasks/{name}":  a.updateTask,
-		"DELETE /v1/tasks/{name}": a.deleteTask,
-		"PUT /v1/tasks/{name}":    unsupported("task", "PATCH"),
-		"POST /v1/tasks/{name}":   unsupported("task", "PATCH"),
-
-		"GET /v1/overview":                         a.getOverview,
-		"GET /v1/tasks/{name}/overview":            a.getTaskOverview,
-		"POST /v1/tasks/{name}/run":                valid("/tasks/{name}/run", "POST", a.runTask),
-		"POST /v1/tasks/{name}/retry":              valid("/tasks/{name}/retry", "POST", a.retryTask),
-		"POST /v1/tasks/{name}/forget":             a.forgetTask,
-		"POST /v1/tasks/{name}/cancel":             valid("/tasks/{name}/cancel", "POST", a.cancelTask),
-		"GET /v1/runs":                             valid("/runs", "GET", a.getRuns),
-		"GET /v1/tasks/{name}/runs":                valid("/tasks/{name}/runs", "GET", a.getTaskRuns),
-		"GET /v1/tasks/{name}/runs/{id}":           a.getRun,
-		"GET /v1/tasks/{name}/runs/{id}/log":       a.getRunLog,
-		"GET /v1/tasks/{name}/runs/{id}/output":    valid("/tasks/{name}/runs/{id}/output", "GET", a.getRunOutput),
-		"GET /v1/tasks/{name}/runs/{id}/plan":      a.getRunPlan,
-		"GET /v1/tasks/{name}/runs/{id}/plan-data": a.getRunPlanData,
-		"GET /v1/tasks/{name}/plan":                a.getTaskPlan,
-		"POST /v1/tasks/{name}/approval":           valid("/tasks/{name}/approval", "POST", withBody(a.decidePlan)),
-		"POST /v1/consul/approval":                 valid("/consul/approval", "POST", withBody(a.approveConsul)),
-		"POST /v1/pause":                           valid("/pause", "POST", withBody(a.pause)),
-		"POST /v1/resume":                          valid("/resume", "POST", withBody(a.resume)),
-		"POST /v1/what-if":                         valid("/what-if", "POST", withBody(a.askWhatIf)),
-		"GET /v1/what-if/{id}":                     a.getWhatIf,
-		"POST /v1/tasks/{name}/destroy":            valid("/tasks/{name}/destroy", "POST", a.destroyTask),
-		"POST /v1/tasks/{name}/hold":               valid("/tasks/{name}/hold", "POST", withBody(a.holdTask)),
-		"DELETE /v1/tasks/{name}/hold":             valid("/tasks/{name}/hold", "DELETE", a.releaseTask),
-		"GET /v1/order":                            a.getOrder,
-		"GET /v1/events":                           a.getEvents,
-		"POST /v1/reconcile":                       a.reconcile,
-		"POST " + NotificationPath:                 a.notified,
-		"GET /v1/version":                          a.getVersion,
-		"GET /v1/metrics":                          a.getMetrics,
-		"GET /v1/openapi.json":                     a.getOpenAPI,
-	}
-}
-
 // ServeHTTP answers one request.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodOptions {
@@ -194,26 +129,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = middleware.WithID(r)
 	a.ServeMux.ServeHTTP(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != NotificationPath {
-		a.Log.Info("asked through the API", "request_id", middleware.ID(r), "method", r.Method, "path", r.URL.Path, "by", a.Who(r).Name)
+		a.Log.Info("asked through the API", "request_id", middleware.ID(r), "method", r.Method, "path", r.URL.Path, "by", by(r).Name)
 	}
 }
 
-// Sender names the sender of a request by the certificate, or else by the token or the
-// address.
-func Sender(r *http.Request) access.Sender {
-	if sender, ok := access.By(r.Context()); ok {
-		return sender // through a page of this process
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		if name := r.TLS.PeerCertificates[0].Subject.CommonName; name != "" {
-			return access.Sender{Name: "API client " + name, Authenticated: len(r.TLS.VerifiedChains) > 0}
-		}
-	}
-	if token := access.Token(r.Context()); token != "" {
-		return access.Sender{Name: "API client with " + token, Authenticated: true}
-	}
-	return access.Sender{Name: strings.TrimSpace("API client " + middleware.Host(r.RemoteAddr))}
-}
+// by returns the sender of a request.
+func by(r *http.Request) access.Caller { return access.Sender(r) }
 
 // unfinished reports whether an error only means that the time is over or that the
 // client has gone.

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -356,10 +357,10 @@ func marshal(t *testing.T, v any) string {
 
 func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
 	e := newEngine(t, strings.Replace(files, "count = 1", `token = "\"hunter2\""`, 1))
-	get := func(path string, level access.Level) map[string]string {
+	get := func(path string, rights roles.Rights) map[string]string {
 		t.Helper()
 		w := httptest.NewRecorder()
-		api.New(e.options).ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), level), "GET", path, nil))
+		api.New(e.options).ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Rights: rights}), "GET", path, nil))
 		var got struct {
 			Task  apispec.Task
 			Tasks []apispec.Task
@@ -373,17 +374,17 @@ func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
 		return *got.Task.Variables
 	}
 	hidden := map[string]string{"token": `"(sensitive value)"`, "name": `"(sensitive value)"`}
-	if got := get("/v1/tasks/web", access.Read); !reflect.DeepEqual(got, hidden) {
+	if got := get("/v1/tasks/web", roles.Viewing()); !reflect.DeepEqual(got, hidden) {
 		t.Errorf("without knowledge of the module a reader gets %v", got)
 	}
 	e.options.Sensitive = func(task *config.Task) func(string) bool {
 		return func(name string) bool { return task.Name == "web" && name == "token" }
 	}
 	for _, path := range []string{"/v1/tasks/web", "/v1/tasks"} {
-		if got, want := get(path, access.Read), (map[string]string{"token": `"(sensitive value)"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
+		if got, want := get(path, roles.Viewing()), (map[string]string{"token": `"(sensitive value)"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: a reader gets %v", path, got)
 		}
-		if got, want := get(path, access.Act), (map[string]string{"token": `"hunter2"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
+		if got, want := get(path, roles.Everything()), (map[string]string{"token": `"hunter2"`, "name": `"it"`}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: who may act gets %v", path, got)
 		}
 	}

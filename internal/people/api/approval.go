@@ -18,42 +18,42 @@ func (a *api) getTaskPlan(r *http.Request) (any, error) {
 
 // decidePlan approves or rejects the plan that a task waits with.
 func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, error) {
-	by, task := a.Who(r).Or(apispec.Deref(asked.By)), r.PathValue("name")
+	who, task := by(r).Or(apispec.Deref(asked.By)), r.PathValue("name")
 	plan, comment := asked.Plan, state.Cut(apispec.Deref(asked.Comment))
 	var err error
 	if asked.Decision == apispec.ApprovalDecisionReject {
-		err = a.Control.Reject(r.Context(), task, plan, by.Name, comment)
+		err = a.Control.Reject(r.Context(), task, plan, who.Name, comment)
 	} else {
-		err = a.Control.Approve(r.Context(), task, plan, state.Approval{By: by.Name, Authenticated: by.Authenticated, Comment: comment})
+		err = a.Control.Approve(r.Context(), task, plan, state.Approval{By: who.Name, Authenticated: who.Proven(), Comment: comment})
 	}
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, a.orNoTask(r, err)
 }
 
 // approveConsul approves what all tasks lose by a replaced Consul.
 func (a *api) approveConsul(r *http.Request, asked apispec.HoldRequest) (any, error) {
-	by := a.Who(r).Or(apispec.Deref(asked.By))
-	err := a.Control.ApproveAll(r.Context(), state.ReplacedApproval{By: by.Name, Authenticated: by.Authenticated, Comment: apispec.Deref(asked.Comment)})
+	who := by(r).Or(apispec.Deref(asked.By))
+	err := a.Control.ApproveAll(r.Context(), state.ReplacedApproval{By: who.Name, Authenticated: who.Proven(), Comment: apispec.Deref(asked.Comment)})
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, err
 }
 
 // holdTask keeps a task from running.
 func (a *api) holdTask(r *http.Request, asked apispec.HoldRequest) (any, error) {
-	by := a.Who(r).Or(apispec.Deref(asked.By))
-	err := a.Control.Hold(r.Context(), r.PathValue("name"), by.Name, apispec.Deref(asked.Comment))
+	who := by(r).Or(apispec.Deref(asked.By))
+	err := a.Control.Hold(r.Context(), r.PathValue("name"), who.Name, apispec.Deref(asked.Comment))
 	return apispec.RequestID{RequestID: middleware.ID(r)}, err
 }
 
 // destroyTask requests that everything that a task has made is destroyed.
 func (a *api) destroyTask(r *http.Request) (any, error) {
-	by := a.Who(r).Or(r.URL.Query().Get("by"))
-	err := a.Control.Destroy(r.Context(), r.PathValue("name"), by.Name)
+	who := by(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Destroy(r.Context(), r.PathValue("name"), who.Name)
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, err
 }
 
 // releaseTask releases a task that is on hold.
 func (a *api) releaseTask(r *http.Request) (any, error) {
-	by := a.Who(r).Or(r.URL.Query().Get("by"))
-	err := a.Control.Release(r.Context(), r.PathValue("name"), by.Name)
+	who := by(r).Or(r.URL.Query().Get("by"))
+	err := a.Control.Release(r.Context(), r.PathValue("name"), who.Name)
 	return apispec.RequestID{RequestID: middleware.ID(r)}, a.orNoTask(r, err)
 }
 

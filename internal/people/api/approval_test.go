@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // waits has the task web wait for an approval.
@@ -32,7 +34,11 @@ func (e *engine) waits() {
 // sends sends a request with the token of this name, if any, and decodes the answer.
 func (e *engine) sends(method, path, body, token string, out any) int {
 	e.t.Helper()
-	r := httptest.NewRequestWithContext(access.WithToken(e.t.Context(), token), method, path, strings.NewReader(body))
+	ctx := e.t.Context()
+	if token != "" {
+		ctx = access.With(ctx, access.Caller{Identity: identity.OfToken(token), Rights: roles.Everything()})
+	}
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	api.New(e.options).ServeHTTP(w, r)
@@ -49,7 +55,7 @@ func TestApproval_WaitingPlanIsShownAndApprovedByWhoIsProven(t *testing.T) {
 		token, by     string
 		authenticated bool
 	}{
-		"a token":  {"api.token", "API client with api.token", true},
+		"a token":  {"api.token", "token:api.token", true},
 		"no token": {"", "jo@laptop (not proven)", false},
 	} {
 		e := newEngine(t, files)
@@ -112,7 +118,7 @@ func TestClaimedName_IsMarkedWhereverItIsShown(t *testing.T) {
 		{"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "by": "the-boss"}`, "/v1/tasks/web/plan"},
 		{"POST", "/v1/tasks/web/approval", `{"decision": "reject", "plan": "plan-0001", "by": "the-boss (not proven)"}`, "/v1/tasks/web/runs"},
 		{"POST", "/v1/tasks/web/hold", `{"by": "the-boss"}`, "/v1/overview"},
-		{"POST", "/v1/tasks/web/hold", `{"by": "API client with api.token"}`, "/v1/overview"},
+		{"POST", "/v1/tasks/web/hold", `{"by": "token:api.token"}`, "/v1/overview"},
 		{"POST", "/v1/pause", `{"by": "the-boss"}`, "/v1/overview"},
 	} {
 		e := newEngine(t, files)

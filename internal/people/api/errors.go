@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -106,7 +107,10 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	var refused *refusal
 	var wrong config.Errors
 	var run *runError
+	var denied *access.Refused
 	switch {
+	case errors.As(err, &denied):
+		return &refusal{status: http.StatusForbidden, legacy: legacy, text: err.Error()}
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &wrong):

@@ -11,14 +11,14 @@ import (
 
 // pause keeps every task from running until somebody resumes.
 func (a *api) pause(r *http.Request, asked apispec.PauseRequest) (any, error) {
-	by := a.Who(r).Or(apispec.Deref(asked.By))
-	paused, err := a.Control.PauseAll(r.Context(), by.Name, state.Cut(apispec.Deref(asked.Reason)))
+	who := by(r).Or(apispec.Deref(asked.By))
+	paused, err := a.Control.PauseAll(r.Context(), who.Name, state.Cut(apispec.Deref(asked.Reason)))
 	return apispec.PauseResponse{RequestID: middleware.ID(r), Paused: apiview.Paused(&paused)}, err
 }
 
 // resume lets tasks run again.
 func (a *api) resume(r *http.Request, asked apispec.PauseRequest) (any, error) {
-	by := a.Who(r).Or(apispec.Deref(asked.By))
-	ended, err := a.Control.ResumeAll(r.Context(), by.Name, state.Cut(apispec.Deref(asked.Reason)))
+	who := by(r).Or(apispec.Deref(asked.By))
+	ended, err := a.Control.ResumeAll(r.Context(), who.Name, state.Cut(apispec.Deref(asked.Reason)))
 	return apispec.PauseResponse{RequestID: middleware.ID(r), Paused: apiview.Paused(ended)}, err
 }

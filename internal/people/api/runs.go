@@ -236,7 +236,7 @@ func (a *api) forgetTask(r *http.Request) (any, error) {
 // cancelTask ends the run of a task that is under way.
 func (a *api) cancelTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	id, err := a.Control.Cancel(r.Context(), name, a.Who(r).Name)
+	id, err := a.Control.Cancel(r.Context(), name, by(r).Name)
 	if errors.Is(err, control.ErrNoRun) {
 		if _, _, missing := a.task(r.Context(), name); missing != nil {
 			err = missing
@@ -249,7 +249,7 @@ func (a *api) cancelTask(r *http.Request) (any, error) {
 // request requests a run, and waits for it if the client asks for that.
 func (a *api) request(r *http.Request, how func(ctx context.Context, task, by string) (control.Earlier, error)) (any, error) {
 	name := r.PathValue("name")
-	earlier, err := how(r.Context(), name, a.Who(r).Name)
+	earlier, err := how(r.Context(), name, by(r).Name)
 	if err != nil {
 		return nil, err
 	}

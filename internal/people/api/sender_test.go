@@ -5,57 +5,52 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestApproval_ClientCertificateProvesWhoApproves(t *testing.T) {
-	ca, stranger := testtools.NewAuthority(t), testtools.NewAuthority(t)
-	pair := func(cert, key string) tls.Certificate {
-		t.Helper()
-		loaded, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return loaded
-	}
+	ca := testtools.NewAuthority(t)
 	pool := x509.NewCertPool()
 	pem, err := os.ReadFile(ca.CA)
 	if err != nil || !pool.AppendCertsFromPEM(pem) {
 		t.Fatal(err)
 	}
-	server := pair(ca.Server("api"))
+	cert, key := ca.Server("api")
 	for name, c := range map[string]struct {
-		verifies      tls.ClientAuthType
-		client        *tls.Certificate
+		verifies      bool
 		by            string
 		authenticated bool
 	}{
-		"a certificate of the authority":         {tls.RequireAndVerifyClientCert, new(pair(ca.Client("ann"))), "API client ann", true},
-		"a certificate that nobody has verified": {tls.RequestClientCert, new(pair(stranger.Client("ann"))), "jo@laptop (not proven)", false},
-		"no certificate":                         {tls.RequestClientCert, nil, "jo@laptop (not proven)", false},
+		"a certificate of the authority":         {true, "cert:ann", true},
+		"a certificate that nobody has verified": {false, "jo@laptop (not proven)", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, files)
 			e.waits()
-			s := httptest.NewUnstartedServer(api.New(e.options))
-			s.TLS = &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: c.verifies, ClientCAs: pool}
-			s.StartTLS()
-			defer s.Close()
-			own := &tls.Config{RootCAs: pool}
-			if c.client != nil {
-				own.Certificates = []tls.Certificate{*c.client}
+			server, err := serve.Listen(t.Context(), serve.Options{Address: "127.0.0.1", Handler: api.New(e.options), Log: slog.New(slog.DiscardHandler),
+				TLS: config.APITLS{Enabled: true, Cert: cert, Key: key, VerifyIncoming: c.verifies, CACert: ca.CA}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: own, DisableKeepAlives: true}}
-			resp, err := client.Post(s.URL+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop"}`))
+			defer background.Run(t.Context(), func(ctx context.Context) { _ = server.Serve(ctx) })()
+			own, err := tls.LoadX509KeyPair(ca.Client("ann"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}}}
+			resp, err := client.Post("https://"+server.Addr().String()+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop"}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +96,7 @@ func TestConsulApproval_IsRecordedWithItsSender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := rec.Data.Replaced.Approved; a == nil || a.By != "API client with ops" || !a.Authenticated || a.Comment != "set up anew" || a.Shown != "what is shown" {
+	if a := rec.Data.Replaced.Approved; a == nil || a.By != "token:ops" || !a.Authenticated || a.Comment != "set up anew" || a.Shown != "what is shown" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -119,12 +114,12 @@ func TestPause_IsRecordedWithItsSender(t *testing.T) {
 	for _, by := range []string{"ops", ""} { // the earlier pause stays
 		said = apispec.PauseResponse{}
 		if code := e.sends("POST", "/v1/pause", `{"by": "jo@laptop", "reason": "maintenance"}`, by, &said); code != http.StatusOK ||
-			said.Paused == nil || said.Paused.By != "API client with ops" || apispec.Deref(said.Paused.Reason) != "maintenance" {
+			said.Paused == nil || said.Paused.By != "token:ops" || apispec.Deref(said.Paused.Reason) != "maintenance" {
 			t.Errorf("%d %+v", code, said.Paused)
 		}
 	}
 	var shown apispec.Overview
-	if code := e.sends("GET", "/v1/overview", "", "", &shown); code != http.StatusOK || shown.Paused == nil || shown.Paused.By != "API client with ops" {
+	if code := e.sends("GET", "/v1/overview", "", "", &shown); code != http.StatusOK || shown.Paused == nil || shown.Paused.By != "token:ops" {
 		t.Errorf("%d, the overview shows %+v", code, shown.Paused)
 	}
 	for _, ended := range []bool{true, false} {

@@ -17,13 +17,13 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -344,7 +344,7 @@ func (a *api) getHealth(r *http.Request) (any, error) {
 	if err != nil {
 		unhealthy = "the store cannot be read: " + err.Error()
 	}
-	mayRead := access.Of(r.Context()) >= access.Read
+	mayRead := by(r).Rights.MayAny(roles.View)
 	switch u := rec.Data.Unreadable; {
 	case unhealthy != "" && !mayRead:
 		return nil, refuse(http.StatusServiceUnavailable, "unhealthy: a request with a token shows why")

@@ -106,7 +106,7 @@ func TestHealth_ShowsTheReasonOnlyToReaders(t *testing.T) {
 	}
 	same(t, e.serve().get("/v1/health"), `{"unreadable_tasks":["web"],"unreadable_count":1}`)
 	anybody := httptest.NewRecorder()
-	api.New(e.options).ServeHTTP(anybody, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
+	api.New(e.options).ServeHTTP(anybody, httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{}), "GET", api.HealthPath, nil))
 	if anybody.Code != 200 || anybody.Body.String() != "{}\n" {
 		t.Errorf("without a token: %d %s", anybody.Code, anybody.Body)
 	}
@@ -120,7 +120,7 @@ func TestHealth_ShowsTheReasonOnlyToReaders(t *testing.T) {
 	}
 	e.store.Close()
 	unknown := httptest.NewRecorder()
-	api.New(e.options).ServeHTTP(unknown, httptest.NewRequestWithContext(access.With(t.Context(), access.None), "GET", api.HealthPath, nil))
+	api.New(e.options).ServeHTTP(unknown, httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{}), "GET", api.HealthPath, nil))
 	if body := unknown.Body.String(); unknown.Code != 503 || !strings.Contains(body, "a request with a token shows why") || strings.Contains(body, "store") {
 		t.Errorf("without a token: %d %s", unknown.Code, body)
 	}

@@ -13,13 +13,13 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -69,10 +69,10 @@ func (a *api) getTask(r *http.Request) (any, error) {
 const masked = `"(sensitive value)"`
 
 // define is apiview.Task for the sender of a request: the values of variables that the
-// module declares sensitive are for those who may act.
+// module declares sensitive are for those who may administer the task.
 func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 	def := apiview.Task(t)
-	if access.Of(r.Context()) >= access.Act || len(*def.Variables) == 0 {
+	if by(r).Rights.May(roles.Administer, t.Name) || len(*def.Variables) == 0 {
 		return def
 	}
 	sensitive := func(string) bool { return true }
@@ -126,6 +126,9 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("read the definition of the task: %w", err)
 	}
 	r.SetPathValue("name", named.Name) // errors name the task by it
+	if err := by(r).Need(roles.Administer, named.Name); err != nil {
+		return nil, err
+	}
 	if len(r.URL.Query()["run"]) > 1 {
 		return nil, errTwoModes
 	}
@@ -133,6 +136,11 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	t, err := a.Control.Check(r.Context(), definition)
 	if err != nil {
 		return nil, notMade(err)
+	}
+	for _, name := range append([]string{t.Name}, t.MovedFrom...) { // it takes over the states of those
+		if err := by(r).Need(roles.Administer, name); err != nil {
+			return nil, err
+		}
 	}
 	if mode == runInspect {
 		inspection, err := a.inspect(r.Context(), t.Name, definition)
@@ -147,7 +155,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 			return nil, notMade(err)
 		}
 	}
-	t, err = a.Control.Create(r.Context(), definition, control.ChangeOptions{By: a.Who(r).Name, Provisional: mode == runNow})
+	t, err = a.Control.Create(r.Context(), definition, control.ChangeOptions{By: by(r).Name, Provisional: mode == runNow})
 	var run state.Run
 	if err == nil && mode == runNow && t.Enabled {
 		run, err = a.await(r.Context(), t.Name, control.Earlier{}, "the task is not kept")
@@ -273,7 +281,7 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 		return apispec.UpdateTaskResponse{Inspect: inspection}, err
 	}
 	provisional := mode == runNow && enabled
-	earlier, err := a.Control.SetEnabled(ctx, name, enabled, control.ChangeOptions{By: a.Who(r).Name, Provisional: provisional})
+	earlier, err := a.Control.SetEnabled(ctx, name, enabled, control.ChangeOptions{By: by(r).Name, Provisional: provisional})
 	if err == nil && provisional {
 		_, err = a.await(ctx, name, earlier, "the task stays as it was")
 	}
@@ -314,7 +322,7 @@ func updateOf(r *http.Request) (enabled bool, err error) {
 // deleteTask deletes a task.
 func (a *api) deleteTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	comesBack, err := a.Control.Delete(r.Context(), name, a.Who(r).Name)
+	comesBack, err := a.Control.Delete(r.Context(), name, by(r).Name)
 	deleted := answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}
 	if comesBack {
 		deleted.header = "Terrapulse-Note"

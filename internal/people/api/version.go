@@ -5,7 +5,6 @@ import (
 	"runtime"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
@@ -17,7 +16,7 @@ const apiVersion = "v1"
 // getVersion answers with the version of the program, and with who the sender is.
 func (a *api) getVersion(r *http.Request) (any, error) {
 	return apispec.VersionResponse{RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
-		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(a.Who(r).Name), MayAct: access.Of(r.Context()) >= access.Act}, nil
+		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(by(r).Name), MayAct: by(r).Rights.Acts()}, nil
 }
 
 // getMetrics answers a scrape of Prometheus.

@@ -43,7 +43,7 @@ func (a *api) askWhatIf(r *http.Request, asked apispec.WhatIfRequest) (any, erro
 			return nil, refuse(http.StatusBadRequest, "task '%s' is disabled: nothing would happen to it", name)
 		}
 	}
-	q, err := a.Control.WhatIf(r.Context(), w, tasks, a.Who(r).Or(apispec.Deref(asked.By)).Name)
+	q, err := a.Control.WhatIf(r.Context(), w, tasks, by(r).Or(apispec.Deref(asked.By)).Name)
 	if err != nil {
 		return nil, err
 	}

@@ -22,9 +22,16 @@ const (
 	readToken = "the-token-that-may-read"
 )
 
-// levels answers with the level of the request.
+// What the sender of a request may do.
+const (
+	nothing    = "no role"
+	views      = "view"
+	everything = "view, operate, approve, administer"
+)
+
+// levels answers with what the sender of the request may do.
 var levels = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprint(w, access.Of(r.Context()))
+	fmt.Fprint(w, access.Of(r.Context()).Rights)
 })
 
 // ask sends a request with a Host header and a token, if given.
@@ -78,11 +85,11 @@ func TestServe_AnswersOnlyConfiguredHosts(t *testing.T) {
 			t.Errorf("host %q: the message names no key: %s", host, body)
 		}
 	}
-	if resp, body := s.ask("GET", "/v1/health", "attacker.example", ""); resp.StatusCode != 200 || body != fmt.Sprint(access.None) {
+	if resp, body := s.ask("GET", "/v1/health", "attacker.example", ""); resp.StatusCode != 200 || body != nothing {
 		t.Errorf("health for another host: %s, level %s", resp.Status, body)
 	}
 	signed := start(t, Options{Handler: levels, Signed: "/v1/notifications/x", Token: Token{Key: "api.token", Value: actToken}}, nil)
-	if resp, body := signed.ask("POST", "/v1/notifications/x", "attacker.example", ""); resp.StatusCode != 200 || body != fmt.Sprint(access.None) {
+	if resp, body := signed.ask("POST", "/v1/notifications/x", "attacker.example", ""); resp.StatusCode != 200 || body != nothing {
 		t.Errorf("a signed request for another host: %s, level %s", resp.Status, body)
 	}
 	for _, path := range []string{"/v1/notifications", "/v1/notifications/x/y"} {
@@ -155,30 +162,29 @@ func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
 	for _, test := range []struct {
 		method, path, token string
 		want                int
-		level               access.Level
-		says                string
+		level, says         string
 	}{
-		{"GET", "/v1/tasks", "", 401, 0, "needs a token"},
-		{"POST", "/v1/tasks", "", 401, 0, "needs a token"},
-		{"GET", "/v1/tasks", "wrong", 401, 0, "not valid"},
-		{"GET", "/v1/tasks", readToken, 200, access.Read, ""},
-		{"HEAD", "/v1/tasks", readToken, 200, access.Read, ""},
-		{"POST", "/v1/tasks", readToken, 403, 0, "change nothing"},
-		{"DELETE", "/v1/tasks/a", readToken, 403, 0, "change nothing"},
-		{"GET", "/v1/tasks", actToken, 200, access.Act, ""},
-		{"PATCH", "/v1/tasks/a", actToken, 200, access.Act, ""},
-		{"GET", "/v1/health", "", 200, access.None, ""},
-		{"GET", "/v1/health", actToken, 200, access.Act, ""},
-		{"GET", "/v1/health", "wrong", 401, 0, "not valid"},
-		{"POST", "/v1/health", "", 401, 0, "needs a token"},
-		{"GET", "/v1/health/x", "", 401, 0, "needs a token"},
+		{"GET", "/v1/tasks", "", 401, "", "needs a token"},
+		{"POST", "/v1/tasks", "", 401, "", "needs a token"},
+		{"GET", "/v1/tasks", "wrong", 401, "", "not valid"},
+		{"GET", "/v1/tasks", readToken, 200, views, ""},
+		{"HEAD", "/v1/tasks", readToken, 200, views, ""},
+		{"POST", "/v1/tasks", readToken, 403, "", "token:api.read_token may view, but needs the role operate: use the one of api.token"},
+		{"DELETE", "/v1/tasks/a", readToken, 403, "", "token:api.read_token may view, but needs the role operate: use the one of api.token"},
+		{"GET", "/v1/tasks", actToken, 200, everything, ""},
+		{"PATCH", "/v1/tasks/a", actToken, 200, everything, ""},
+		{"GET", "/v1/health", "", 200, nothing, ""},
+		{"GET", "/v1/health", actToken, 200, everything, ""},
+		{"GET", "/v1/health", "wrong", 401, "", "not valid"},
+		{"POST", "/v1/health", "", 401, "", "needs a token"},
+		{"GET", "/v1/health/x", "", 401, "", "needs a token"},
 	} {
 		resp, body := s.ask(test.method, test.path, "", test.token)
 		if resp.StatusCode != test.want || !strings.Contains(body, test.says) {
 			t.Errorf("%s %s with %q: %s, %s", test.method, test.path, test.token, resp.Status, body)
 		}
-		if test.want == 200 && test.method != "HEAD" && body != fmt.Sprint(test.level) {
-			t.Errorf("%s %s with %q: level %s, want %d", test.method, test.path, test.token, body, test.level)
+		if test.want == 200 && test.method != "HEAD" && body != test.level {
+			t.Errorf("%s %s with %q: %s, want %s", test.method, test.path, test.token, body, test.level)
 		}
 		if challenge := resp.Header.Get("WWW-Authenticate"); (test.want == 401) != strings.HasPrefix(challenge, "Bearer") {
 			t.Errorf("%s %s with %q: challenge %q", test.method, test.path, test.token, challenge)
@@ -192,10 +198,10 @@ func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
 }
 
 func TestServe_RequestCarriesTheNameOfItsToken(t *testing.T) {
-	names := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Token(r.Context())) })
+	names := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Name) })
 	s := start(t, Options{Handler: names, Public: "/v1/health",
 		Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: readToken}}, nil)
-	for token, want := range map[string]string{actToken: "api.token", readToken: "api.read_token", "": ""} {
+	for token, want := range map[string]string{actToken: "token:api.token", readToken: "token:api.read_token", "": ""} {
 		if _, name := s.ask("GET", "/v1/health", "", token); name != want {
 			t.Errorf("with %q: %q, want %q", token, name, want)
 		}
@@ -227,7 +233,7 @@ func TestServe_WithoutATokenThisMachineMayActAndOthersMayRead(t *testing.T) {
 	} {
 		for _, path := range []string{"/v1/tasks", "/ui/tasks/web/hold"} {
 			for _, method := range []string{"POST", "PATCH", "PUT", "DELETE"} {
-				if resp, body := s.send(method, path, c.header); (resp.StatusCode == 200) != c.may || c.may && body != fmt.Sprint(access.Act) || !c.may && resp.StatusCode != 403 {
+				if resp, body := s.send(method, path, c.header); (resp.StatusCode == 200) != c.may || c.may && body != everything || !c.may && resp.StatusCode != 403 {
 					t.Errorf("%s: %s %s: %s, %s", name, method, path, resp.Status, body)
 				}
 			}
@@ -255,7 +261,7 @@ func TestServe_WithoutATokenAnotherMachineOnlyReads(t *testing.T) {
 			if c.status == 403 && (!strings.Contains(body, "api.token") || !strings.Contains(body, "tls.verify_incoming")) {
 				t.Errorf("%s %s: the answer names no key: %s", c.method, c.path, body)
 			}
-			if c.method == "GET" && body != fmt.Sprint(access.Read) {
+			if c.method == "GET" && body != views {
 				t.Errorf("%s: level %s", c.path, body)
 			}
 		}
@@ -298,8 +304,8 @@ func TestServe_WrongTokensAreLimitedPerAddress(t *testing.T) {
 	}
 	tokens := s.guard.tokens
 	other := &http.Request{RemoteAddr: "192.0.2.1:99", Header: http.Header{"Authorization": {"Bearer " + actToken}}}
-	if level, _, err := tokens.level(other); level != access.Act {
-		t.Errorf("another address: level %d, %v", level, err)
+	if c, err := tokens.check(other, actToken); !c.Rights.Acts() {
+		t.Errorf("another address: %s, %v", c.Rights, err)
 	}
 	if n := strings.Count(s.log.String(), "wrong token"); n != failuresAtOnce {
 		t.Errorf("%d lines", n)

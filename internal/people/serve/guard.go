@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // guard checks requests before the handler. A request that reaches the handler has its complete
@@ -29,6 +30,7 @@ type guard struct {
 	signed      string       // path whose requests the handler checks itself; "" if there is none
 	pagesAt     string       // path below which the pages are; "" if there are none
 	log         *slog.Logger
+	policy      func() roles.Policy
 	body        time.Duration // time limit for a body
 	piece       time.Duration // time limit for each piece of an answer
 }
@@ -63,58 +65,18 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.session(answer, r) {
 		return
 	}
-	level, token, ok := g.level(answer, r)
+	caller, ok := g.admit(answer, r)
 	if !ok || !g.readBody(answer, r) {
 		return
 	}
 	if !local {
-		level = access.None
+		caller = access.Caller{}
 	}
-	g.next.ServeHTTP(answer, r.WithContext(access.WithToken(access.With(r.Context(), level), token)))
+	g.next.ServeHTTP(answer, r.WithContext(access.With(r.Context(), caller)))
 }
 
 // isSigned reports whether the handler checks the sender of a request itself.
 func (g *guard) isSigned(r *http.Request) bool { return g.signed != "" && r.URL.Path == g.signed }
-
-// level returns the level of a request and the name of its token, and reports whether it may continue.
-func (g *guard) level(w *answer, r *http.Request) (level access.Level, token string, ok bool) {
-	if g.isSigned(r) {
-		return access.None, "", true
-	}
-	var err error
-	_, page := g.onPage(r)
-	// A proxy in front of the pages may have a password of its own in that header.
-	if _, ok := bearer(r.Header.Get("Authorization")); page && !ok && len(g.tokens.all) > 0 {
-		level, token, err = g.tokens.ofSession(r)
-	} else {
-		level, token, err = g.tokens.level(r)
-	}
-	if len(g.tokens.all) == 0 {
-		level = g.byPlace(r)
-	}
-	reads := access.Reads(r.Method)
-	switch {
-	case errors.Is(err, errNoToken) && g.open(r) && reads:
-		return access.None, "", true
-	case errors.Is(err, errNoToken) && g.signIn(w, r):
-		return access.None, "", false
-	case errors.Is(err, errTooMany):
-		w.Header().Set("Retry-After", "5")
-		w.refuse(r, http.StatusTooManyRequests, err.Error())
-		return level, "", false
-	case err != nil:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
-		w.refuse(r, http.StatusUnauthorized, err.Error())
-		return level, "", false
-	case level < access.Act && !reads && len(g.tokens.all) == 0:
-		w.refuse(r, http.StatusForbidden, errNoIdentity)
-		return level, "", false
-	case level < access.Act && !reads:
-		w.refuse(r, http.StatusForbidden, "this token allows requests that change nothing: use the one of api.token")
-		return level, "", false
-	}
-	return level, token, true
-}
 
 // readBody reads the body, so that a slow client waits here and not in the handler. It reports
 // whether the request may continue.

@@ -7,22 +7,12 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 )
 
 // errNoIdentity is why a request that changes something is refused where no identity is configured.
 const errNoIdentity = "this API does not know who you are: without a token or client certificates, only requests from its own machine, to localhost, may change something. " +
 	"To allow others, set api.token or tls.verify_incoming in the configuration"
-
-// byPlace returns the level of a request to an API without tokens: who has a client certificate, or
-// is on this machine, may act; everybody else may read, as in Consul-Terraform-Sync.
-func (g *guard) byPlace(r *http.Request) access.Level {
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 || g.onThisMachine(r) {
-		return access.Act
-	}
-	return access.Read
-}
 
 // onThisMachine reports whether a request comes from this machine, under a name that no other
 // machine has. A proxy on this machine sends requests of others: it adds a header, or the request

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -39,15 +40,16 @@ type Options struct {
 	// Hosts are the accepted host names, besides localhost, IP addresses and the names in the
 	// server's certificate.
 	Hosts []string
-	// Token is required for every request; ReadToken is sufficient for those that change nothing.
-	// Without Token, requests with a client certificate and those from this machine may act, and
-	// others may read. The handler gets the level of a request with access.Of.
+	// Token may do everything, and ReadToken may view everything. Without grants, Token is required for
+	// every request if it is set; if not, requests with a client certificate and those from this machine
+	// may do everything, and others may view. The handler gets the sender of a request with access.Of.
 	Token, ReadToken Token
-	// Public is a path that is answered for any host and, with the level access.None, without a
-	// token.
+	// Policy returns the grants in force; nil if there are never any.
+	Policy func() roles.Policy
+	// Public is a path that is answered for any host and, for a sender without rights, without a token.
 	Public string
-	// Signed is a path that is answered for any host and, with the level access.None, without a
-	// token, for any method: the handler checks the signature of each request.
+	// Signed is a path that is answered for any host and without a token, for any method: the handler
+	// checks the signature of each request. To it, the sender has no rights.
 	Signed string
 	// Pages is the path below which the handler has pages for people; "" if it has none. A viewer
 	// enters a token once: its session is a cookie.
@@ -100,6 +102,9 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		if certs, err = newCertificates(o.TLS, o.Log); err != nil {
 			return nil, &SetupError{err}
 		}
+	}
+	if s.guard.policy = o.Policy; o.Policy == nil {
+		s.guard.policy = func() roles.Policy { return roles.Policy{} }
 	}
 	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 )
 
@@ -69,12 +70,12 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 			return true
 		}
 		next := g.destination(r.PostFormValue("next"))
-		level, key, err := g.tokens.check(r, r.PostFormValue("token"))
+		caller, err := g.tokens.check(r, r.PostFormValue("token"))
 		if err != nil {
 			w.redirect(r, g.form(next)+"&wrong=1")
 			return true
 		}
-		g.begin(w, r, level, key, next)
+		g.begin(w, r, caller, next)
 	case ok && path == signOutPath && r.Method == http.MethodPost:
 		g.tokens.end(r)
 		g.setCookie(w, r, "", -1)
@@ -85,11 +86,11 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 	return true
 }
 
-// begin begins a session with the rights of a token.
-func (g *guard) begin(w *answer, r *http.Request, level access.Level, key, next string) {
-	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "with", key)
+// begin begins a session of who has sent a token.
+func (g *guard) begin(w *answer, r *http.Request, c access.Caller, next string) {
+	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "by", c.Name)
 	g.tokens.end(r) // the previous session
-	g.setCookie(w, r, g.tokens.session(level, key), int(sessionTime/time.Second))
+	g.setCookie(w, r, g.tokens.session(c), int(sessionTime/time.Second))
 	w.redirect(r, next)
 }
 
@@ -173,29 +174,30 @@ func (g *guard) open(r *http.Request) bool {
 }
 
 // session returns the cookie of a new session.
-func (t *tokens) session(level access.Level, key string) string {
+func (t *tokens) session(c access.Caller) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, one := range t.all {
-		if one.Key == key && one.level == level {
-			signed := fmt.Sprintf("%s.%s.%d", key, rand.Text(), t.now().Add(sessionTime).Unix())
+		if one.caller().Name == c.Name {
+			signed := fmt.Sprintf("%s.%s.%d", one.Key, rand.Text(), t.now().Add(sessionTime).Unix())
 			return signed + "." + one.sign(signed)
 		}
 	}
 	return ""
 }
 
-// ofSession returns the level of a request by its session, and the configuration key of the
-// session's token; errNoToken if it has no valid session.
-func (t *tokens) ofSession(r *http.Request) (level access.Level, key string, err error) {
+// ofSession returns who has begun the session of a request; errNoToken if it has no valid session.
+func (t *tokens) ofSession(r *http.Request) (access.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, cookie := range cookiesOf(r) {
 		if one, _ := t.valid(cookie.Value); one != nil {
-			return one.level, one.Key, nil
+			c := one.caller()
+			c.Session = true
+			return c, nil
 		}
 	}
-	return access.None, "", errNoToken
+	return access.Caller{}, errNoToken
 }
 
 // end ends the sessions of a request on this instance.
@@ -239,7 +241,7 @@ func cookiesOf(r *http.Request) []*http.Cookie {
 // sign signs a text with the token.
 func (t *token) sign(text string) string {
 	mac := hmac.New(sha256.New, t.sum[:])
-	fmt.Fprintf(mac, "terrapulse session\x00%d\x00%s", t.level, text)
+	fmt.Fprintf(mac, "terrapulse session\x00%t\x00%s", t.acts, text)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
@@ -280,10 +282,10 @@ func (i *invitations) take(code string) bool {
 
 // accept begins the session of an invitation, with the rights of the token that may act.
 func (g *guard) accept(w *answer, r *http.Request) {
-	_, _, err := g.tokens.ofSession(r)
+	_, err := g.tokens.ofSession(r)
 	switch {
 	case g.invitations.take(r.URL.Query().Get("code")):
-		g.begin(w, r, access.Act, g.tokens.act, g.pagesAt)
+		g.begin(w, r, access.Caller{Identity: identity.OfToken(g.tokens.act)}, g.pagesAt)
 		g.invitations.next(g.pagesAt)
 	case err == nil:
 		w.redirect(r, g.pagesAt) // the address was opened again

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // visitor is a browser that keeps cookies and follows redirections.
@@ -27,7 +28,14 @@ func pagesOptions() Options {
 	return Options{
 		Address: "127.0.0.1", Pages: "/ui/", Public: "/v1/health", Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: readToken},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprintf(w, "%s %d %s", r.URL.Path, access.Of(r.Context()), access.Token(r.Context()))
+			c, level := access.Of(r.Context()), 0
+			switch {
+			case c.Rights.Acts():
+				level = 2
+			case c.Rights.MayAny(roles.View):
+				level = 1
+			}
+			fmt.Fprintf(w, "%s %d %s", r.URL.Path, level, c.Name)
 		}),
 	}
 }
@@ -77,13 +85,13 @@ func TestSession_TokenIsEnteredOnce(t *testing.T) {
 	if got := v.signIn(strings.Repeat("x", 32), "/ui/tasks"); got != "/ui/sign-in 0 " {
 		t.Errorf("with a wrong token: %s", got)
 	}
-	if got := v.signIn(readToken, "/ui/tasks"); got != "/ui/tasks 1 api.read_token" {
+	if got := v.signIn(readToken, "/ui/tasks"); got != "/ui/tasks 1 token:api.read_token" {
 		t.Errorf("with the token to read: %s", got)
 	}
-	if got := v.read(v.PostForm(v.page("/ui/tasks/web/approve"), nil)); !strings.Contains(got, "change nothing") {
+	if got := v.read(v.PostForm(v.page("/ui/tasks/web/approve"), nil)); !strings.Contains(got, "needs the role operate") {
 		t.Errorf("a reader acts: %s", got)
 	}
-	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 api.token" {
+	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 token:api.token" {
 		t.Errorf("with the token to act: %s", got)
 	}
 	if got := v.get("/v1/tasks"); !strings.Contains(got, "needs a token") {
@@ -100,7 +108,7 @@ func TestSession_TokenIsEnteredOnce(t *testing.T) {
 func TestSession_LeadsOnlyToPagesOfThisServer(t *testing.T) {
 	v := visit(t, start(t, pagesOptions(), nil))
 	for _, next := range []string{"https://evil.example/ui/", "//evil.example/ui/", "/v1/tasks", `/\evil.example`, `/ui/\..\..`, "javascript:alert(1)", "", "/ui/../v1/tasks", "/ui/%2e%2e/v1/tasks", "/ui/session/end", "/ui/session?code=x", "/uix", "/ui/\t//evil.example"} {
-		if got := v.signIn(actToken, next); got != "/ui/ 2 api.token" {
+		if got := v.signIn(actToken, next); got != "/ui/ 2 token:api.token" {
 			t.Errorf("next %q leads to %s", next, got)
 		}
 	}
@@ -118,7 +126,7 @@ func TestSession_EndsWithTheTokenAndAfterHours(t *testing.T) {
 	o.Token = Token{Key: "api.token", File: file}
 	now := time.Now()
 	v := visit(t, start(t, o, func(s *Server) { s.guard.tokens.now = func() time.Time { return now } }))
-	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 api.token" {
+	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 token:api.token" {
 		t.Fatal(got)
 	}
 	write(strings.Repeat("n", 32))
@@ -126,7 +134,7 @@ func TestSession_EndsWithTheTokenAndAfterHours(t *testing.T) {
 		t.Errorf("with another token now: %s", got)
 	}
 	write(actToken)
-	if got := v.get("/ui/tasks"); got != "/ui/tasks 2 api.token" {
+	if got := v.get("/ui/tasks"); got != "/ui/tasks 2 token:api.token" {
 		t.Errorf("with the same token again: %s", got)
 	}
 	now = now.Add(sessionTime)
@@ -153,7 +161,7 @@ func TestSession_CannotBeForged(t *testing.T) {
 			t.Errorf("%q: %s", forged, got)
 		}
 	}
-	if got := v.with(valid.Value); got != "/ui/tasks 1 api.read_token" {
+	if got := v.with(valid.Value); got != "/ui/tasks 1 token:api.read_token" {
 		t.Errorf("the valid one: %s", got)
 	}
 }
@@ -204,7 +212,7 @@ func TestSession_IsOverOnceItIsSignedOut(t *testing.T) {
 	if got := v.get("/ui/session/end"); strings.HasPrefix(got, "/ui/sign-in") {
 		t.Error("a link signs out")
 	}
-	if got := v.with(second); got != "/ui/tasks 2 api.token" {
+	if got := v.with(second); got != "/ui/tasks 2 token:api.token" {
 		t.Fatal(got)
 	}
 	v.read(v.PostForm(v.page("/ui/session/end"), nil))
@@ -229,7 +237,7 @@ func TestSession_HoldsOnEveryInstanceWithTheSameToken(t *testing.T) {
 			}
 			req.Host = behind
 			req.AddCookie(&http.Cookie{Name: "terrapulse-8558", Value: session})
-			if got := v.read(client(t, nil).Do(req)); got != "/ui/tasks 2 api.token" {
+			if got := v.read(client(t, nil).Do(req)); got != "/ui/tasks 2 token:api.token" {
 				t.Error(got)
 			}
 		})
@@ -290,7 +298,7 @@ func TestSession_PasswordOfAProxyIsNoToken(t *testing.T) {
 	}
 	v.signIn(actToken, "/ui/")
 	header.Set("Cookie", v.cookie().String())
-	if got := v.send(http.MethodGet, "/ui/tasks", header); got != "/ui/tasks 2 api.token" {
+	if got := v.send(http.MethodGet, "/ui/tasks", header); got != "/ui/tasks 2 token:api.token" {
 		t.Error(got)
 	}
 }
@@ -389,17 +397,17 @@ func TestInvitation_WorksOnce(t *testing.T) {
 	if got := v.get("/ui/session?token=" + actToken); got != "/ui/sign-in 0 " {
 		t.Errorf("a token in an address: %s", got)
 	}
-	if got := v.get(first); got != "/ui/ 2 api.token" {
+	if got := v.get(first); got != "/ui/ 2 token:api.token" {
 		t.Errorf("the first: %s", got)
 	}
-	if got := v.get(first); got != "/ui/ 2 api.token" {
+	if got := v.get(first); got != "/ui/ 2 token:api.token" {
 		t.Errorf("the same browser once more: %s", got)
 	}
 	other := visit(t, v.served)
 	if got := other.get(first); got != "/ui/sign-in 0 " {
 		t.Errorf("another browser with the same address: %s", got)
 	}
-	if got := other.get(<-sent); got != "/ui/ 2 api.token" {
+	if got := other.get(<-sent); got != "/ui/ 2 token:api.token" {
 		t.Errorf("the next address: %s", got)
 	}
 	if len(sent) != 1 {

@@ -16,8 +16,10 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -36,22 +38,22 @@ type Token struct {
 	File  string // file with the token, read for each request instead of Value
 }
 
-// tokens decides about the level of a request by its bearer token.
+// tokens are those that the configuration has.
 type tokens struct {
 	log *slog.Logger
 	now func() time.Time
 	act string   // key of the token that may act
-	all []*token // the configured tokens; without any, guard.byPlace decides
+	all []*token // the configured tokens
 
 	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
 	failures map[netip.Prefix]*rate.Limiter
 	ended    map[string]time.Time // sessions that were signed out, until they would have expired
 }
 
-// token is a configured token with its level.
+// token is a configured token.
 type token struct {
 	Token
-	level access.Level
+	acts  bool              // it may do everything; otherwise it may view everything
 	sum   [sha256.Size]byte // of the last valid value
 	wrong string            // the last reported error of the file
 }
@@ -59,11 +61,11 @@ type token struct {
 // newTokens reads the tokens for the first time.
 func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
 	t := &tokens{log: log, now: time.Now, act: act.Key, failures: map[netip.Prefix]*rate.Limiter{}, ended: map[string]time.Time{}}
-	for level, given := range map[access.Level]Token{access.Act: act, access.Read: read} {
+	for acts, given := range map[bool]Token{true: act, false: read} {
 		if given == (Token{}) {
 			continue
 		}
-		one := &token{Token: given, level: level}
+		one := &token{Token: given, acts: acts}
 		if err := one.refresh(); err != nil {
 			return nil, err
 		}
@@ -120,20 +122,6 @@ var (
 	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
 )
 
-// level returns the level of a request, and the configuration key of its token. If the level is
-// None, the error says why.
-func (t *tokens) level(r *http.Request) (level access.Level, key string, err error) {
-	if len(t.all) == 0 {
-		return access.Act, "", nil
-	}
-	header := r.Header.Get("Authorization")
-	if header == "" {
-		return access.None, "", errNoToken
-	}
-	value, _ := bearer(header)
-	return t.check(r, value)
-}
-
 // bearer returns the token in the header Authorization.
 func bearer(header string) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
@@ -143,27 +131,36 @@ func bearer(header string) (token string, ok bool) {
 	return strings.TrimSpace(token), true
 }
 
-// check returns the level of a token that a client sent, and its configuration key. It counts wrong
-// ones.
-func (t *tokens) check(r *http.Request, value string) (level access.Level, key string, err error) {
+// caller is who sends the token. Roles have no effect on it.
+func (t *token) caller() access.Caller {
+	c := access.Caller{Identity: identity.OfToken(t.Key), Rights: roles.Everything()}
+	if !t.acts {
+		c.Rights, c.Remedy = roles.Viewing(), "use the one of api.token"
+	}
+	return c
+}
+
+// check returns who sends a token. It counts wrong ones.
+func (t *tokens) check(r *http.Request, value string) (access.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	client := clientOf(r.RemoteAddr)
 	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
-		return access.None, "", errTooMany // even with the right token: otherwise guessing would go on
+		return access.Caller{}, errTooMany // even with the right token: otherwise guessing would go on
 	}
 	sum := sha256.Sum256([]byte(value))
+	var known *token
 	for _, one := range t.all {
-		if one.matches(sum, t.log) && one.level > level {
-			level, key = one.level, one.Key
+		if one.matches(sum, t.log) && (known == nil || one.acts) {
+			known = one
 		}
 	}
-	if level == access.None {
+	if known == nil {
 		t.failed(client)
 		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-		return access.None, "", errWrongToken
+		return access.Caller{}, errWrongToken
 	}
-	return level, key, nil
+	return known.caller(), nil
 }
 
 // failed counts a request with a wrong token.

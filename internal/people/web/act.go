@@ -12,9 +12,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
-
-var errMayNotAct = errors.New("you may only read these pages: use credentials that may act")
 
 var errNoPlan = errors.New("the request names no plan: open the page of the task, and decide there")
 
@@ -23,10 +22,6 @@ var errNoComment = errors.New("say why the plan is rejected, as a comment")
 var errNoRun = errors.New("the request names no run: open the page of the task, and cancel it there")
 
 var errRunChanged = errors.New("the run has changed, and was not cancelled")
-
-// MayAct reports whether a viewer of an instance's pages may act, as the server that has checked the
-// request says.
-func MayAct(r *http.Request) bool { return access.Of(r.Context()) >= access.Act }
 
 // notices are what a page says after the viewer has acted, by the query's done.
 var notices = map[string]string{
@@ -47,12 +42,11 @@ var notices = map[string]string{
 // acting does what a button says, and shows its page again: that of the task, or of all tasks.
 func (p *pages) acting(do func(ctx context.Context, r *http.Request, by string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !p.MayAct(r) {
-			p.fail(w, r, errMayNotAct)
-			return
+		viewer := p.Viewer(r)
+		err := viewer.NeedAny(roles.View) // the API checks the role that the action needs
+		if err == nil {
+			err = do(access.With(r.Context(), viewer), r, viewer.Name)
 		}
-		by := p.Who(r)
-		err := do(access.WithSender(r.Context(), by), r, by.Name)
 		p.source.forget()
 		name, shown := r.PathValue("name"), pageURL("tasks")
 		if err != nil {

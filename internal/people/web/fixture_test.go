@@ -63,7 +63,7 @@ func newSiteOf(t testing.TB, hcl string, also ...func(*api.Options)) *site {
 func pagesOn(ctx context.Context, t testing.TB, store state.Store, hcl string, also ...func(*api.Options)) http.Handler {
 	t.Helper()
 	return web.New(ctx, web.Options{
-		API: apiclient.Local(apiOn(t, store, hcl, also...)), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		API: apiclient.Local(apiOn(t, store, hcl, also...)), Version: "1.2.3", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -121,7 +121,7 @@ type changing struct {
 
 func newChanging(b *testing.B, n int) *changing {
 	handler, store := apiOf(b, n)
-	return &changing{b: b, n: n, store: store, pages: web.New(b.Context(), web.Options{API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: "1.2.3", Now: time.Now,
+	return &changing{b: b, n: n, store: store, pages: web.New(b.Context(), web.Options{API: apiclient.Local(handler), Version: "1.2.3", Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), Poll: time.Nanosecond})}
 }
 

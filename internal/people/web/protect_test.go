@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/web"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -146,7 +147,9 @@ func handled(t testing.TB, log io.Writer, api http.HandlerFunc) *site {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	pages := web.New(ctx, web.Options{API: apiclient.Local(api), Version: "1.2.3", Now: time.Now, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Who: func(*http.Request) access.Sender { return access.Sender{Name: "jo"} }, MayAct: func(*http.Request) bool { return true }})
+		Viewer: func(*http.Request) access.Caller {
+			return access.Caller{Identity: access.Identity{Name: "jo"}, Rights: roles.Everything()}
+		}})
 	server := httptest.NewServer(pages)
 	t.Cleanup(func() { stop(); server.Close() })
 	return &site{t: t, url: server.URL}

@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // view is what one page shows.
@@ -100,13 +101,14 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	h.Set("Content-Security-Policy", policy(nonce))
 	h.Set("Vary", "HX-Request")
 	needs := attention{} // strangers, who may only sign in, learn nothing
-	if access.Of(r.Context()) >= access.Read {
+	if access.Of(r.Context()).Rights.MayAny(roles.View) {
 		needs = p.attention()
 	}
+	by := p.Viewer(r)
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
-		Viewer: viewer{Name: p.Who(r).Name, MayAct: p.MayAct(r), Session: access.Token(r.Context()) != "" && r.Header.Get("Cookie") != ""},
+		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Session: access.Of(r.Context()).Session},
 		Data:   v.data,
 	}
 	f.Notice, f.URL = notice(r, f.Now)
@@ -187,10 +189,11 @@ func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 // statusOf is the status of an answer that says why something was not done.
 func statusOf(err error) int {
 	var refused *apiclient.Error
+	var denied *access.Refused
 	switch {
 	case errors.Is(err, errNoPage):
 		return http.StatusNotFound
-	case errors.Is(err, errMayNotAct):
+	case errors.As(err, &denied):
 		return http.StatusForbidden
 	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun), errors.Is(err, errNoComment):
 		return http.StatusBadRequest

@@ -18,16 +18,18 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // source reads from the API, each thing at most once in fresh, however many viewers
 // there are. All viewers get what a viewer may read who may not act.
 type source struct {
 	*apiclient.Client
-	fresh time.Duration // how long an answer serves all viewers
-	now   func() time.Time
-	log   *slog.Logger
-	reads singleflight.Group
+	viewer access.Caller // for whom it reads
+	fresh  time.Duration // how long an answer serves all viewers
+	now    func() time.Time
+	log    *slog.Logger
+	reads  singleflight.Group
 
 	era   atomic.Int64 // changes when what is kept is dropped
 	mu    sync.Mutex
@@ -48,7 +50,7 @@ type answer struct {
 }
 
 func newSource(o Options) *source {
-	return &source{Client: o.API, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
+	return &source{Client: o.API, viewer: access.Caller{Rights: roles.Viewing()}, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
 }
 
 // read returns what is kept under a key, or else reads it. What is no longer fresh, but
@@ -74,7 +76,7 @@ func again[T any](ctx context.Context, s *source, key string, do func(context.Co
 			return kept.value, kept.err
 		}
 		// A viewer who goes away does not end the read of the others.
-		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), access.Read), time.Minute)
+		ctx, cancel := context.WithTimeout(access.With(context.WithoutCancel(ctx), s.viewer), time.Minute)
 		defer cancel()
 		v, err := guarded(ctx, s, do)
 		s.keep(era, key, v, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // changing is pages over an API whose task web has as many runs as it has changed.
@@ -38,7 +39,9 @@ func newChanging() *changing {
 		return apispec.RunsResponse{Runs: runs}
 	})
 	o := Options{API: apiclient.Local(api), Poll: 2 * time.Second, Now: func() time.Time { return c.now }, Log: slog.New(slog.DiscardHandler),
-		Who: func(*http.Request) access.Sender { return access.Sender{Name: "jo"} }, MayAct: func(*http.Request) bool { return true }}
+		Viewer: func(*http.Request) access.Caller {
+			return access.Caller{Identity: access.Identity{Name: "jo"}, Rights: roles.Everything()}
+		}}
 	c.pages = &pages{Options: o, source: newSource(o)}
 	return c
 }

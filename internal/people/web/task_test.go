@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // can returns what people can do with a task, as its page says.
@@ -323,7 +324,7 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 func TestTaskPage_SaysWhyTheViewerCannotAct(t *testing.T) {
 	s := newSite(t, "web")
 	s.write("web", s.history("web"))
-	req := httptest.NewRequestWithContext(access.With(t.Context(), access.Read), http.MethodGet, "/ui/tasks/web", nil)
+	req := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Rights: roles.Viewing()}), http.MethodGet, "/ui/tasks/web", nil)
 	answer := httptest.NewRecorder()
 	s.pages.ServeHTTP(answer, req)
 	page, err := io.ReadAll(answer.Body)

@@ -21,7 +21,7 @@ import (
 // Options are what the pages work on.
 type Options struct {
 	// API is where the pages read and act. Its requests get the context of the
-	// viewer's request, with the level and the sender.
+	// viewer's request, with the sender.
 	API *apiclient.Client
 	// Poll is how often the API is asked for news while a page is open, by default
 	// every 2 seconds: one request, however many pages there are. Pages are told when
@@ -31,10 +31,9 @@ type Options struct {
 	Rest time.Duration
 	// Stack is the name of the deployment that the pages show; "" for this instance.
 	Stack string
-	// Who names the viewer; it also says whether that is proven.
-	Who func(*http.Request) access.Sender
-	// MayAct reports whether a viewer may act.
-	MayAct  func(*http.Request) bool
+	// Viewer returns who looks at a page, and what they may do; by default, as the server says that
+	// has checked the request.
+	Viewer  func(*http.Request) access.Caller
 	Version string
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -54,6 +53,9 @@ var files embed.FS
 // New returns the handler of the pages, all of which are below outbox.PagesPath. Streams to
 // pages end with ctx.
 func New(ctx context.Context, o Options) http.Handler {
+	if o.Viewer == nil {
+		o.Viewer = access.Sender
+	}
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	o.Rest = cmp.Or(o.Rest, o.Poll)
 	p := &pages{Options: o, source: newSource(o), version: staticVersion()}

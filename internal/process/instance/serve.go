@@ -59,7 +59,7 @@ func (i *Instance) withPages(ctx context.Context, handler http.Handler) http.Han
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
 	mux.Handle(outbox.PagesPath, web.New(ctx, web.Options{
-		API: apiclient.Local(handler), Who: api.Sender, MayAct: web.MayAct, Version: i.Version, Now: time.Now, Log: i.Log,
+		API: apiclient.Local(handler), Version: i.Version, Now: time.Now, Log: i.Log,
 	}))
 	mux.Handle("GET /{$}", http.RedirectHandler(outbox.PagesPath, http.StatusFound))
 	return mux

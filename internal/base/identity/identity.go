@@ -1,0 +1,103 @@
+// Package identity says who acts: the name of a person or program, and what proves it.
+//
+// A name is unique together with its kind, which it begins with: token:ci, cert:noc.example.com,
+// user:alice@example.com. In AWS it is the ARN of the caller. A name that somebody only claims carries
+// a mark, which is part of it.
+package identity
+
+import (
+	"crypto/x509"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Proof is what proves a name.
+type Proof string
+
+// The proofs. The zero value is that of None.
+const (
+	None        Proof = "none"        // nothing: the name is an address or a claim
+	Local       Proof = "local"       // the request comes from the machine itself, which proves no person
+	Token       Proof = "token"       // a bearer token, or a session that it began
+	Certificate Proof = "certificate" // a client certificate that the server has verified
+	OIDC        Proof = "oidc"        // a token of an OpenID provider, or a session that it began
+	IAM         Proof = "iam"         // a request that AWS has authenticated
+)
+
+// Kinds are the beginnings of names, each with the proof that a name of this kind needs.
+var Kinds = map[string]Proof{"token:": Token, "cert:": Certificate, "user:": OIDC, "arn:": IAM}
+
+// Identity is who acts. The zero value is somebody unknown.
+type Identity struct {
+	Name   string   // for records and people
+	Also   []string // further names of the same proof: those of a certificate, the role of a session in AWS
+	Groups []string // the groups that the identity is in, without their kind
+	Proof  Proof
+}
+
+// Proven reports whether the name is that of whoever holds the credentials: only then may something depend on it.
+func (i Identity) Proven() bool {
+	return i.Proof == Token || i.Proof == Certificate || i.Proof == OIDC || i.Proof == IAM
+}
+
+// Names are all names of a proven identity. An identity that is not proven has none.
+func (i Identity) Names() []string {
+	if !i.Proven() {
+		return nil
+	}
+	return append([]string{i.Name}, i.Also...)
+}
+
+// Or returns the identity or, if nothing proves who that is, the name that the request itself gives,
+// marked as a claim.
+func (i Identity) Or(name string) Identity {
+	if !i.Proven() && name != "" && name != i.Name {
+		i.Name = Claimed(name)
+	}
+	return i
+}
+
+// unproven follows a name that somebody only claims to have.
+const unproven = " (not proven)"
+
+// Claimed marks a name as a claim that nothing proves. The mark is a part of the name in records,
+// events and messages, so that no reader of them takes it for a fact.
+func Claimed(name string) string {
+	return strings.TrimSuffix(strings.TrimSpace(name), unproven) + unproven
+}
+
+// OfToken is who sends the token with this name.
+func OfToken(name string) Identity { return Identity{Name: "token:" + name, Proof: Token} }
+
+// OfCertificate is who has a client certificate, which the server has verified. Its names are the
+// common name of the subject and the alternative names: DNS names, addresses of email and URIs.
+func OfCertificate(c *x509.Certificate) Identity {
+	names := slices.Concat([]string{c.Subject.CommonName}, c.DNSNames, c.EmailAddresses)
+	for _, uri := range c.URIs {
+		names = append(names, uri.String())
+	}
+	i := Identity{Proof: Certificate, Name: "cert:" + c.SerialNumber.String()}
+	for _, name := range names {
+		if name = "cert:" + name; name != "cert:" && !slices.Contains(i.Also, name) {
+			i.Also = append(i.Also, name)
+		}
+	}
+	if len(i.Also) > 0 {
+		i.Name, i.Also = i.Also[0], i.Also[1:]
+	}
+	return i
+}
+
+// session is the ARN of a session of a role.
+var session = regexp.MustCompile(`^(arn:[^:]+):sts:(:[0-9]*):assumed-role/([^/]+)/`)
+
+// OfARN is a caller that IAM has authenticated. Another name of a session is its role, without the
+// path, which AWS does not tell.
+func OfARN(arn string) Identity {
+	i := Identity{Name: arn, Proof: IAM}
+	if m := session.FindStringSubmatch(arn); m != nil {
+		i.Also = []string{m[1] + ":iam:" + m[2] + ":role/" + m[3]}
+	}
+	return i
+}

@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+// admit returns who sends a request, and reports whether it may continue. Otherwise, it has answered.
+// The handler checks which role a request needs.
+func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
+	if g.isSigned(r) {
+		return access.Caller{}, true
+	}
+	c, err := g.identify(r)
+	reads := access.Reads(r.Method)
+	switch {
+	case g.open(r) && reads && (errors.Is(err, errNoToken) || err == nil && !c.Rights.MayAny(roles.View)):
+		return access.Caller{}, true
+	case errors.Is(err, errNoToken) && g.signIn(w, r):
+	case errors.Is(err, errTooMany):
+		w.Header().Set("Retry-After", "5")
+		w.refuse(r, http.StatusTooManyRequests, err.Error())
+	case err != nil:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
+		w.refuse(r, http.StatusUnauthorized, err.Error())
+	case !c.Rights.MayAny(roles.View):
+		w.refuse(r, http.StatusForbidden, c.NeedAny(roles.View).Error())
+	case !reads && !c.Rights.Acts() && !c.Proven():
+		w.refuse(r, http.StatusForbidden, errNoIdentity)
+	case !reads && !c.Rights.Acts():
+		w.refuse(r, http.StatusForbidden, c.NeedAny(roles.Operate).Error())
+	default:
+		return c, true
+	}
+	return access.Caller{}, false
+}
+
+// identify returns who sends a request, with their rights. The error is errNoToken if it needs to say
+// more of itself.
+func (g *guard) identify(r *http.Request) (access.Caller, error) {
+	policy := g.policy()
+	tokens := len(g.tokens.all) > 0
+	if tokens || policy.Set() {
+		_, page := g.onPage(r)
+		header := r.Header.Get("Authorization")
+		// A proxy in front of the pages may have a password of its own in that header.
+		if token, ok := bearer(header); ok || header != "" && !page {
+			return g.tokens.check(r, token)
+		}
+		if page {
+			if c, err := g.tokens.ofSession(r); !errors.Is(err, errNoToken) {
+				return c, err
+			}
+		}
+		if !policy.Set() {
+			return access.Caller{}, errNoToken
+		}
+	}
+	c := g.byConnection(r, policy, tokens)
+	if policy.Set() && !c.Proven() && (!c.Rights.MayAny(roles.View) || !c.Rights.Acts() && !access.Reads(r.Method)) {
+		return c, errNoToken
+	}
+	return c, nil
+}
+
+// byConnection returns who sends a request by its connection: the client's certificate or, without
+// tokens, the machine that it comes from. Without grants, who has a certificate or is on this machine may
+// do everything, and everybody else may view, as in Consul-Terraform-Sync.
+func (g *guard) byConnection(r *http.Request, policy roles.Policy, tokens bool) access.Caller {
+	c := access.Caller{Identity: identity.Identity{Name: access.Address(middleware.Host(r.RemoteAddr)), Proof: identity.None}}
+	switch verified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0; {
+	case verified:
+		c.Identity = identity.OfCertificate(r.TLS.PeerCertificates[0])
+	case !tokens && g.onThisMachine(r):
+		c.Proof = identity.Local
+	}
+	switch {
+	case c.Proof == identity.Local:
+		c.Rights = roles.Everything()
+	case policy.Set():
+		c.Identity = policy.Identify(c.Identity)
+		c.Rights = policy.Rights(c.Identity)
+	case c.Proven():
+		c.Rights = roles.Everything()
+	default:
+		c.Rights = roles.Viewing()
+	}
+	return c
+}
