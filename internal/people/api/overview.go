@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // getOverview answers with the phase of the selected tasks, and with who leads. It sends
@@ -59,18 +60,31 @@ func selectionOf(r *http.Request) (selection.Selection, error) {
 	return selected, nil
 }
 
-// list reads the list of all tasks, which requests share. Pages, which read one part of it after
+// list reads the list of all tasks that the sender may view. Requests share what is read. Pages, which read one part of it after
 // another, accept what was read a moment ago.
 func (a *api) list(r *http.Request) (*overview.List, error) {
 	age, _ := strings.CutPrefix(r.Header.Get("Cache-Control"), "max-age=")
 	seconds, _ := strconv.Atoi(age) // 0 for any other text: a new read is never wrong
-	return a.lists.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (*overview.List, error) {
+	l, err := a.lists.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (*overview.List, error) {
 		effective, err := a.Control.Config(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return a.reader().List(ctx, effective)
 	})
+	if err != nil || by(r).Rights.MayAll(roles.View) {
+		return l, err
+	}
+	return l.Only(sees(r)), nil
+}
+
+// sees returns a function that reports whether the sender of a request may view a task.
+func sees(r *http.Request) func(task string) bool {
+	rights := by(r).Rights
+	if rights.MayAll(roles.View) {
+		return func(string) bool { return true }
+	}
+	return func(task string) bool { return rights.May(roles.View, task) }
 }
 
 // selected returns the part of a list that a request selects. Only tasks for which in

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
@@ -52,6 +55,44 @@ func TestOperations_EachNeedsExactlyOneRole(t *testing.T) {
 			t.Errorf("%s needs a role for %+v, and names a task: %v", pattern, n, named)
 		case n.Scope != access.NoTask && n.Role == roles.View != strings.HasPrefix(pattern, http.MethodGet):
 			t.Errorf("%s needs the role %s", pattern, n.Role)
+		}
+	}
+}
+
+// without are the rights that include everything but a role.
+func without(role roles.Role, tasks ...string) roles.Rights {
+	given := map[roles.Role][]string{}
+	for _, other := range roles.All {
+		given[other] = []string{"*"}
+	}
+	switch given[role] = tasks; role {
+	case roles.View:
+		given = map[roles.Role][]string{role: tasks}
+	case roles.Operate:
+		given[roles.Administer] = nil
+	}
+	return roles.Given(given)
+}
+
+func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
+	handler := New(Options{Log: slog.New(slog.DiscardHandler)}) // it has no store: a request that passes would panic
+	for pattern, route := range (&api{}).routes() {
+		if route.need.Scope == access.NoTask {
+			continue
+		}
+		method, path, _ := strings.Cut(pattern, " ")
+		path = strings.NewReplacer("{name...}", "web", "{name}", "web", "{id}", "1", "{$}", "").Replace(path)
+		lacking := map[string]roles.Rights{"all": without(route.need.Role)}
+		if route.need.Scope != access.SomeTask {
+			lacking["another task"] = without(route.need.Role, "dns", "web-*")
+		}
+		for what, rights := range lacking {
+			c := access.Caller{Identity: identity.OfToken("ci"), Rights: rights}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), c), method, path, nil))
+			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "token:ci ") || !strings.Contains(w.Body.String(), "needs the role "+string(route.need.Role)) {
+				t.Errorf("%s without %s for %s: %d %s", pattern, route.need.Role, what, w.Code, w.Body)
+			}
 		}
 	}
 }

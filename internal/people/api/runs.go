@@ -64,14 +64,15 @@ func limit(r *http.Request) int {
 
 // getRuns answers with the latest runs of all tasks.
 func (a *api) getRuns(r *http.Request) (any, error) {
-	runs, err := a.latest(r.Context(), limit(r))
+	runs, err := a.latest(r, limit(r))
 	return apispec.RunsResponse{RequestID: middleware.ID(r), Runs: runs}, err
 }
 
-// latest reads the latest n runs. Their ids sort by time, so that no more runs
+// latest reads the latest n runs that the sender may view. Their ids sort by time, so that no more runs
 // than these are read.
-func (a *api) latest(ctx context.Context, n int) ([]apispec.Run, error) {
-	all, err := a.reader().Latest(ctx, n)
+func (a *api) latest(r *http.Request, n int) ([]apispec.Run, error) {
+	ctx := r.Context()
+	all, err := a.reader().Latest(ctx, n, sees(r))
 	if err != nil {
 		return nil, err
 	}

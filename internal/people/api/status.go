@@ -84,8 +84,16 @@ func ended(t state.Task) (outcomes []state.RunState, ids []string) {
 	return outcomes, ids
 }
 
-// all returns the statuses of all tasks, sorted by name, which requests share.
-func (a *api) all(ctx context.Context) ([]*status, error) { return a.allStatuses.get(ctx, a.read) }
+// all returns the statuses of all tasks that the sender may view, sorted by name. Requests share what is
+// read.
+func (a *api) all(r *http.Request) ([]*status, error) {
+	tasks, err := a.allStatuses.get(r.Context(), a.read)
+	if err != nil || by(r).Rights.MayAll(roles.View) {
+		return tasks, err
+	}
+	sees := sees(r)
+	return slices.DeleteFunc(slices.Clone(tasks), func(s *status) bool { return !sees(s.name) }), nil
+}
 
 // read reads the statuses of all tasks; allStatuses calls it once at a time.
 func (a *api) read(ctx context.Context) ([]*status, error) {
@@ -204,7 +212,7 @@ func event(run state.Run, definition apispec.EventConfig) apispec.Event {
 
 // getStatus answers with how many tasks have which status.
 func (a *api) getStatus(r *http.Request) (any, error) {
-	tasks, err := a.all(r.Context())
+	tasks, err := a.all(r)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +252,7 @@ func (a *api) getTaskStatuses(r *http.Request) (any, error) {
 	if name != "" {
 		tasks, err = a.one(r.Context(), name)
 	} else {
-		tasks, err = a.all(r.Context())
+		tasks, err = a.all(r)
 	}
 	if err != nil {
 		return nil, err
@@ -344,14 +352,23 @@ func (a *api) getHealth(r *http.Request) (any, error) {
 	if err != nil {
 		unhealthy = "the store cannot be read: " + err.Error()
 	}
-	mayRead := by(r).Rights.MayAny(roles.View)
+	rights := by(r).Rights
 	switch u := rec.Data.Unreadable; {
-	case unhealthy != "" && !mayRead:
+	case unhealthy != "" && rights.MayAny(roles.View) && !rights.MayAll(roles.View):
+		return nil, refuse(http.StatusServiceUnavailable, "unhealthy: only those who may view all tasks see why")
+	case unhealthy != "" && !rights.MayAny(roles.View):
 		return nil, refuse(http.StatusServiceUnavailable, "unhealthy: a request with a token shows why")
 	case unhealthy != "":
 		return nil, refuse(http.StatusServiceUnavailable, "%s", unhealthy)
-	case u != nil && mayRead:
+	case u == nil || !rights.MayAny(roles.View):
+	case rights.MayAll(roles.View):
 		return apispec.HealthResponse{UnreadableTasks: &u.Tasks, UnreadableCount: &u.Count}, nil
+	default:
+		sees := sees(r)
+		own := slices.DeleteFunc(slices.Clone(u.Tasks), func(task string) bool { return !sees(task) })
+		if len(own) > 0 {
+			return apispec.HealthResponse{UnreadableTasks: &own, UnreadableCount: new(len(own))}, nil
+		}
 	}
 	return apispec.HealthResponse{}, nil
 }

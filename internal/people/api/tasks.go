@@ -40,6 +40,8 @@ func (a *api) getTasks(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	sees := sees(r)
+	shown = slices.DeleteFunc(shown, func(t *config.Task) bool { return !sees(t.Name) })
 	answer := apispec.TasksResponse{RequestID: middleware.ID(r)}
 	if selection.Given(r.URL.Query()) {
 		defined := map[string]*config.Task{}
@@ -113,7 +115,10 @@ func (a *api) task(ctx context.Context, name string) (*overlay.Effective, *confi
 // createTask makes a task, or plans what making it would change.
 func (a *api) createTask(r *http.Request) (any, error) {
 	var asked struct{ Task json.RawMessage }
-	var named struct{ Name string }
+	var named struct {
+		Name      string
+		MovedFrom []string `json:"moved_from"`
+	}
 	err := json.NewDecoder(r.Body).Decode(&asked)
 	if err == nil {
 		err = json.Unmarshal(asked.Task, &named)
@@ -126,7 +131,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("read the definition of the task: %w", err)
 	}
 	r.SetPathValue("name", named.Name) // errors name the task by it
-	if err := by(r).Need(roles.Administer, named.Name); err != nil {
+	if err := mayCreate(r, named.Name, named.MovedFrom); err != nil {
 		return nil, err
 	}
 	if len(r.URL.Query()["run"]) > 1 {
@@ -137,10 +142,8 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, notMade(err)
 	}
-	for _, name := range append([]string{t.Name}, t.MovedFrom...) { // it takes over the states of those
-		if err := by(r).Need(roles.Administer, name); err != nil {
-			return nil, err
-		}
+	if err := mayCreate(r, t.Name, t.MovedFrom); err != nil { // as it was understood
+		return nil, err
 	}
 	if mode == runInspect {
 		inspection, err := a.inspect(r.Context(), t.Name, definition)
@@ -168,6 +171,17 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		made.Run = &apispec.Inspection{ChangesPresent: run.Changes.Any(), TfcRunURL: there}
 	}
 	return answer{http.StatusCreated, "Location", "/v1/tasks/" + t.Name, made}, nil
+}
+
+// mayCreate returns an error if the sender may not create a task with this name, or take over the states
+// of the tasks that it replaces.
+func mayCreate(r *http.Request, name string, movedFrom []string) error {
+	for _, task := range append([]string{name}, movedFrom...) {
+		if err := by(r).Need(roles.Administer, task); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errTwoModes refuses a request that runs a task and inspects it.

@@ -100,6 +100,7 @@ type definitions struct {
 	of      *config.Config
 	digest  string
 	watches map[string]string // by task; nil until somebody searches
+	tasks   map[string]string // digests by task; nil until somebody reads who may not view all tasks
 }
 
 // definitionsOf returns what is known of a configuration.
@@ -116,4 +117,24 @@ func (k *Known) definitionsOf(cfg *config.Config, watches bool) definitions {
 		}
 	}
 	return k.defined
+}
+
+// taskDigests returns a digest of each definition of a configuration, by task.
+func (k *Known) taskDigests(cfg *config.Config) map[string]string {
+	k.definitionsOf(cfg, false)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.defined.of == cfg && k.defined.tasks != nil {
+		return k.defined.tasks
+	}
+	digests := make(map[string]string, len(cfg.Tasks))
+	for i := range cfg.Tasks {
+		one := *cfg
+		one.Tasks = cfg.Tasks[i : i+1]
+		digests[cfg.Tasks[i].Name] = shownDigest(&one)
+	}
+	if k.defined.of == cfg {
+		k.defined.tasks = digests
+	}
+	return digests
 }

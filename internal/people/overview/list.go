@@ -34,6 +34,7 @@ type List struct {
 	entries   []entry
 	tasks     []apispec.TaskOverview // of the entries
 	digest    func() (string, error)
+	sees      func(task string) bool // nil if it has all tasks
 
 	mu   sync.Mutex
 	kept []state.Record // of all tasks, for the parts of a long list
@@ -218,10 +219,14 @@ func (l *List) Select(ctx context.Context, selected selection.Selection) (apispe
 		return o, err
 	}
 	l.reader.debug(err)
-	if l, err = l.reader.ListAll(ctx, l.effective); err != nil {
+	all, err := l.reader.ListAll(ctx, l.effective)
+	if err != nil {
 		return apispec.Overview{}, err
 	}
-	return l.selected(ctx, selected)
+	if l.sees != nil {
+		all = all.Only(l.sees)
+	}
+	return all.selected(ctx, selected)
 }
 
 func (l *List) selected(ctx context.Context, selected selection.Selection) (apispec.Overview, error) {
@@ -317,7 +322,11 @@ func (l *List) complete(ctx context.Context, brief bool, lists ...[]apispec.Task
 // makeDigest returns a text that changes with the record, the live run or the definition of any task.
 func (l *List) makeDigest() (string, error) {
 	h := sha256.New()
-	if cfg := l.effective.Config; cfg != nil {
+	var definitions map[string]string // without those of tasks that the list does not have
+	switch cfg := l.effective.Config; {
+	case cfg != nil && l.sees != nil:
+		definitions = l.reader.Known.taskDigests(cfg)
+	case cfg != nil:
 		_, _ = h.Write([]byte(l.reader.Known.definitionsOf(cfg, false).digest))
 	}
 	encoder := json.NewEncoder(h)
@@ -325,6 +334,7 @@ func (l *List) makeDigest() (string, error) {
 	for i := range l.entries {
 		e, t := &l.entries[i], &l.tasks[i]
 		line = append(append(line[:0], e.name...), 0)
+		line = append(line, definitions[e.name]...)
 		line = append(append(line, e.row.Observed...), 0)
 		line = append(append(line, e.row.Newest...), 0)
 		line = strconv.AppendUint(line, e.row.Revision, 10)

@@ -327,7 +327,7 @@ func (l *listed) checkShown(r overview.Reader) {
 	}
 	slices.SortFunc(runs, func(a, b string) int { return strings.Compare(b, a) })
 	n := rapid.IntRange(0, 5).Draw(l.T, "runs")
-	latest, err := r.Latest(context.Background(), n)
+	latest, err := r.Latest(context.Background(), n, func(string) bool { return true })
 	if ids := list.Map(latest, func(run overview.NamedRun) string { return run.ID }); err != nil || !slices.Equal(ids, runs[:min(n, len(runs))]) {
 		l.Fatalf("the latest %d runs are %s, want %s (%v)", n, ids, runs, err)
 	}

@@ -90,11 +90,13 @@ func (r Reader) has(ctx context.Context, task string) bool {
 // NamedRun is a run of a task.
 type NamedRun struct{ Task, ID string }
 
-// Latest returns the latest n runs, the latest first, by the records of the tasks that have them.
-func (r Reader) Latest(ctx context.Context, n int) ([]NamedRun, error) {
+// Latest returns the latest n runs, the latest first, by the records of the tasks that have them. Only
+// runs of tasks for which sees returns true are among them.
+func (r Reader) Latest(ctx context.Context, n int, sees func(task string) bool) ([]NamedRun, error) {
 	l := r.newList(&overlay.Effective{})
 	known, err := l.takeRows(ctx)
 	if known {
+		l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return !sees(e.name) })
 		l.entries = newest(l.entries, n)
 		err = l.readNeeded(ctx, func(*config.Task, summary.Row) bool { return true })
 	}
@@ -108,6 +110,9 @@ func (r Reader) Latest(ctx context.Context, n int) ([]NamedRun, error) {
 	var all []NamedRun
 	for i := range l.entries {
 		e := &l.entries[i]
+		if !sees(e.name) { // all records were read
+			continue
+		}
 		for _, id := range e.known.History {
 			all = append(all, NamedRun{e.name, id})
 		}

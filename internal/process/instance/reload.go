@@ -96,7 +96,9 @@ func keep(cfg, before *config.Config, log *slog.Logger) {
 	hold("syslog", &cfg.Syslog, &before.Syslog)
 	hold("consul", &cfg.Consul, &before.Consul)
 	hold("vault", &cfg.Vault, &before.Vault)
-	hold("api", &cfg.API, &before.API)
+	api := before.API
+	api.Access = cfg.API.Access // requests read it from the configuration in force
+	hold("api", &cfg.API, &api)
 	hold("tls", &cfg.TLS, &before.TLS)
 	hold("driver", &cfg.Terraform, &before.Terraform)
 	hold("driver", &cfg.OtherDriver, &before.OtherDriver)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // API is the api block: where the HTTP API is served, and who may use it.
@@ -18,6 +19,7 @@ type API struct {
 	URL         string   // at which people reach the pages, without a path; "" if it is not set
 	Token       APIToken // needed for every request
 	ReadToken   APIToken // enough for requests that change nothing
+	Access      roles.Policy
 }
 
 // MinToken is the minimum length of a token, in bytes. As failures are limited, a random token
@@ -40,7 +42,7 @@ func (t APIToken) Set() bool { return t.Key != "" }
 // Anonymous reports whether other machines can use the API without saying who they are: they may
 // read, and change nothing.
 func (c *Config) Anonymous() bool {
-	return !c.API.Token.Set() && !c.TLS.VerifyIncoming && !c.API.Loopback()
+	return !c.API.Token.Set() && !c.API.Access.Set() && !c.TLS.VerifyIncoming && !c.API.Loopback()
 }
 
 // Loopback reports whether only this machine can connect.
@@ -63,6 +65,7 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 		BindAddress: raw.BindAddress.V,
 		Token:       l.apiToken("token", raw.Token, raw.TokenFile, vault),
 		ReadToken:   l.apiToken("read_token", raw.ReadToken, raw.ReadTokenFile, vault),
+		Access:      l.access(&raw.Access),
 	}
 	if a.BindAddress != "" {
 		if _, err := netip.ParseAddr(a.BindAddress); err != nil {

@@ -167,6 +167,7 @@ type rawAPI struct {
 	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, in place of 'token'; it is read again for each request"`
 	ReadToken     block.String  `key:"read_token" doc:"bearer token that allows requests that change nothing; needs 'token'"`
 	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, in place of 'read_token'"`
+	Access        rawAccess     `key:"access" doc:"who may do what, for all tasks or by their names. Works in AWS, too"`
 }
 
 // APITLS is the tls block: TLS of the HTTP API. Paths are absolute.

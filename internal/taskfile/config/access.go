@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+type rawAccess struct {
+	block.Origin
+	Grants []rawGrant `key:"grant" doc:"gives roles to people and programs"`
+	Groups []rawGroup `key:"group" doc:"a group, which grants name as 'group:NAME'; its label is the name"`
+}
+
+type rawGrant struct {
+	block.Origin
+	Roles block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
+	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone', also without credentials, who can only get 'view'. '*' in a name is any text"`
+	Tasks block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
+}
+
+type rawGroup struct {
+	block.Labelled
+	Members block.Strings `key:"members" required:"true" example:"token:alice" doc:"'token:NAME', 'cert:NAME' or ARNs, as in 'to' of a grant"`
+}
+
+// access returns who may do what.
+func (l *loader) access(raw *rawAccess) roles.Policy {
+	p := roles.Policy{}
+	for i := range raw.Groups {
+		g := &raw.Groups[i]
+		if _, twice := p.Groups[g.Label]; twice {
+			l.Fail(g.Origin, "another group has the name "+block.Quoted(g.Label), "put the members into one group")
+		}
+		if p.Groups == nil {
+			p.Groups = map[string][]string{}
+		}
+		p.Groups[g.Label] = l.names(&g.Members, nil, false)
+		if len(g.Members.V) == 0 {
+			l.Missing(g.Key("members"), "members is required", "list who is in the group")
+		}
+	}
+	if raw.Set && len(raw.Grants) == 0 {
+		l.Fail(raw.Origin, "access has no grant: without any, everybody may do what they could without the block", "add a grant, or remove the block")
+	}
+	for i := range raw.Grants {
+		p.Grants = append(p.Grants, l.grant(&raw.Grants[i], p.Groups))
+	}
+	return p
+}
+
+func (l *loader) grant(raw *rawGrant, groups map[string][]string) roles.Grant {
+	g := roles.Grant{Tasks: raw.Tasks.V, To: l.names(&raw.To, groups, true)}
+	words := list.Map(roles.All, func(r roles.Role) string { return string(r) })
+	for i, name := range raw.Roles.V {
+		if g.Roles = append(g.Roles, roles.Role(name)); !slices.Contains(words, name) {
+			l.Fail(raw.Roles.Element(i), "not a role: "+block.Quoted(name), "one of "+strings.Join(words, ", "))
+		} else if name != string(roles.View) && slices.Contains(raw.To.V, roles.Everyone) {
+			l.Fail(raw.Roles.Element(i), fmt.Sprintf("everyone cannot get the role %s", name), "name who gets it: everyone is also who is not known")
+		}
+	}
+	if len(raw.Roles.V) == 0 {
+		l.Missing(raw.Key("roles"), "roles is required", "one or more of "+strings.Join(words, ", "))
+	}
+	if len(raw.To.V) == 0 {
+		l.Missing(raw.Key("to"), "to is required", "name who gets the roles")
+	}
+	if raw.Tasks.Set && len(raw.Tasks.V) == 0 {
+		l.Fail(raw.Tasks.Origin, "the grant is for no task", "remove tasks to grant the roles for all tasks, or remove the grant")
+	}
+	for i, name := range raw.Tasks.V {
+		if name == "" || strings.Trim(name, taskCharacters) != "" {
+			l.Fail(raw.Tasks.Element(i), "no task has such a name: "+block.Quoted(name), "letters, digits, _ and -, with * for any text and ? for one character")
+		}
+	}
+	return g
+}
+
+// taskCharacters are those of patterns of tasks.
+const taskCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*?"
+
+// names returns names of identities as they are compared. A grant may also name groups and everyone.
+func (l *loader) names(raw *block.Strings, groups map[string][]string, inGrant bool) []string {
+	var names []string
+	for i, entry := range raw.V {
+		group, isGroup := strings.CutPrefix(entry, roles.GroupKind)
+		_, defined := groups[group]
+		switch {
+		case inGrant && (isGroup && defined || entry == roles.Everyone):
+			names = append(names, entry)
+			continue
+		case inGrant && isGroup:
+			l.Fail(raw.Element(i), "there is no group "+block.Quoted(group), "define it with a block group in api.access")
+			continue
+		}
+		name, wrong, hint := roles.ParseName(entry)
+		if strings.HasPrefix(entry, "user:") {
+			wrong, hint = "is of an OpenID provider, and none can be configured yet", "name a token or a client certificate"
+		}
+		if wrong != "" {
+			l.Fail(raw.Element(i), block.Quoted(entry)+" "+wrong, hint)
+			continue
+		}
+		names = append(names, name)
+	}
+	return names
+}
