@@ -63,6 +63,7 @@ func (a *app) commands() []command {
 			a.ofTask(disableTask),
 			a.ofTask(deleteTask),
 			a.taskGraphCommand()),
+		a.tokenCommands(),
 		a.group("migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
   Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`,
 			a.migrateCheckCommand()),

@@ -31,6 +31,9 @@ type decisions interface {
 	ReleaseTask(ctx context.Context, task, by string) error
 	Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error)
 	Resume(ctx context.Context, resume apispec.PauseRequest) (ended *apispec.Paused, err error)
+	Tokens(ctx context.Context) ([]apispec.Token, error)
+	CreateToken(ctx context.Context, asked apispec.TokenRequest) (token string, made apispec.Token, err error)
+	RevokeToken(ctx context.Context, name string) error
 	Close() error
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/people/web"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -111,9 +112,7 @@ func (a *app) principal(client *apiclient.Client, inAWS bool) access.Caller {
 			viewer.Identity = identity.OfARN(viewer.Name)
 		}
 	}
-	if !v.MayAct {
-		viewer.Rights = roles.Viewing()
-	}
+	viewer.Rights = apiview.Rights(v)
 	return viewer
 }
 

@@ -1,6 +1,7 @@
 // Command api is the function behind the function URL: the HTTP API of `terrapulse start` on the
 // records of the table. It writes requested changes there, and functions/reconcile does the rest.
-// IAM decides who may use it, and the parameter ActArns who may change things.
+// IAM decides who may use it. What callers may do, grants in the bundle decide or, without any, the
+// parameter ActArns.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
@@ -50,11 +52,12 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	if err != nil {
 		return nil, err
 	}
-	return inTime(middleware.Compressed(allowed(settings.Act, http.MaxBytesHandler(tableapi.New(tableapi.Options{
+	served := tableapi.New(tableapi.Options{
 		AWS: cfg, Store: summary.Keep(dynamo.New(cfg, settings.Table)), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
 		Failed:  countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
-	}), middleware.MaxBody)))), nil
+	})
+	return inTime(middleware.Compressed(allowed(settings.Act, served.Policy, http.MaxBytesHandler(served, middleware.MaxBody)))), nil
 }
 
 // inTime ends a request before the invocation's time is over, so that it gets an answer.
@@ -76,23 +79,44 @@ func countFailed(w *metrics.Writer) func() {
 	}
 }
 
-// readOnly says what to do about a request that changes something.
+// readOnly says what to do about a request that changes something, if there are no grants.
 const readOnly = "the stack's parameter ActArns names who may act"
 
-// allowed identifies callers. IAM lets only those in who may view. Without grants, only some may act.
-func allowed(act settings.Principals, next http.Handler) http.Handler {
+// allowed identifies callers, and finds what they may do: by the grants of the bundle in force or, if it
+// has none, as the parameter ActArns says. IAM lets only those in who may use the function.
+func allowed(act settings.Principals, policy func(context.Context) (roles.Policy, error), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = middleware.WithID(r)
-		c := access.Caller{Identity: who(r), Rights: roles.Viewing(), Remedy: readOnly}
-		if act.Include(c.Name) {
-			c.Rights = roles.Everything()
-		}
-		if !c.Rights.Acts() && !access.Reads(r.Method) {
+		grants, err := policy(r.Context())
+		c := callerOf(who(r), act, grants)
+		switch free := r.URL.Path == api.HealthPath; {
+		case err != nil && free:
+			c.Rights = roles.Rights{} // it is not known who may view
+		case err != nil:
+			middleware.Fail(w, r, http.StatusInternalServerError, "find out what "+c.Name+" may do: "+err.Error())
+			return
+		case !free && !c.Rights.MayAny(roles.View):
+			middleware.Fail(w, r, http.StatusForbidden, c.NeedAny(roles.View).Error())
+			return
+		case !c.Rights.Acts() && !access.Reads(r.Method):
 			middleware.Fail(w, r, http.StatusForbidden, c.NeedAny(roles.Operate).Error())
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), c)))
 	})
+}
+
+// callerOf returns a caller with their rights.
+func callerOf(by access.Identity, act settings.Principals, grants roles.Policy) access.Caller {
+	if grants.Set() {
+		by = grants.Identify(by)
+		return access.Caller{Identity: by, Rights: grants.Rights(by)}
+	}
+	c := access.Caller{Identity: by, Rights: roles.Viewing(), Remedy: readOnly}
+	if act.Include(c.Name) {
+		c.Rights = roles.Everything()
+	}
+	return c
 }
 
 // who returns the caller that IAM has authenticated.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
@@ -72,13 +74,71 @@ func TestWho_IsTheCallerOfIAM(t *testing.T) {
 	}
 }
 
+// none are no grants.
+func none(context.Context) (roles.Policy, error) { return roles.Policy{}, nil }
+
+// ask sends a request of a caller.
+func ask(t *testing.T, handle func(context.Context, *events.LambdaFunctionURLRequest) (*events.LambdaFunctionURLStreamingResponse, error), caller, method, path string) (int, string) {
+	t.Helper()
+	request := &events.LambdaFunctionURLRequest{RawPath: path}
+	request.RequestContext.HTTP.Method = method
+	request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
+		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: caller}}
+	response, err := handle(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
+	var act settings.Principals
+	if err := act.UnmarshalText([]byte("*")); err != nil {
+		t.Fatal(err)
+	}
+	policy := roles.Policy{Groups: map[string][]string{"network": {"arn:aws:iam::123456789012:role/NetOps"}}, Grants: []roles.Grant{
+		{Roles: []roles.Role{roles.Operate}, To: []string{"group:network"}, Tasks: []string{"firewall-*"}},
+		{Roles: []roles.Role{roles.View}, To: []string{"arn:aws:iam::123456789012:user/bob"}},
+	}}
+	var failed error
+	handle := lambdaurl.Wrap(allowed(act, func(context.Context) (roles.Policy, error) { return policy, failed },
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Rights) })))
+	const ann, bob, eve = "arn:aws:sts::123456789012:assumed-role/NetOps/ann", "arn:aws:iam::123456789012:user/bob", "arn:aws:sts::123456789012:assumed-role/Other/NetOps"
+	for _, tt := range []struct {
+		caller, method, path string
+		status               int
+		says                 string
+	}{
+		{ann, "POST", "/v1/tasks/firewall-1/run", 200, "view (firewall-*), operate (firewall-*)"},
+		{bob, "GET", "/v1/overview", 200, "view"},
+		{bob, "POST", "/v1/tasks/firewall-1/run", 403, bob + " may view, but needs the role operate"},
+		{eve, "GET", "/v1/overview", 403, eve + " needs the role view, and has none: an administrator can give it with a grant in api.access"}, // whatever ActArns says
+		{eve, "GET", "/v1/health", 200, "no role"},
+	} {
+		if status, said := ask(t, handle, tt.caller, tt.method, tt.path); status != tt.status || !strings.Contains(said, tt.says) {
+			t.Errorf("%s %s by %s: %d %s", tt.method, tt.path, tt.caller, status, said)
+		}
+	}
+	failed = errors.New("no answer from S3")
+	if status, said := ask(t, handle, ann, "GET", "/v1/overview"); status != 500 || !strings.Contains(said, "find out what "+ann+" may do: no answer from S3") {
+		t.Errorf("%d %s", status, said)
+	}
+	if status, said := ask(t, handle, ann, "GET", "/v1/health"); status != 200 || said != "no role" {
+		t.Errorf("%d %s", status, said)
+	}
+}
+
 func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 	var act settings.Principals
 	if err := act.UnmarshalText([]byte("arn:aws:iam::123456789012:role/NetworkOperator")); err != nil {
 		t.Fatal(err)
 	}
 	var level string
-	handle := lambdaurl.Wrap(allowed(act, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
+	handle := lambdaurl.Wrap(allowed(act, none, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
 	for _, tt := range []struct {
 		caller, method string
 		status         int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
@@ -19,11 +20,32 @@ type inForce struct {
 	mu     sync.Mutex
 	digest string // of the last read bundle
 	config *config.Config
+	latest *config.Config // that was in force at the last read; nil before it
+	at     time.Time      // when that was
+}
+
+// recent returns its configuration as it was read at most so long ago.
+func (i *inForce) recent(ctx context.Context, age time.Duration) (*config.Config, error) {
+	i.mu.Lock()
+	latest, at := i.latest, i.at
+	i.mu.Unlock()
+	if latest != nil && time.Since(at) <= age {
+		return latest, nil
+	}
+	return i.load(ctx)
 }
 
 // load returns its configuration.
 func (i *inForce) load(ctx context.Context) (*config.Config, error) {
+	began := time.Now()
 	cfg, _, err := i.named(ctx)
+	if err == nil {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if began.After(i.at) {
+			i.latest, i.at = cfg, began
+		}
+	}
 	return cfg, err
 }
 

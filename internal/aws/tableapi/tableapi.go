@@ -23,6 +23,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -51,8 +52,27 @@ type Options struct {
 	Log               *slog.Logger
 }
 
-// New returns the handler of the API.
-func New(o Options) http.Handler {
+// API is the handler of the API.
+type API struct {
+	http.Handler
+	inForce *inForce
+}
+
+// policyAge is how old the configuration may be whose grants decide: requests of open pages, which read
+// it, then read nothing more for that.
+const policyAge = 20 * time.Second
+
+// Policy returns the grants of the bundle in force.
+func (a API) Policy(ctx context.Context) (roles.Policy, error) {
+	cfg, err := a.inForce.recent(ctx, policyAge)
+	if err != nil {
+		return roles.Policy{}, err
+	}
+	return cfg.API.Access, nil
+}
+
+// New returns the handler of the API. It takes the sender of a request from its context.
+func New(o Options) API {
 	objects := s3.NewFromConfig(o.AWS)
 	reconciler := function.Function{Name: o.ReconcileFunction, Client: awslambda.NewFromConfig(o.AWS, func(o *awslambda.Options) {
 		// A repeated request would start a second inspection.
@@ -61,7 +81,7 @@ func New(o Options) http.Handler {
 	inForce := &inForce{store: o.Store, bundles: bundle.Bucket{Client: objects, Location: o.Bundle}}
 	source := new(overlay.Source)
 	plans := inspections{reconciler, o.Store, inForce.named, source}
-	return api.New(api.Options{
+	return API{inForce: inForce, Handler: api.New(api.Options{
 		Control: &control.Control{
 			Store: o.Store, Base: inForce.load, Source: source, Plan: plans.start, WhatIf: plans.whatIf, Wake: wake(reconciler, o.Log),
 			Output: func(ctx context.Context, url string) ([]byte, error) {
@@ -76,7 +96,7 @@ func New(o Options) http.Handler {
 		},
 		Links: links(o.Console), Console: consoleLinks(o.Console),
 		Failed: o.Failed, Log: o.Log, Version: buildinfo.Version, Store: apispec.Store{Kind: "dynamodb", Where: o.Table},
-	})
+	})}
 }
 
 // links returns a function that returns the pages of the AWS console about a run.

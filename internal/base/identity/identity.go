@@ -30,10 +30,10 @@ var Kinds = map[string]Proof{"token:": Token, "cert:": Certificate, "user:": OID
 
 // Identity is who acts. The zero value is somebody unknown.
 type Identity struct {
-	Name   string   // for records and people
-	Also   []string // further names of the same proof: those of a certificate, the role of a session in AWS
-	Groups []string // the groups that the identity is in, without their kind
-	Proof  Proof
+	Name   string   `json:"name"`             // for records and people
+	Also   []string `json:"also,omitempty"`   // further names of the same proof: those of a certificate, the role of a session in AWS
+	Groups []string `json:"groups,omitempty"` // the groups that the identity is in, without their kind
+	Proof  Proof    `json:"proof,omitempty"`
 }
 
 // Proven reports whether the name is that of whoever holds the credentials: only then may something depend on it.

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	Gates func() map[string]state.Gate
 	// Metrics answers GET /v1/metrics; nil where metrics go elsewhere.
 	Metrics http.Handler
+	// Tokens are the named tokens; nil where there are none.
+	Tokens *credentials.Keeper
 	// Sensitive says which variables the task's module declares sensitive. If it is
 	// nil, all of them are treated as sensitive.
 	Sensitive func(*config.Task) func(name string) bool

@@ -32,6 +32,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
@@ -113,7 +114,7 @@ func newEngine(t testing.TB, hcl string) *engine {
 			}
 		},
 	}
-	e.options = api.Options{Control: e.Control, Began: time.Now(), Log: slog.New(slog.DiscardHandler), Version: "0.0.0-test", Store: apispec.Store{Kind: "sqlite", Where: "records.db"},
+	e.options = api.Options{Control: e.Control, Began: time.Now(), Log: slog.New(slog.DiscardHandler), Version: "0.0.0-test", Store: apispec.Store{Kind: "sqlite", Where: "records.db"}, Tokens: credentials.New(store, time.Now),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			fmt.Fprintln(w, "a 1")

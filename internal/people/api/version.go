@@ -8,6 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // apiVersion is the first part of every path.
@@ -15,8 +16,15 @@ const apiVersion = "v1"
 
 // getVersion answers with the version of the program, and with who the sender is.
 func (a *api) getVersion(r *http.Request) (any, error) {
-	return apispec.VersionResponse{RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
-		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(by(r).Name), MayAct: by(r).Rights.Acts()}, nil
+	rights := by(r).Rights
+	all := []apispec.RoleOfSender{}
+	for _, role := range roles.All {
+		if tasks := rights.Tasks(role); len(tasks) > 0 {
+			all = append(all, apispec.RoleOfSender{Role: apispec.RoleOfSenderRole(role), Tasks: tasks})
+		}
+	}
+	return apispec.VersionResponse{Roles: &all, RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
+		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(by(r).Name), MayAct: rights.Acts()}, nil
 }
 
 // getMetrics answers a scrape of Prometheus.

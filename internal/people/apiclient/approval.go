@@ -60,3 +60,22 @@ func (c *Client) Resume(ctx context.Context, resume apispec.PauseRequest) (*apis
 	_, err := c.call(ctx, http.MethodPost, "v1/resume", nil, resume, &answer)
 	return answer.Paused, err
 }
+
+// Tokens returns the named tokens.
+func (c *Client) Tokens(ctx context.Context) ([]apispec.Token, error) {
+	answer, err := get[apispec.TokensResponse](ctx, c, "v1/tokens", nil)
+	return answer.Tokens, err
+}
+
+// CreateToken makes a named token, and returns the token itself.
+func (c *Client) CreateToken(ctx context.Context, asked apispec.TokenRequest) (string, apispec.Token, error) {
+	var answer apispec.TokenCreatedResponse
+	_, err := c.call(ctx, http.MethodPost, "v1/tokens", nil, asked, &answer)
+	return answer.Token, answer.Made, err
+}
+
+// RevokeToken revokes a named token.
+func (c *Client) RevokeToken(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodDelete, "v1/tokens/"+url.PathEscape(name), nil, nil, nil)
+	return err
+}

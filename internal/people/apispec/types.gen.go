@@ -49,6 +49,14 @@ const (
 	PhaseWaiting    Phase = "waiting"
 )
 
+// Defines values for RoleOfSenderRole.
+const (
+	RoleOfSenderRoleAdminister RoleOfSenderRole = "administer"
+	RoleOfSenderRoleApprove    RoleOfSenderRole = "approve"
+	RoleOfSenderRoleOperate    RoleOfSenderRole = "operate"
+	RoleOfSenderRoleView       RoleOfSenderRole = "view"
+)
+
 // Defines values for RunKind.
 const (
 	RunKindApply   RunKind = "apply"
@@ -817,6 +825,17 @@ type ResourceChange struct {
 	Type   string  `json:"type"`
 }
 
+// RoleOfSender defines model for RoleOfSender.
+type RoleOfSender struct {
+	Role RoleOfSenderRole `json:"role"`
+
+	// Tasks names of the tasks that it is for, in which * is any text and ? one character
+	Tasks []string `json:"tasks"`
+}
+
+// RoleOfSenderRole defines model for RoleOfSender.Role.
+type RoleOfSenderRole string
+
 // Run defines model for Run.
 type Run struct {
 	// Approved when somebody approved what the run applies; missing while it waits for an approval
@@ -1337,6 +1356,48 @@ type TerraformCloudWorkspace struct {
 	TerraformVersion *string `json:"terraform_version,omitempty"`
 }
 
+// Token a named token, without the token itself
+type Token struct {
+	// By who made it
+	By      string    `json:"by"`
+	Created time.Time `json:"created"`
+
+	// End its last four characters
+	End string `json:"end"`
+
+	// Expires missing if it is valid until it is revoked
+	Expires *time.Time `json:"expires,omitempty"`
+	Name    string     `json:"name"`
+}
+
+// TokenCreatedResponse defines model for TokenCreatedResponse.
+type TokenCreatedResponse struct {
+	// Made a named token, without the token itself
+	Made      Token `json:"made"`
+	RequestID UUID  `json:"request_id"`
+
+	// Token the token itself: it is not kept
+	Token string `json:"token"`
+}
+
+// TokenRequest defines model for TokenRequest.
+type TokenRequest struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
+	By *string `json:"by,omitempty"`
+
+	// Expires without it, the token is valid until it is revoked
+	Expires *time.Time `json:"expires,omitempty"`
+
+	// Name letters, digits, dots and dashes; the first is a letter or digit
+	Name string `json:"name"`
+}
+
+// TokensResponse defines model for TokensResponse.
+type TokensResponse struct {
+	RequestID UUID    `json:"request_id"`
+	Tokens    []Token `json:"tokens"`
+}
+
 // UUID defines model for UUID.
 type UUID = string
 
@@ -1379,6 +1440,9 @@ type VersionResponse struct {
 	// MayAct whether the sender may change things; otherwise it may only read
 	MayAct    bool `json:"may_act"`
 	RequestID UUID `json:"request_id"`
+
+	// Roles the roles of the sender
+	Roles *[]RoleOfSender `json:"roles,omitempty"`
 
 	// Sender the name that the API has for the sender of the request, such as in approvals
 	Sender *string `json:"sender,omitempty"`

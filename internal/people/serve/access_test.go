@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -302,9 +303,8 @@ func TestServe_WrongTokensAreLimitedPerAddress(t *testing.T) {
 	if resp, _ := s.ask("GET", "/", "", ""); resp.StatusCode != 401 {
 		t.Errorf("a request without a token is no guess: %s", resp.Status)
 	}
-	tokens := s.guard.tokens
 	other := &http.Request{RemoteAddr: "192.0.2.1:99", Header: http.Header{"Authorization": {"Bearer " + actToken}}}
-	if c, err := tokens.check(other, actToken); !c.Rights.Acts() {
+	if c, _, err := s.guard.byToken(other, actToken, roles.Policy{}); !c.Rights.Acts() {
 		t.Errorf("another address: %s, %v", c.Rights, err)
 	}
 	if n := strings.Count(s.log.String(), "wrong token"); n != failuresAtOnce {
@@ -322,7 +322,7 @@ func TestTokens_LimitNumberOfRememberedClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range maxClients + 100 {
-		tokens.failed(clientOf(fmt.Sprintf("10.0.%d.%d:1", n/256, n%256)))
+		tokens.failed(clientOf(fmt.Sprintf("10.0.%d.%d:1", n/256, n%256)), time.Now())
 	}
 	if len(tokens.failures) > maxClients {
 		t.Errorf("%d clients", len(tokens.failures))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -31,8 +32,9 @@ type guard struct {
 	pagesAt     string       // path below which the pages are; "" if there are none
 	log         *slog.Logger
 	policy      func() roles.Policy
-	body        time.Duration // time limit for a body
-	piece       time.Duration // time limit for each piece of an answer
+	credentials *credentials.Keeper // nil if there are no named tokens
+	body        time.Duration       // time limit for a body
+	piece       time.Duration       // time limit for each piece of an answer
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

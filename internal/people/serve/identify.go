@@ -25,6 +25,8 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "5")
 		w.refuse(r, http.StatusTooManyRequests, err.Error())
+	case errors.As(err, new(storeError)):
+		w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
 		w.refuse(r, http.StatusUnauthorized, err.Error())
@@ -50,10 +52,11 @@ func (g *guard) identify(r *http.Request) (access.Caller, error) {
 		header := r.Header.Get("Authorization")
 		// A proxy in front of the pages may have a password of its own in that header.
 		if token, ok := bearer(header); ok || header != "" && !page {
-			return g.tokens.check(r, token)
+			c, _, err := g.byToken(r, token, policy)
+			return c, err
 		}
 		if page {
-			if c, err := g.tokens.ofSession(r); !errors.Is(err, errNoToken) {
+			if c, err := g.bySession(r, policy); !errors.Is(err, errNoToken) {
 				return c, err
 			}
 		}
@@ -83,8 +86,7 @@ func (g *guard) byConnection(r *http.Request, policy roles.Policy, tokens bool) 
 	case c.Proof == identity.Local:
 		c.Rights = roles.Everything()
 	case policy.Set():
-		c.Identity = policy.Identify(c.Identity)
-		c.Rights = policy.Rights(c.Identity)
+		c = callerOf(c.Identity, policy)
 	case c.Proven():
 		c.Rights = roles.Everything()
 	default:

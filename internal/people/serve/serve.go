@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -46,6 +47,9 @@ type Options struct {
 	Token, ReadToken Token
 	// Policy returns the grants in force; nil if there are never any.
 	Policy func() roles.Policy
+	// Credentials has the named tokens, and keeps their sessions; nil if there are none. They have an
+	// effect while there are grants.
+	Credentials *credentials.Keeper
 	// Public is a path that is answered for any host and, for a sender without rights, without a token.
 	Public string
 	// Signed is a path that is answered for any host and without a token, for any method: the handler
@@ -103,6 +107,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			return nil, &SetupError{err}
 		}
 	}
+	s.guard.credentials = o.Credentials
 	if s.guard.policy = o.Policy; o.Policy == nil {
 		s.guard.policy = func() roles.Policy { return roles.Policy{} }
 	}

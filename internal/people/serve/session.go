@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 )
 
 // Paths below Options.Pages.
@@ -57,9 +59,9 @@ func (g *guard) onPage(r *http.Request) (path string, ok bool) {
 	return strings.CutPrefix(r.URL.Path, g.pagesAt)
 }
 
-// session answers the requests that begin and end a session, and reports whether it did. A session
-// is a cookie that the token signs. Nothing is kept, so that it is valid on every instance with the
-// same token.
+// session answers the requests that begin and end a session, and reports whether it did. A session of
+// a token of the configuration is a cookie that the token signs: nothing is kept, so that it is valid on
+// every instance with the same token. Other sessions are kept in the store.
 func (g *guard) session(w *answer, r *http.Request) bool {
 	path, ok := g.onPage(r)
 	switch {
@@ -70,14 +72,20 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 			return true
 		}
 		next := g.destination(r.PostFormValue("next"))
-		caller, err := g.tokens.check(r, r.PostFormValue("token"))
-		if err != nil {
+		caller, token, err := g.byToken(r, strings.TrimSpace(r.PostFormValue("token")), g.policy())
+		switch {
+		case errors.As(err, new(storeError)):
+			w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
+		case err != nil:
 			w.redirect(r, g.form(next)+"&wrong=1")
+		default:
+			g.begin(w, r, caller, token, next)
+		}
+	case ok && path == signOutPath && r.Method == http.MethodPost:
+		if err := g.endSessions(r); err != nil { // it would stay valid
+			w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
 			return true
 		}
-		g.begin(w, r, caller, next)
-	case ok && path == signOutPath && r.Method == http.MethodPost:
-		g.tokens.end(r)
 		g.setCookie(w, r, "", -1)
 		w.redirect(r, g.pagesAt+signInPath)
 	default:
@@ -86,11 +94,16 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 	return true
 }
 
-// begin begins a session of who has sent a token.
-func (g *guard) begin(w *answer, r *http.Request, c access.Caller, next string) {
+// begin begins a session of who has sent a token, which is nil if the configuration has it.
+func (g *guard) begin(w *answer, r *http.Request, c access.Caller, token *credentials.Token, next string) {
+	cookie, lasts, err := g.newSession(r.Context(), c, token)
+	if err != nil {
+		w.refuse(r, http.StatusServiceUnavailable, "sign in: "+err.Error()+": try again")
+		return
+	}
 	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "by", c.Name)
-	g.tokens.end(r) // the previous session
-	g.setCookie(w, r, g.tokens.session(c), int(sessionTime/time.Second))
+	_ = g.endSessions(r) // the previous one, whose cookie is replaced
+	g.setCookie(w, r, cookie, int(lasts/time.Second))
 	w.redirect(r, next)
 }
 
@@ -285,7 +298,7 @@ func (g *guard) accept(w *answer, r *http.Request) {
 	_, err := g.tokens.ofSession(r)
 	switch {
 	case g.invitations.take(r.URL.Query().Get("code")):
-		g.begin(w, r, access.Caller{Identity: identity.OfToken(g.tokens.act)}, g.pagesAt)
+		g.begin(w, r, access.Caller{Identity: identity.OfToken(g.tokens.act)}, nil, g.pagesAt)
 		g.invitations.next(g.pagesAt)
 	case err == nil:
 		w.redirect(r, g.pagesAt) // the address was opened again

@@ -140,13 +140,13 @@ func (t *token) caller() access.Caller {
 	return c
 }
 
-// check returns who sends a token. It counts wrong ones.
-func (t *tokens) check(r *http.Request, value string) (access.Caller, error) {
+// configured returns who sends a token that the configuration has; nil if it is none of those. If too
+// many wrong tokens came from the address, the error says so.
+func (t *tokens) configured(r *http.Request, value string) (*access.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	client := clientOf(r.RemoteAddr)
-	if failed := t.failures[client]; failed != nil && failed.TokensAt(t.now()) < 1 {
-		return access.Caller{}, errTooMany // even with the right token: otherwise guessing would go on
+	if failed := t.failures[clientOf(r.RemoteAddr)]; failed != nil && failed.TokensAt(t.now()) < 1 {
+		return nil, errTooMany // even with the right token: otherwise guessing would go on
 	}
 	sum := sha256.Sum256([]byte(value))
 	var known *token
@@ -156,22 +156,39 @@ func (t *tokens) check(r *http.Request, value string) (access.Caller, error) {
 		}
 	}
 	if known == nil {
-		t.failed(client)
-		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-		return access.Caller{}, errWrongToken
+		return nil, nil
 	}
-	return known.caller(), nil
+	return new(known.caller()), nil
+}
+
+// guess counts a token as a wrong one, until its caller finds that it is not.
+func (t *tokens) guess(r *http.Request) (right func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.now()
+	reserved := t.failed(clientOf(r.RemoteAddr), at)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		reserved.CancelAt(at)
+	}
+}
+
+// wrong refuses a wrong token.
+func (t *tokens) wrong(r *http.Request) error {
+	t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
+	return errWrongToken
 }
 
 // failed counts a request with a wrong token.
-func (t *tokens) failed(client netip.Prefix) {
+func (t *tokens) failed(client netip.Prefix, at time.Time) *rate.Reservation {
 	one := t.failures[client]
 	if one == nil {
 		t.makeRoom()
 		one = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
 		t.failures[client] = one
 	}
-	one.AllowN(t.now(), 1)
+	return one.ReserveN(at, 1)
 }
 
 // makeRoom removes clients if there are too many: first those without a recent failure.

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/people/web"
 	"github.com/terrapulse/terrapulse/internal/process/cluster"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -31,11 +32,13 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 	if member != nil {
 		options.Cluster = member
 	}
+	options.Tokens = credentials.New(i.store, time.Now)
 	handler := api.New(options)
 	served := serve.Options{
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.NotificationPath, Pages: outbox.PagesPath,
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, handler),
-		Policy: func() roles.Policy { return i.base.Load().API.Access },
+		Credentials: options.Tokens,
+		Policy:      func() roles.Policy { return i.base.Load().API.Access },
 	}
 	var err error
 	if served.Token, err = i.token(ctx, cfg, cfg.API.Token); err != nil {

@@ -1,0 +1,114 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+// sessionStart begins the cookie of a session that the store keeps. That of a token of the configuration
+// begins with its key.
+const sessionStart = "s."
+
+// storeError is why credentials cannot be checked now.
+type storeError struct{ error }
+
+// byToken returns who sends a token: one of the configuration or, with grants, a named one. Wrong ones are
+// counted.
+func (g *guard) byToken(r *http.Request, value string, policy roles.Policy) (access.Caller, *credentials.Token, error) {
+	known, err := g.tokens.configured(r, value)
+	if err != nil {
+		return access.Caller{}, nil, err
+	}
+	if known != nil {
+		return *known, nil, nil
+	}
+	keeps := policy.Set() && g.credentials != nil
+	if keeps && g.credentials.Knows(value) { // no read is needed to know that it is right
+		if token, err := g.credentials.Token(r.Context(), value); err == nil {
+			return callerOf(identity.OfToken(token.Name), policy), &token, nil
+		}
+	}
+	right := g.tokens.guess(r) // parallel guesses are all counted before the store answers
+	if !keeps {
+		return access.Caller{}, nil, g.tokens.wrong(r)
+	}
+	token, err := g.credentials.Token(r.Context(), value)
+	switch {
+	case errors.Is(err, credentials.ErrUnknown):
+		return access.Caller{}, nil, g.tokens.wrong(r)
+	case err != nil:
+		right()
+		return access.Caller{}, nil, storeError{fmt.Errorf("check the token: %w", err)}
+	}
+	right()
+	return callerOf(identity.OfToken(token.Name), policy), &token, nil
+}
+
+// callerOf returns an identity with the rights that grants give it.
+func callerOf(who identity.Identity, policy roles.Policy) access.Caller {
+	who = policy.Identify(who)
+	return access.Caller{Identity: who, Rights: policy.Rights(who)}
+}
+
+// bySession returns who has begun the session of a request; errNoToken if it has no valid session.
+func (g *guard) bySession(r *http.Request, policy roles.Policy) (access.Caller, error) {
+	if c, err := g.tokens.ofSession(r); err == nil {
+		return c, nil
+	}
+	for _, secret := range g.kept(r, policy) {
+		s, err := g.credentials.Session(r.Context(), secret)
+		switch {
+		case err == nil:
+			c := callerOf(s.Identity, policy)
+			c.Session = true
+			return c, nil
+		case !errors.Is(err, credentials.ErrUnknown):
+			return access.Caller{}, storeError{fmt.Errorf("check the session: %w", err)}
+		}
+	}
+	return access.Caller{}, errNoToken
+}
+
+// kept returns the secrets of the sessions of a request that the store may have.
+func (g *guard) kept(r *http.Request, policy roles.Policy) (secrets []string) {
+	if g.credentials == nil || !policy.Set() {
+		return nil
+	}
+	for _, cookie := range cookiesOf(r) {
+		if secret, ok := strings.CutPrefix(cookie.Value, sessionStart); ok {
+			secrets = append(secrets, secret)
+		}
+	}
+	return secrets
+}
+
+// newSession returns the cookie of a new session, and how long it lasts. A session of a named token is
+// kept in the store: it is valid on every instance, and ends with the token.
+func (g *guard) newSession(ctx context.Context, c access.Caller, token *credentials.Token) (string, time.Duration, error) {
+	if token == nil {
+		return g.tokens.session(c), sessionTime, nil
+	}
+	now := g.tokens.now()
+	session := token.Session(now, sessionTime)
+	secret, err := g.credentials.Begin(ctx, session)
+	return sessionStart + secret, session.Expires.Sub(now), err
+}
+
+// endSessions ends the sessions of a request.
+func (g *guard) endSessions(r *http.Request) error {
+	g.tokens.end(r)
+	var all []error
+	for _, secret := range g.kept(r, g.policy()) {
+		all = append(all, g.credentials.End(r.Context(), secret))
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,105 @@
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// sessionPrefix is the collection of the sessions. The store has the hash of a session's secret, so that
+// who may read the store cannot use it.
+const sessionPrefix = "session/"
+
+func sessionKey(secret string) string { return sessionPrefix + hashOf(secret) }
+
+// maxSessions is how many sessions a store has; the oldest ones end if there would be more.
+const maxSessions = 1000
+
+// Session is a viewer of the pages who has proven who they are.
+type Session struct {
+	Identity identity.Identity `json:"identity"`
+	Began    time.Time         `json:"began"`
+	Expires  time.Time         `json:"expires"`
+	// Token and Hash are of the token that has begun the session, which ends with it; "" if it was none.
+	Token string `json:"token,omitempty"`
+	Hash  string `json:"hash,omitempty"`
+}
+
+// Session returns a session that the token begins. It ends when the token expires, or at the latest
+// after the time.
+func (t Token) Session(now time.Time, lasts time.Duration) Session {
+	s := Session{Identity: identity.OfToken(t.Name), Began: now, Expires: now.Add(lasts), Token: t.Name, Hash: t.Hash}
+	if !t.Expires.IsZero() && t.Expires.Before(s.Expires) {
+		s.Expires = t.Expires
+	}
+	return s
+}
+
+// Begin keeps a session, and returns its secret.
+func (k *Keeper) Begin(ctx context.Context, s Session) (string, error) {
+	k.tidy(ctx)
+	own := secret()
+	_, err := k.store.Apply(ctx, state.Create(sessionKey(own), state.Encode(s)).Until(s.Expires))
+	if err != nil {
+		return "", fmt.Errorf("write the session: %w", err)
+	}
+	return own, nil
+}
+
+// Session returns the session with a secret. The error is ErrUnknown if it is not valid.
+func (k *Keeper) Session(ctx context.Context, secret string) (Session, error) {
+	s, err := read[Session](ctx, k, sessionKey(secret))
+	if err == nil && !k.now().Before(s.Expires) {
+		err = ErrUnknown
+	}
+	if err == nil && s.Token != "" {
+		_, err = k.token(ctx, s.Token, s.Hash)
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	return s, nil
+}
+
+// End ends a session; it is no error if there is none.
+func (k *Keeper) End(ctx context.Context, secret string) error {
+	key := sessionKey(secret)
+	rec, err := k.store.Get(ctx, key)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		_, err = k.store.Apply(ctx, state.Delete(rec))
+	}
+	k.forget(key)
+	if err != nil {
+		return fmt.Errorf("remove the session: %w", err)
+	}
+	return nil
+}
+
+// tidy removes sessions that have expired, and the oldest ones if there are too many. What it cannot
+// remove, the next one removes.
+func (k *Keeper) tidy(ctx context.Context) {
+	all, corrupt, err := state.ReadEach[Session](ctx, k.store, sessionPrefix)
+	if err != nil {
+		return
+	}
+	slices.SortFunc(all, func(a, b state.Stored[Session]) int { return cmp.Or(a.Data.Began.Compare(b.Data.Began)) })
+	now, tooMany := k.now(), len(all)-maxSessions+1
+	for _, wrong := range corrupt {
+		_, _ = k.store.Apply(ctx, state.Delete(wrong.Record))
+	}
+	for i, s := range all {
+		if i < tooMany || !now.Before(s.Data.Expires) {
+			_, _ = k.store.Apply(ctx, state.Delete(s.Record))
+			k.forget(s.Key)
+		}
+	}
+}
