@@ -82,6 +82,7 @@ var withoutJSON = map[string]string{
 	"migrate": "a group: it prints its help alone",
 	"plan":    "a group: it prints its help alone",
 	"notify":  "a group: it prints its help alone",
+	"token":   "a group: it prints its help alone",
 }
 
 func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {

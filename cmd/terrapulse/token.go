@@ -24,8 +24,8 @@ func (a *app) tokenCommands() []command {
 		a.tokenCommand("create", "Make a token, and print it once", `Usage: terrapulse token create [flags] NAME
 
   Makes a token and prints it. Only its hash is kept: it cannot be shown again.
-  A grant in api.access gives roles to token:NAME. With -config-file or -store it
-  writes to a store, else it uses the API of a running instance.
+  A grant in api.access gives roles to token:NAME. With -config-file or -store
+  it writes to a store, else it uses the API of a running instance.
 `, []string{"-expires=90d ci", "-store=sqlite:sync-tasks/terrapulse.db alice"}, (*tokenCommand).create),
 		a.tokenCommand("list", "List the tokens", `Usage: terrapulse token list [flags]
 

@@ -83,7 +83,7 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 	viewer := with(map[roles.Role][]string{roles.View: {"web-*"}})
 	one, other := alone.answers(viewer), crowded.answers(viewer)
 	for _, path := range []string{
-		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-last", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret",
+		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-phase", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret",
 		"/v1/status", "/v1/status/tasks", "/v1/status/tasks?include=events", "/v1/status/tasks?limit=1", "/v1/tasks", "/v1/tasks?limit=1&after=secret", "/v1/runs", "/v1/runs?limit=1", "/v1/events", "/v1/health", "/v1/version",
 	} {
 		code, want := one("GET", path, "")

@@ -47,13 +47,12 @@ func (p *pages) acting(do func(ctx context.Context, r *http.Request, by string) 
 		if err == nil {
 			err = do(access.With(r.Context(), viewer), r, viewer.Name)
 		}
-		p.source.forget()
+		p.all.acted(err == nil)
 		name, shown := r.PathValue("name"), pageURL("tasks")
 		if err != nil {
 			p.refuse(w, r, name, err)
 			return
 		}
-		p.news.stir()
 		if name != "" {
 			shown = taskURL(name)
 		}

@@ -1,9 +1,14 @@
 package web
 
 import (
+	"fmt"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // action is something that people can do with a task now. It takes two steps: the
@@ -75,6 +80,37 @@ func actionsOf(p taskPage) []action {
 		all[i].URL = taskURL(t.Name) + "/" + all[i].Name
 	}
 	return all
+}
+
+// roleOf is the role that each action on a task needs.
+var roleOf = map[string]roles.Role{
+	"approve": roles.Approve, "reject": roles.Approve,
+	"run": roles.Operate, "retry": roles.Operate, "cancel": roles.Operate, "hold": roles.Operate, "release": roles.Operate,
+	"enable": roles.Administer, "disable": roles.Administer,
+}
+
+// permitted returns the actions that a viewer may do, and says which roles the others need; "" if there
+// are none.
+func permitted(all []action, viewer access.Caller, task string) (may []action, lacks string) {
+	may = []action{}
+	others := map[roles.Role][]string{}
+	for _, a := range all {
+		if role := roleOf[a.Name]; viewer.Rights.May(role, task) {
+			may = append(may, a)
+		} else {
+			others[role] = append(others[role], a.Label)
+		}
+	}
+	var needs []string
+	for _, role := range roles.All {
+		if labels := others[role]; len(labels) > 0 {
+			needs = append(needs, fmt.Sprintf("%s needs the role %s", strings.Join(labels, " or "), role))
+		}
+	}
+	if len(needs) > 0 {
+		lacks = fmt.Sprintf("You may %s this task. %s.", roles.Words(viewer.Rights.On(task)), strings.Join(needs, "; "))
+	}
+	return may, lacks
 }
 
 // forAll returns what people can do about all tasks now.

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // printing is an API that knows only what a run prints, and counts the reads.
@@ -38,7 +40,7 @@ func (a *printing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *printing) pages(now *time.Time) *pages {
 	o := Options{API: apiclient.Local(a), Poll: 2 * time.Second, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}
-	return &pages{Options: o, source: newSource(o)}
+	return &pages{Options: o, source: newSource(o, access.Caller{Rights: roles.Viewing()})}
 }
 
 func TestOutput_ThoseWhoFollowARunShareWhatIsRead(t *testing.T) {

@@ -54,6 +54,10 @@ type frame struct {
 type viewer struct {
 	Name   string
 	MayAct bool
+	// Administers is set if the viewer may do what concerns all tasks.
+	Administers bool
+	// Roles are those of the viewer, in words.
+	Roles string
 	// Session is set if the viewer has signed in, and can sign out.
 	Session bool
 }
@@ -108,7 +112,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
-		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Session: access.Of(r.Context()).Session},
+		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Administers: by.Rights.MayAll(roles.Administer), Roles: by.Rights.String(), Session: access.Of(r.Context()).Session},
 		Data:   v.data,
 	}
 	f.Notice, f.URL = notice(r, f.Now)
@@ -183,7 +187,7 @@ var errNoPage = errors.New("there is no such page")
 
 // fail shows why there is no page.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p.render(w, middleware.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet || statusOf(err) == http.StatusNotFound, again: true, data: map[string]any{"error": err.Error()}})
+	p.render(w, middleware.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet || statusOf(err) == http.StatusNotFound || statusOf(err) == http.StatusForbidden, again: true, data: map[string]any{"error": err.Error()}})
 }
 
 // statusOf is the status of an answer that says why something was not done.

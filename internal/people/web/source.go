@@ -18,7 +18,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
-	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // source reads from the API, each thing at most once in fresh, however many viewers
@@ -49,8 +48,8 @@ type answer struct {
 	at    time.Time
 }
 
-func newSource(o Options) *source {
-	return &source{Client: o.API, viewer: access.Caller{Rights: roles.Viewing()}, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
+func newSource(o Options, viewer access.Caller) *source {
+	return &source{Client: o.API, viewer: viewer, fresh: o.Poll, now: o.Now, log: o.Log, kept: map[string]answer{}}
 }
 
 // read returns what is kept under a key, or else reads it. What is no longer fresh, but

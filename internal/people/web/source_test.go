@@ -42,7 +42,7 @@ func newChanging() *changing {
 		Viewer: func(*http.Request) access.Caller {
 			return access.Caller{Identity: access.Identity{Name: "jo"}, Rights: roles.Everything()}
 		}}
-	c.pages = &pages{Options: o, source: newSource(o)}
+	c.pages = &pages{Options: o, source: newSource(o, access.Caller{Rights: roles.Viewing()})}
 	return c
 }
 
@@ -78,7 +78,7 @@ func TestSource_KeepsNothingFromBeforeAChangeThatTheOverviewShows(t *testing.T) 
 
 func TestSource_KeepsNothingAfterThePagesAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(Options{Poll: 2 * time.Second, Now: time.Now})
+		s := newSource(Options{Poll: 2 * time.Second, Now: time.Now}, access.Caller{Rights: roles.Viewing()})
 		kept := func() int {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -16,7 +16,10 @@ type taskPage struct {
 	Definition *apispec.Task        `json:"definition,omitempty"` // none of a removed task
 	Plan       *planView            `json:"plan,omitempty"`       // that waits for an approval, or shows the drift
 	Runs       []apispec.Run        `json:"runs"`                 // the latest first
-	Actions    []action             `json:"actions"`              // what a viewer who may act can do now
+	Actions    []action             `json:"actions"`              // what the viewer can do now
+
+	MayAct bool   `json:"-"` // the viewer may do something with the task
+	Lacks  string `json:"-"` // which roles the other actions need; "" if there are none
 
 	Entries  *apispec.EntryChanges `json:"-"` // what differs in Consul from what was applied last
 	Decide   []action              `json:"-"` // those of Actions that are about the plan
@@ -74,7 +77,9 @@ func (p *pages) task(r *http.Request) (view, error) {
 	}
 	page.Entries = entriesOf(page)
 	page.Charts = chartsOf(page.Runs)
-	page.Actions = actionsOf(page)
+	viewer := p.Viewer(r)
+	page.Actions, page.Lacks = permitted(actionsOf(page), viewer, name)
+	page.MayAct = len(viewer.Rights.On(name)) > 1 // all roles include view
 	for _, a := range page.Actions {
 		if a.Plan != "" {
 			page.Decide = append(page.Decide, a)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // Options are what the pages work on.
@@ -39,12 +40,13 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// pages is the handler of all pages.
+// pages is the handler of all pages for viewers who may view the same tasks.
 type pages struct {
 	Options
 	source  *source
 	news    *news
-	version string // of the static files
+	version string  // of the static files
+	all     *scopes // the handlers for other viewers, too
 }
 
 //go:embed templates static
@@ -53,12 +55,21 @@ var files embed.FS
 // New returns the handler of the pages, all of which are below outbox.PagesPath. Streams to
 // pages end with ctx.
 func New(ctx context.Context, o Options) http.Handler {
+	s := &scopes{ctx: ctx, Options: o, kept: map[string]*scope{}}
 	if o.Viewer == nil {
-		o.Viewer = access.Sender
+		s.Viewer = access.Sender
 	}
+	if s.each = o.Viewer == nil; !s.each {
+		return s.of(access.Caller{Rights: roles.Viewing()})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.of(access.Sender(r)).ServeHTTP(w, r) })
+}
+
+// newPages returns the pages for viewers who may view the same as this one.
+func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes) *scope {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	o.Rest = cmp.Or(o.Rest, o.Poll)
-	p := &pages{Options: o, source: newSource(o), version: staticVersion()}
+	p := &pages{Options: o, source: newSource(o, viewer), version: staticVersion(), all: all}
 	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest}
 	p.source.open = p.news.tasks
 	mux := http.NewServeMux()
@@ -72,13 +83,13 @@ func New(ctx context.Context, o Options) http.Handler {
 		"runs":                   p.runs,
 		"order":                  p.order,
 		"health":                 p.health,
-		"sign-in":                p.signIn,
 	} {
-		mux.HandleFunc("GET "+pageURL(pattern), p.page(show))
+		mux.HandleFunc("GET "+pageURL(pattern), p.viewed(p.page(show)))
 	}
-	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output"), p.output)
-	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output.txt"), p.download)
-	mux.HandleFunc("GET "+pageURL("tasks/{name}/plan.txt"), p.planAsText)
+	mux.HandleFunc("GET "+pageURL("sign-in"), p.page(p.signIn))
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output"), p.viewed(p.output))
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output.txt"), p.viewed(p.download))
+	mux.HandleFunc("GET "+pageURL("tasks/{name}/plan.txt"), p.viewed(p.planAsText))
 	mux.HandleFunc("POST "+pageURL("tasks/{name}/{action}"), p.acting(p.act))
 	for _, action := range []string{"pause", "resume", "approve-all"} {
 		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
@@ -87,5 +98,20 @@ func New(ctx context.Context, o Options) http.Handler {
 	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
 	mux.HandleFunc("GET "+pageURL("icon.svg"), p.icon)
 	mux.HandleFunc(pageURL(""), func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })
-	return protected(compressed(suffixed(mux)))
+	return &scope{protected(compressed(suffixed(mux))), p}
+}
+
+// viewed shows a page to those who may view what it is about.
+func (p *pages) viewed(show http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := p.Viewer(r).NeedAny(roles.View)
+		if name := r.PathValue("name"); err == nil && name != "" {
+			err = p.Viewer(r).Need(roles.View, name)
+		}
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		show(w, r)
+	}
 }

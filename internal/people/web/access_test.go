@@ -1,0 +1,183 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/background"
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/serve"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+// granted has a site require identities: those on other machines have the roles of the grants. It returns
+// a token for each name that a grant names.
+func (s *site) granted(grants ...roles.Grant) (keeper *credentials.Keeper, tokens map[string]string) {
+	s.t.Helper()
+	keeper, tokens = credentials.New(s.store, time.Now), map[string]string{}
+	for _, g := range grants {
+		name, ok := strings.CutPrefix(g.To[0], "token:")
+		if !ok || tokens[name] != "" {
+			continue
+		}
+		token, _, err := keeper.Create(s.t.Context(), name, "jo", time.Time{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		tokens[name] = token
+	}
+	server, err := serve.Listen(s.t.Context(), serve.Options{Handler: s.pages, Pages: outbox.PagesPath, Log: slog.New(slog.DiscardHandler), Credentials: keeper,
+		Policy: func() roles.Policy { return roles.Policy{Grants: grants} }})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(background.Run(s.t.Context(), func(ctx context.Context) { _ = server.Serve(ctx) }))
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.Addr().String(), "[::]"), ":")
+	s.url = fmt.Sprintf("http://%s:%s", testtools.LANAddress(s.t), port)
+	return keeper, tokens
+}
+
+func grant(role roles.Role, to string, tasks ...string) roles.Grant {
+	return roles.Grant{Roles: []roles.Role{role}, To: []string{to}, Tasks: tasks}
+}
+
+func TestRoles_StoryInTheBrowser(t *testing.T) {
+	s := newSite(t, "web-1", "web-2", "vpn")
+	plan, text := poolPlan()
+	s.write("web-1", s.waits("web-1", plan, text))
+	s.write("web-2", s.ran("web-2", state.RunSucceeded, "service web: +web-1"))
+	s.write("vpn", s.ran("vpn", state.RunFailed, "the secret of the VPN"))
+	keeper, tokens := s.granted(grant(roles.Operate, "token:ops", "web-*"), grant(roles.Approve, "token:boss"))
+	b := browsertest.New(t)
+
+	// Who may view some tasks sees nothing of the others.
+	b.Open(s.url + "/ui/tasks")
+	b.Until("Sign in")
+	signIn(b, tokens["ops"])
+	b.Until("All tasks", "web-1", "web-2")
+	for path, shows := range map[string]string{"/ui/tasks": "All tasks", "/ui/runs": "web-2", "/ui/health": "token:ops view (web-*), operate (web-*)",
+		"/ui/tasks?q=vpn": "No task matches", "/ui/tasks?phase=failing": "No task matches"} {
+		b.Open(s.url + path)
+		b.Until(shows)
+		if text := b.Text("body"); strings.Contains(text, "vpn") || strings.Contains(text, "VPN") || strings.Contains(text, "Pause") {
+			t.Errorf("%s tells of a task that the viewer may not view, or offers too much: %s", path, text)
+		}
+	}
+	b.Open(s.url + "/ui/tasks/vpn")
+	b.Until("token:ops needs the role view for task vpn, and has none")
+	b.Accessible()
+
+	// A page has the buttons of the viewer's roles, and says which roles the others need.
+	b.Open(s.url + "/ui/tasks/web-1")
+	b.Until("The plan that waits for approval", "Hold", "You may view and operate this task. Approve or Reject needs the role approve; Disable needs the role administer.")
+	b.Accessible()
+	b.Open(s.url + "/ui/tasks/web-2")
+	b.Click("Hold")
+	b.Click("Put on hold")
+	b.Until("You have put the task on hold.", "on hold by token:ops since")
+
+	// Another viewer, who may approve and view all tasks.
+	b.Click("Sign out")
+	b.Until("Sign in")
+	signIn(b, tokens["boss"])
+	b.Until("vpn", "web-1")
+	b.Open(s.url + "/ui/tasks/web-1")
+	b.Until("Approve", "You may view and approve this task. Hold or Cancel the run needs the role operate; Disable needs the role administer.")
+
+	// Whose token is revoked is led to the form.
+	if err := keeper.Revoke(t.Context(), "boss"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(credentials.Fresh)
+	b.Open(s.url + "/ui/tasks/web-1")
+	b.Until("Sign in")
+}
+
+func TestRoles_ViewersOfDifferentTasksShareNothing(t *testing.T) {
+	s := newSite(t, "web-1", "vpn")
+	s.write("web-1", s.ran("web-1", state.RunSucceeded, "service web: +web-1"))
+	s.write("vpn", s.ran("vpn", state.RunFailed, "the secret of the VPN"))
+	vpn := s.task("vpn").Last.Run
+	get := func(path string, given map[roles.Role][]string) (int, string) {
+		t.Helper()
+		c := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(given)}
+		w := httptest.NewRecorder()
+		s.pages.ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), c), http.MethodGet, path, nil))
+		return w.Code, w.Body.String()
+	}
+	all, some := map[roles.Role][]string{roles.View: {"*"}}, map[roles.Role][]string{roles.Administer: {"web-*"}}
+	for _, path := range []string{"/ui/tasks", "/ui/tasks.json", "/ui/runs", "/ui/runs.json", "/ui/health", "/ui/health.json", "/ui/tasks.json?q=vpn", "/ui/tasks.json?phase=failing"} {
+		for range 2 { // also from what is kept
+			if code, text := get(path, all); code != http.StatusOK || !strings.Contains(text, "vpn") && !strings.Contains(path, "health") {
+				t.Errorf("%s for all tasks: %d %s", path, code, text)
+			}
+			code, text := get(path, some)
+			if text = strings.ReplaceAll(text, "q=vpn", ""); code != http.StatusOK || strings.Contains(strings.ReplaceAll(text, `"search": "vpn"`, ""), "vpn") && !strings.Contains(text, `value="vpn"`) || strings.Contains(text, "VPN") {
+				t.Errorf("%s for web-*: %d %s", path, code, text)
+			}
+		}
+	}
+	for _, path := range []string{"", ".json", "/plan.txt", "/runs/" + vpn, "/runs/" + vpn + ".json", "/runs/" + vpn + "/output", "/runs/" + vpn + "/output.json", "/runs/" + vpn + "/output.txt"} {
+		get("/ui/tasks/vpn"+path, all)
+		if code, text := get("/ui/tasks/vpn"+path, some); code != http.StatusForbidden || !strings.Contains(text, "token:ci needs the role view for task vpn") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	if code, text := get("/ui/tasks", map[roles.Role][]string{}); code != http.StatusForbidden || !strings.Contains(text, "needs the role view, and has none") {
+		t.Errorf("without a role: %d %s", code, text)
+	}
+	var page struct {
+		Total int
+		Tabs  []struct{ Count int } `json:"phases"`
+	}
+	if _, text := get("/ui/tasks.json", some); json.Unmarshal([]byte(text), &page) != nil || page.Total != 1 || slices.ContainsFunc(page.Tabs, func(tab struct{ Count int }) bool { return tab.Count > 1 }) {
+		t.Errorf("the counts are %+v", page)
+	}
+}
+
+func TestRoles_ActionsAreRefusedWithoutTheirRole(t *testing.T) {
+	s := newSite(t, "web")
+	plan, text := poolPlan()
+	s.write("web", s.waits("web", plan, text))
+	c := access.Caller{Identity: identity.OfToken("ci")}
+	post := func(path string) (int, string) {
+		t.Helper()
+		form := url.Values{"plan": {"p"}, "comment": {"c"}, "run": {"r"}, "state": {"waiting"}}
+		r := httptest.NewRequestWithContext(access.With(t.Context(), c), http.MethodPost, path, strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		s.pages.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for action, role := range map[string]roles.Role{"approve": roles.Approve, "reject": roles.Approve, "hold": roles.Operate, "release": roles.Operate, "run": roles.Operate,
+		"retry": roles.Operate, "enable": roles.Administer, "disable": roles.Administer} {
+		given := map[roles.Role][]string{roles.View: {"*"}, roles.Administer: {"other"}, roles.Approve: {"other"}}
+		c.Rights = roles.Given(given)
+		if code, said := post("/ui/tasks/web/" + action); code != http.StatusForbidden || !strings.Contains(said, "token:ci may view, but needs the role "+string(role)+" for task web") {
+			t.Errorf("%s: %d %s", action, code, said)
+		}
+	}
+	for _, action := range []string{"pause", "resume"} {
+		if code, said := post("/ui/" + action); code != http.StatusForbidden || !strings.Contains(said, "may administer only other, but needs the role administer for all tasks") {
+			t.Errorf("%s: %d %s", action, code, said)
+		}
+	}
+	if s.task("web").OnHold != nil {
+		t.Error("the task is on hold")
+	}
+}
