@@ -37,7 +37,10 @@ func (g *guard) byToken(r *http.Request, value string, policy roles.Policy) (acc
 			return callerOf(identity.OfToken(token.Name), policy), &token, nil
 		}
 	}
-	right := g.tokens.guess(r) // parallel guesses are all counted before the store answers
+	right, err := g.tokens.guess(r) // parallel guesses are all counted before the store answers
+	if err != nil {
+		return access.Caller{}, nil, err
+	}
 	if !keeps {
 		return access.Caller{}, nil, g.tokens.wrong(r)
 	}

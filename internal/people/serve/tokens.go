@@ -145,7 +145,7 @@ func (t *token) caller() access.Caller {
 func (t *tokens) configured(r *http.Request, value string) (*access.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if failed := t.failures[clientOf(r.RemoteAddr)]; failed != nil && failed.TokensAt(t.now()) < 1 {
+	if t.tooMany(r) {
 		return nil, errTooMany // even with the right token: otherwise guessing would go on
 	}
 	sum := sha256.Sum256([]byte(value))
@@ -161,17 +161,27 @@ func (t *tokens) configured(r *http.Request, value string) (*access.Caller, erro
 	return new(known.caller()), nil
 }
 
-// guess counts a token as a wrong one, until its caller finds that it is not.
-func (t *tokens) guess(r *http.Request) (right func()) {
+// guess counts a token as a wrong one, until its caller finds that it is right. If too many came from the
+// address meanwhile, the error says so.
+func (t *tokens) guess(r *http.Request) (right func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.tooMany(r) {
+		return nil, errTooMany
+	}
 	at := t.now()
 	reserved := t.failed(clientOf(r.RemoteAddr), at)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		reserved.CancelAt(at)
-	}
+	}, nil
+}
+
+// tooMany reports whether too many wrong tokens came from an address. The caller holds mu.
+func (t *tokens) tooMany(r *http.Request) bool {
+	failed := t.failures[clientOf(r.RemoteAddr)]
+	return failed != nil && failed.TokensAt(t.now()) < 1
 }
 
 // wrong refuses a wrong token.
