@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 )
 
 // Principals are the IAM principals that may act. Each is an ARN in which * matches any
@@ -35,16 +37,10 @@ func (p *Principals) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// assumed is the ARN of a session of a role.
-var assumed = regexp.MustCompile(`^(arn:[^:]+):sts:(:[0-9]*):assumed-role/([^/]+)/`)
-
 // Include reports whether a caller is one of the principals: by its own ARN or, if it is a
 // session of a role, by the role.
 func (p Principals) Include(caller string) bool {
-	names := []string{caller}
-	if m := assumed.FindStringSubmatch(caller); m != nil {
-		names = append(names, m[1]+":iam:"+m[2]+":role/"+m[3])
-	}
+	names := identity.OfARN(caller).Names()
 	for _, pattern := range p {
 		for _, name := range names {
 			if pattern.MatchString(name) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -32,6 +33,22 @@ func TestKeep_LogsSettingsThatNeedARestart(t *testing.T) {
 	logged.Reset()
 	if keep(cluster(15*time.Second), before, slog.New(slog.NewTextHandler(&logged, nil))); logged.Len() > 0 {
 		t.Errorf("nothing has changed, and logged is %s", logged.String())
+	}
+}
+
+func TestKeep_GrantsApplyWithoutARestart(t *testing.T) {
+	before := &config.Config{API: config.API{BindAddress: "127.0.0.1"}}
+	cfg := &config.Config{API: config.API{BindAddress: "127.0.0.1", Access: roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.View}, To: []string{"token:ci"}}}}}}
+	var logged bytes.Buffer
+	if keep(cfg, before, slog.New(slog.NewTextHandler(&logged, nil))); logged.Len() > 0 || !cfg.API.Access.Set() {
+		t.Errorf("logged %s, in force: %+v", logged.String(), cfg.API)
+	}
+	cfg.API.BindAddress = "0.0.0.0"
+	if keep(cfg, before, slog.New(slog.NewTextHandler(&logged, nil))); !strings.Contains(logged.String(), `keys=api`) || !cfg.API.Access.Set() || cfg.API.BindAddress != "127.0.0.1" {
+		t.Errorf("logged %s, in force: %+v", logged.String(), cfg.API)
+	}
+	if before.API.Access.Set() {
+		t.Error("the configuration that was in force has changed")
 	}
 }
 
