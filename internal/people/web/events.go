@@ -85,7 +85,7 @@ type news struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	clients map[string]int     // how many streams each address has
+	counts  *counts            // of all scopes; nil for those of this one
 	last    digests            // nil until the loop has read something
 	overall string             // digest of all that was read last, also by earlier loops
 	moved   time.Time          // when that changed
@@ -100,18 +100,52 @@ type stream struct {
 	changed chan struct{} // gets a value when that is not up to date
 }
 
+// counts are how many streams there are.
+type counts struct {
+	mu      sync.Mutex
+	all     int
+	clients map[string]int // by address
+}
+
+// take counts a stream, unless there are too many.
+func (c *counts) take(client string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= maxStreams || c.clients[client] >= maxPerClient {
+		return false
+	}
+	if c.clients == nil {
+		c.clients = map[string]int{}
+	}
+	c.all++
+	c.clients[client]++
+	return true
+}
+
+// give counts a stream that has ended.
+func (c *counts) give(client string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.clients[client]--; c.clients[client] == 0 {
+		delete(c.clients, client)
+	}
+}
+
 // follow returns a stream whose page shows the topic with this digest, and a function
 // that ends it. It is not ok if too many pages are open.
 func (n *news) follow(client, topic, seen string) (s *stream, end func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.streams) >= maxStreams || n.clients[client] >= maxPerClient {
+	if n.counts == nil {
+		n.counts = new(counts)
+	}
+	if !n.counts.take(client) {
 		return nil, nil, false
 	}
 	if n.streams == nil {
-		n.streams, n.clients, n.now = map[*stream]struct{}{}, map[string]int{}, make(chan struct{}, 1)
+		n.streams, n.now = map[*stream]struct{}{}, make(chan struct{}, 1)
 	}
-	n.clients[client]++
 	s = &stream{topic: topic, seen: seen, changed: make(chan struct{}, 1)}
 	n.streams[s] = struct{}{}
 	if n.last != nil {
@@ -126,9 +160,7 @@ func (n *news) follow(client, topic, seen string) (s *stream, end func(), ok boo
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.streams, s)
-		if n.clients[client]--; n.clients[client] == 0 {
-			delete(n.clients, client)
-		}
+		n.counts.give(client)
 		if len(n.streams) == 0 && n.stop != nil {
 			n.stop()
 			n.stop, n.last = nil, nil

@@ -15,6 +15,8 @@ type scopes struct {
 	ctx  context.Context
 	each bool // viewers may differ
 
+	counts counts
+
 	mu   sync.Mutex
 	kept map[string]*scope // by the rights to view
 }

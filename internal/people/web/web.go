@@ -70,7 +70,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	o.Rest = cmp.Or(o.Rest, o.Poll)
 	p := &pages{Options: o, source: newSource(o, viewer), version: staticVersion(), all: all}
-	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest}
+	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest, counts: &all.counts}
 	p.source.open = p.news.tasks
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pageURL("{$}"), func(w http.ResponseWriter, r *http.Request) {
