@@ -40,7 +40,14 @@ func (e *engine) answers(c access.Caller) func(method, path, body string) (int, 
 func someTasks(names ...string) string {
 	var hcl strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
+		after := "" // of hidden tasks, some come before and some after those that a viewer may view
+		switch name {
+		case "web-b":
+			after = "after = [\"web-a\", \"*n*\"]\n"
+		case "secret":
+			after = "after = [\"web-a\"]\n"
+		}
+		fmt.Fprintf(&hcl, "task {\n"+after+" name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", name)
 	}
 	return hcl.String()
 }
@@ -83,7 +90,7 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 	viewer := with(map[roles.Role][]string{roles.View: {"web-*"}})
 	one, other := alone.answers(viewer), crowded.answers(viewer)
 	for _, path := range []string{
-		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-phase", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret",
+		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-phase", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret", "/v1/overview?task=web-a&task=web-b", "/v1/tasks/web-a/overview", "/v1/tasks/web-b/overview", "/v1/order",
 		"/v1/status", "/v1/status/tasks", "/v1/status/tasks?include=events", "/v1/status/tasks?limit=1", "/v1/tasks", "/v1/tasks?limit=1&after=secret", "/v1/runs", "/v1/runs?limit=1", "/v1/events", "/v1/health", "/v1/version",
 	} {
 		code, want := one("GET", path, "")

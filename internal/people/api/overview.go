@@ -113,5 +113,14 @@ func (a *api) getTaskOverview(r *http.Request) (any, error) {
 		return nil, err
 	}
 	task, err := a.reader().ReadTask(r.Context(), effective, definition)
+	for _, others := range []**[]string{&task.Predecessors, &task.Successors} {
+		if *others != nil {
+			if names := seen(sees(r), **others); len(names) > 0 {
+				*others = &names
+			} else {
+				*others = nil
+			}
+		}
+	}
 	return apispec.TaskOverviewResponse{RequestID: middleware.ID(r), Task: task}, err
 }

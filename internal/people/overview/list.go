@@ -242,7 +242,7 @@ func (l *List) selected(ctx context.Context, selected selection.Selection) (apis
 	err = l.complete(ctx, selected.Brief, o.Tasks, apispec.Deref(o.Attention))
 	if len(selected.Tasks) > 0 && !selected.Brief && l.effective.Config != nil {
 		for i := range o.Tasks {
-			noteOrder(&o.Tasks[i], l.effective.Config.Order())
+			noteOrder(&o.Tasks[i], l.effective.Config.Order(), l.sees)
 		}
 	}
 	return o, err

@@ -36,9 +36,13 @@ func Order(cfg *config.Config) ([]apispec.OrderedTask, map[string][]string) {
 // maxOrdered is how many predecessors and successors the overview of a task names.
 const maxOrdered = 100
 
-// noteOrder adds to the overview of a task what it comes after, and what comes after it.
-func noteOrder(t *apispec.TaskOverview, order *config.Order) {
+// noteOrder adds to the overview of a task what it comes after, and what comes after it. Only tasks for
+// which sees returns true are named; it may be nil.
+func noteOrder(t *apispec.TaskOverview, order *config.Order, sees func(task string) bool) {
 	for into, names := range map[**[]string][]string{&t.Predecessors: order.Predecessors(t.Name), &t.Successors: order.Successors(t.Name)} {
+		if sees != nil {
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !sees(name) })
+		}
 		if len(names) > 0 {
 			names = names[:min(len(names), maxOrdered)]
 			*into = &names

@@ -149,7 +149,7 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 	}
 	f, err := r.facts(ctx, effective, &e, rec)
 	t := r.show(effective, &e, f, false)
-	noteOrder(&t, effective.Config.Order())
+	noteOrder(&t, effective.Config.Order(), nil)
 	return t, err
 }
 
