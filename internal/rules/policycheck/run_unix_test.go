@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/terrapulse/terrapulse/internal/base/program"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -76,7 +77,7 @@ func TestJudge_ExitCodeIsTheVerdict(t *testing.T) {
 
 func TestJudge_LongOutputIsCut(t *testing.T) {
 	r := judge(t, "", shell("long", "yes 'a long line' | head -c 1000000; exit 1"))[0]
-	if len(r.Output) > maxOutput || len(r.Refused) > maxShown+100 || !strings.HasSuffix(r.Refused, "…") {
+	if len(r.Output) > program.MaxOutput || len(r.Refused) > program.MaxLine+100 || !strings.HasSuffix(r.Refused, "…") {
 		t.Errorf("%d bytes of output, and the reason has %d: %.100s", len(r.Output), len(r.Refused), r.Refused)
 	}
 }

@@ -1,4 +1,4 @@
-package policycheck
+package program
 
 import (
 	"os/exec"

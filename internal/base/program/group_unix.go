@@ -1,6 +1,6 @@
 //go:build !windows
 
-package policycheck
+package program
 
 import (
 	"os/exec"
