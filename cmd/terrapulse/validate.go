@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -117,14 +118,22 @@ func (a *app) validate(v *validation, files *configFlags, consul bool) *config.C
 	return cfg
 }
 
-// checkPrograms warns of checks whose programs are not on this machine. They may be
+// warnOnce adds a warning that is not there yet; "" is none.
+func (v *validation) warnOnce(why string) {
+	if why != "" && !slices.Contains(v.Warnings, why) {
+		v.Warnings = append(v.Warnings, why)
+	}
+}
+
+// checkPrograms warns of checks and verifications whose programs are not on this machine. They may be
 // where runs are carried out.
 func (v *validation) checkPrograms(cfg *config.Config) {
 	for i := range cfg.Tasks {
 		for _, c := range policycheck.Active(cfg.Tasks[i].Checks) {
-			if why := c.Missing(cfg.Dir()); why != "" && !slices.Contains(v.Warnings, why) {
-				v.Warnings = append(v.Warnings, why)
-			}
+			v.warnOnce(c.Missing(cfg.Dir()))
+		}
+		for _, s := range verify.Active(cfg.Tasks[i].Verify) {
+			v.warnOnce(s.Missing(cfg.Dir()))
 		}
 	}
 }

@@ -1113,6 +1113,9 @@ type Task struct {
 	// Example: {"count":"1","name":"\"web\""}
 	Variables *map[string]string `json:"variables,omitempty"`
 
+	// Verify whether what was applied works; a task has the global ones, too. By their names
+	Verify *map[string]Verify `json:"verify,omitempty"`
+
 	// Version of a module from a registry
 	Version *string `json:"version,omitempty"`
 
@@ -1427,6 +1430,9 @@ type Verdict struct {
 	// Example: would be held: 12 of 20 service instances are gone, and max_removed_percent is 50
 	Text string `json:"text"`
 }
+
+// Verify whether what was applied works; a task has the global ones, too
+type Verify = map[string]any
 
 // VersionResponse defines model for VersionResponse.
 type VersionResponse struct {

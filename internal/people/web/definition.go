@@ -19,7 +19,7 @@ import (
 var firstKeys = []string{"name", "description", "enabled", "module", "version", "providers", "variables", "condition", "module_input"}
 
 // labelled are the blocks whose keys in the API are labels in a file.
-var labelled = []string{"condition", "module_input", "check"}
+var labelled = []string{"condition", "module_input", "check", "verify"}
 
 // sourceOf shows a definition as in a task file, in HCL.
 func sourceOf(t apispec.Task) string {
@@ -64,7 +64,7 @@ func writeKey(b *strings.Builder, key string, value any) {
 		case slices.Contains(labelled, key):
 			for _, label := range slices.Sorted(maps.Keys(v)) {
 				kind := label
-				if key != "check" {
+				if key != "check" && key != "verify" {
 					kind = strings.ReplaceAll(label, "_", "-") // as task files have it
 				}
 				writeBlock(b, key+" "+hclValue(kind), v[label])
@@ -94,7 +94,9 @@ func writeBlock(b *strings.Builder, head string, body any) {
 	fmt.Fprintf(b, "\n%s {\n", head)
 	if keys, ok := body.(map[string]any); ok {
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			if !empty(keys[key]) {
+			if inside, ok := keys[key].(map[string]any); ok && key == "http" { // of a verification
+				writeBlock(b, key, inside)
+			} else if !empty(keys[key]) {
 				fmt.Fprintf(b, "%s = %s\n", hclKey(key), hclValue(keys[key]))
 			}
 		}

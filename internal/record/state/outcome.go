@@ -71,7 +71,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		}
 		next.Applied, next.AppliedAt = run.Digest, run.Ended
 		next.Failures, next.RetryAt = 0, time.Time{}
-		next = next.endDrift(run.Kind, run.Ended)
+		next = next.endDrift(run.Kind, run.Ended).verified(t, run)
 	case run.State == RunFailed:
 		next.Failures++
 		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
@@ -136,7 +136,7 @@ func (t Task) destroyed(run Run) Task {
 	switch {
 	case run.State == RunSucceeded:
 		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
-		t.Counts, t.Losses = nil, nil
+		t.Counts, t.Losses, t.Unverified = nil, nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}

@@ -24,6 +24,7 @@ const (
 	ReasonWindow      ReasonCode = "window_opened"
 	ReasonDrift       ReasonCode = "drift"
 	ReasonDestroy     ReasonCode = "destroy"
+	ReasonUnverified  ReasonCode = "unverified"
 )
 
 // The reasons why a task does not run now.

@@ -45,6 +45,8 @@ type Task struct {
 	Naming
 
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
+	// Unverified, if set, says that the latest apply was not verified.
+	Unverified *Unverified `json:"unverified,omitempty"`
 	// RemoteRun, if set, says that the task may have a record at RemoteKey. If it has a Version, it
 	// is not known to have ended: LiveRemote or GivenUp returns it.
 	RemoteRun *RemoteRun `json:"remote_run,omitempty"`
@@ -382,10 +384,12 @@ type Work struct {
 	// applied when Remote has succeeded. Digest and Entries are of that, too.
 	Staged  bool          `json:"staged,omitempty"`
 	Error   string        `json:"error,omitempty"`
-	Changes *Changes      `json:"changes,omitempty"`  // what Terraform did
-	Entries *EntryChanges `json:"entries,omitempty"`  // what differs in Consul from what was applied before
-	Logs    int           `json:"logs,omitempty"`     // bytes of its output that are kept
-	InState *int          `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
+	Changes *Changes      `json:"changes,omitempty"` // what Terraform did
+	Entries *EntryChanges `json:"entries,omitempty"` // what differs in Consul from what was applied before
+	// Verification is what came of the verifications after an apply; nil if nothing was to be verified.
+	Verification *Verification `json:"verification,omitempty"`
+	Logs         int           `json:"logs,omitempty"`     // bytes of its output that are kept
+	InState      *int          `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
 	// Based says that a person approved what a guard held: once it is applied, the guard counts
 	// from it alone.
 	Based    bool `json:"based,omitempty"`
@@ -411,6 +415,8 @@ type Result struct {
 	// Rejected is set if a person rejected the plan that the run waited with.
 	Rejected bool   `json:"rejected,omitempty"`
 	Runner   string `json:"runner,omitempty"` // as in Run
+	// Unverified is set if the run has applied its task, and was not verified.
+	Unverified bool `json:"unverified,omitempty"`
 
 	// Of a run that has not succeeded, what it should have applied:
 	Seen    time.Time     `json:"seen,omitzero"` // when the change behind it was first seen
@@ -426,7 +432,7 @@ func (r Run) Result() *Result {
 	if !r.Started.IsZero() && !r.Ended.IsZero() {
 		res.Waited = r.Ended.Sub(r.Started) - r.Worked(r.Ended)
 	}
-	res.Changes = r.Changes.Counts()
+	res.Changes, res.Unverified = r.Changes.Counts(), !r.Verification.Passed()
 	return res
 }
 

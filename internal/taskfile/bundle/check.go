@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
@@ -47,7 +48,26 @@ func CheckPlaces(cfg *config.Config) error {
 			}
 		}
 	}
-	return append(found, templatesForFunction(cfg)...).Err()
+	return slices.Concat(found, templatesForFunction(cfg), verificationsForFunction(cfg)).Err()
+}
+
+// verificationsForFunction finds verifications that are not carried out in the function which polls:
+// it ends after a minute, and has no programs.
+func verificationsForFunction(cfg *config.Config) (found config.Errors) {
+	if !cfg.Driver().Kind().Remote {
+		return nil
+	}
+	for i := range cfg.Tasks {
+		t := &cfg.Tasks[i]
+		for _, v := range verify.Active(t.Verify) {
+			if !v.Terraform {
+				found = append(found, config.Diagnostic{Position: t.Source, Key: "verify." + v.Name,
+					Problem: fmt.Sprintf("task %s: with the driver terraform-cloud, functions in AWS carry out the runs, and they send no requests and run no programs to verify them", t.Name),
+					Hint:    "use check blocks in the module and terraform = true, or enabled = false"})
+			}
+		}
+	}
+	return found
 }
 
 // templatesForFunction finds templates that the function which polls cannot evaluate: it carries out

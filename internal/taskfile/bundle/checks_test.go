@@ -75,5 +75,5 @@ func TestPack_ProgramOfACheckMustBeInTheBundle(t *testing.T) {
 	files := maps.Clone(policies)
 	files["net/tasks/a.yaml"] = strings.Replace(judged, "files: [judge.sh, limits.json]", "files: [limits.json]", 1)
 	_, err := bundle.Pack(load(t, written(t, files), "tasks"))
-	said(t, err, "pack the files of check own: its program ./judge.sh is not in the bundle: add it to the check's files")
+	said(t, err, "pack the files of check own: its program ./judge.sh is not in the bundle: add it to its files")
 }

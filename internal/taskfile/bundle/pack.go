@@ -21,7 +21,6 @@ import (
 
 	"github.com/hashicorp/terraform-config-inspect/tfconfig"
 
-	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -85,16 +84,25 @@ func collect(cfg *config.Config) (*packer, manifest, error) {
 		checks = append(checks, cfg.Tasks[i].Checks...)
 	}
 	for _, c := range checks {
-		if err := p.check(c); err != nil {
+		if err := p.program(c.Files, c.Command); err != nil {
 			return nil, m, fmt.Errorf("pack the files of check %s: %w", c.Name, err)
+		}
+	}
+	verifications := slices.Clone(cfg.Rules.Verify)
+	for i := range cfg.Tasks {
+		verifications = append(verifications, cfg.Tasks[i].Verify...)
+	}
+	for _, v := range verifications {
+		if err := p.program(v.Inputs(), v.Command); err != nil {
+			return nil, m, fmt.Errorf("pack the files of verification %s: %w", v.Name, err)
 		}
 	}
 	return p, m, nil
 }
 
-// check packs the files of a check.
-func (p *packer) check(c policycheck.Spec) error {
-	for _, name := range c.Files {
+// program packs the files of a check or a verification; command may be empty.
+func (p *packer) program(files, command []string) error {
+	for _, name := range files {
 		rel, err := p.reference(".", name)
 		if err != nil {
 			return err
@@ -109,12 +117,15 @@ func (p *packer) check(c policycheck.Spec) error {
 			return err
 		}
 	}
-	program := filepath.ToSlash(c.Command[0])
+	if len(command) == 0 {
+		return nil
+	}
+	program := filepath.ToSlash(command[0])
 	if !strings.Contains(program, "/") || path.IsAbs(program) {
 		return nil // it is part of the image
 	}
 	if _, ok := p.files[path.Clean(program)]; !ok {
-		return fmt.Errorf("its program %s is not in the bundle: add it to the check's files", c.Command[0])
+		return fmt.Errorf("its program %s is not in the bundle: add it to its files", command[0])
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, verify, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"high_availability without the cluster's name", `high_availability {}`,
@@ -332,6 +332,30 @@ f.hcl:5: check.a b.files: the files of the check cannot be read: there is no fil
 		`f.hcl:1: check: the block has no label; write it as in check "name" { ... }; in YAML as a key above the block's own`},
 	{"a check with an unknown key", "check \"a\" {\n command = [\"x\"]\n on_failure = \"hold\"\n}",
 		`f.hcl:3: check.a.on_failure: invalid key "on_failure"; allowed: command, enabled, files, on_fail, timeout`},
+	{"a verification of nothing", aTask(services + "\nverify \"a\" {}"),
+		`f.hcl:5: task[0].verify.a.http: the verification says nothing that could be verified; an http block, a command such as ["./check-bgp", "muc"], or terraform = true`},
+	{"a verification in two ways", "verify \"a\" {\n command = [\"x\"]\n terraform = true\n}",
+		`f.hcl:1: verify.a: http, command and terraform exclude each other; give each its own verify block`},
+	{"check blocks that are waited for", "verify \"a\" {\n terraform = true\n within = \"1m\"\n}",
+		`f.hcl:3: verify.a.within: within has no effect with terraform = true: Terraform evaluates check blocks once, in the apply; remove it`},
+	{"a verification with wrong values", "verify \"a b\" {\n command = [\"\"]\n files = [\"/etc/x\"]\n within = \"1h\"\n every = \"0s\"\n on_failure = \"undo\"\n}",
+		`f.hcl:1: verify.a b: not a name for a verification: "a b"; letters, digits, '_', '-' and '.'
+f.hcl:2: verify.a b.command: the command has no program; such as ["./check-bgp", "muc"]
+f.hcl:3: verify.a b.files[0]: "/etc/x" is an absolute path, which does not exist on another machine; a path that is relative to the folder in which Terrapulse is started
+f.hcl:4: verify.a b.within: within "1h" is too long: the run occupies its task as long; at most 15m
+f.hcl:5: verify.a b.every: every must be longer than 0s; such as "30s"
+f.hcl:6: verify.a b.on_failure: invalid on_failure "undo"; allowed: report, hold`},
+	{"a request with wrong values", "verify \"a\" {\n http {\n  url = \"ftp://x\"\n  method = \"PUT\"\n  status = [\"2xx\", 99]\n  body = \"(\"\n  headers = { A = \"{{ env \\\"CONSUL_HTTP_TOKEN\\\" }}\" }\n }\n}",
+		`f.hcl:3: verify.a.http.url: the url is not one with a scheme and a host; such as "https://10.0.0.1/health"
+f.hcl:4: verify.a.http.method: invalid method "PUT"; allowed: GET, HEAD, POST, OPTIONS
+f.hcl:5: verify.a.http.status[0]: not a status code or a range of them: "2xx"; such as 200 or "200-299"
+f.hcl:5: verify.a.http.status[1]: not a status code or a range of them: "99"; such as 200 or "200-299"
+f.hcl:6: verify.a.http.body: the body is not a regular expression: error parsing regexp: missing closing ): ` + "`(`" + `; see https://pkg.go.dev/regexp/syntax
+f.hcl:7: verify.a.http.headers.A: the variable CONSUL_HTTP_TOKEN has a credential of Terrapulse, which is not sent elsewhere; use another variable`},
+	{"a request with a password in its URL", "verify \"a\" {\n http { url = \"https://u:p@x/\" }\n}",
+		`f.hcl:2: verify.a.http.url: the url has a user or a password, which logs and pages would show; use headers, such as Authorization = "Bearer {{ env \"TOKEN\" }}"`},
+	{"two verifications with the same name", "verify \"a\" { command = [\"x\"] }\nverify \"a\" { command = [\"y\"] }",
+		`f.hcl:2: verify.a: another verify block (f.hcl:1) has the name "a"; give each block a name of its own`},
 	{"a buffer period that is no duration", `buffer_period { min = "abc" }`,
 		`f.hcl:1: buffer_period.min: invalid duration "abc"; a number with a unit, such as "500ms", "20s", "5m" or "1h"`},
 	{"a Vault template without Vault", `terraform_provider "a" { token = "{{ with secret \"p\" }}{{ .Data.x }}{{ end }}" }`,
@@ -370,7 +394,7 @@ f.hcl:5: check.a b.files: the files of the check cannot be read: there is no fil
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, aws_role, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, aws_role, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, verify, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

@@ -102,7 +102,7 @@ func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	a, b := was.parts(old), is.parts(t)
 	differ := differing(a, b)
 	names := []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from", "after", "after_timeout",
-		"guard", "approval", "on_removal", "window", "check", "drift", "variables", "providers", "provider", "engine", "Terraform's version", "backend", "workspace"}
+		"guard", "approval", "on_removal", "window", "check", "drift", "verify", "variables", "providers", "provider", "engine", "Terraform's version", "backend", "workspace"}
 	for _, name := range differ { // of a driver
 		if !slices.Contains(names, name) {
 			names = append(names, name)

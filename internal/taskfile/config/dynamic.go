@@ -120,6 +120,10 @@ var variablePath = regexp.MustCompile(`(?i)^task\[\d+\]\.variables\.`)
 // keptVariablePath is the same in a definition that was kept of such a task.
 var keptVariablePath = regexp.MustCompile(`^task\.variables\.`)
 
+// verifyHeader is the path of a header of a verification in a file. Its values may use variables of the
+// environment; tasks that are created through the API have none, as above.
+var verifyHeader = regexp.MustCompile(`(?i)^(task\[\d+\]\.)?verify\..+\.http\.headers\.`)
+
 // variableTemplate reports whether a variable of a task is a template, and not
 // valid Terraform source.
 func (l *loader) variableTemplate(path, text string) bool {
@@ -136,7 +140,7 @@ func (l *loader) noTemplates(n *node, path string) {
 	for path, e := range n.below(path, "") {
 		top, _, _ := strings.Cut(path, ".")
 		text := e.value.text
-		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplate(strings.ToLower(path)) || notify.MayBeTemplate(path) || l.variableTemplate(path, text) {
+		if e.value.kind != kindString || strings.EqualFold(top, "terraform_provider") || tokenTemplate(strings.ToLower(path)) || notify.MayBeTemplate(path) || verifyHeader.MatchString(path) || l.variableTemplate(path, text) {
 			continue
 		}
 		hint := "write the value itself, or set it by an environment variable"

@@ -161,7 +161,7 @@ func TestLoader_RefusesWhatAKeyDoesNotList(t *testing.T) {
 		listed++
 		tree := &node{kind: kindString, text: "other"}
 		names := strings.Split(path, ".")
-		if i := slices.Index(names, "check"); i >= 0 { // its blocks have labels
+		if i := slices.IndexFunc(names, func(name string) bool { return name == "check" || name == "verify" }); i >= 0 { // their blocks have labels
 			names = slices.Insert(names, i+1, "name")
 			path = strings.Join(names, ".")
 		}

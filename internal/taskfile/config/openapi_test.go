@@ -91,6 +91,11 @@ func apiKeys(of reflect.Type, indent string, defaults bool) string {
 		if name == "on" { // true in YAML 1.1
 			name = `"on"`
 		}
+		if !k.field { // a block in the block
+			properties += fmt.Sprintf("%s  %s:\n%s    type: object\n%s    additionalProperties: false\n%s    description: %q\n", indent, name, indent, indent, indent, plainText(k.tag.Get("doc"))) +
+				apiKeys(k.typ, indent+"    ", defaults)
+			continue
+		}
 		properties += fmt.Sprintf("%s  %s: {%s, description: %q}\n", indent, name, apiType(k, defaults), plainText(k.tag.Get("doc")))
 	}
 	if len(required) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 )
 
@@ -21,6 +22,7 @@ type rawRules struct {
 	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
 	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task has the global ones, too"`
 	Drift   drift.Keys         `key:"drift" doc:"checks whether something differs from what was applied last"`
+	Verify  []verify.Keys      `key:"verify" doc:"whether what was applied works; a task has the global ones, too"`
 }
 
 type removalKeys = removal.Keys // an embedded field has the name of its type
@@ -34,6 +36,7 @@ type Rules struct {
 	Windows  []window.Window // at any time if empty
 	Checks   []policycheck.Spec
 	Drift    drift.Spec
+	Verify   []verify.Spec
 }
 
 // defaultRules are those of a configuration that has none.
@@ -57,6 +60,7 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 		read = nil // in AWS, they are only in the container
 	}
 	rules.Checks = policycheck.Specs(&l.Report, raw.Checks, parent.Checks, read)
+	rules.Verify = verify.Specs(&l.Report, raw.Verify, parent.Verify)
 	return rules
 }
 
@@ -81,6 +85,9 @@ func (r *Rules) meaning() meaning {
 	if !r.Drift.Same(defaultRules.Drift) {
 		m.set("drift", r.Drift)
 	}
+	if len(r.Verify) > 0 {
+		m["verify"] = json.RawMessage(jsonOf(r.Verify))
+	}
 	return m
 }
 
@@ -89,6 +96,7 @@ func (r *Rules) meaning() meaning {
 func (t *Task) RulesDigest() string {
 	m := t.Rules.meaning()
 	delete(m, "drift") // it judges no run
+	delete(m, "verify")
 	return m.digest()
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 )
 
@@ -32,9 +33,10 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 			{Name: "a", Enabled: true, Command: []string{"judge", "a"}, OnFail: "hold", Timeout: time.Minute},
 			{Name: "b", Command: []string{"judge", "b"}, OnFail: "hold", Timeout: 30 * time.Second},
 		},
+		Verify: []verify.Spec{{Name: "vip", Enabled: true, HTTP: &verify.HTTP{URL: "http://vip/", Method: "GET", Status: []string{"200-299"}}, Within: time.Minute, Every: 2 * time.Second, Timeout: 10 * time.Second, OnFailure: "report"}},
 	}
 	const checks = "check \"a\" {\n command = [\"judge\", \"a\"]\n timeout = \"1m\"\n}\ncheck \"b\" {\n command = [\"judge\", \"b\"]\n enabled = false\n}\n"
-	const inFile = "on_removal = \"destroy\"\nguard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + "drift { every = \"12h\" }\n" + deny + checks
+	const inFile = "on_removal = \"destroy\"\nguard {\n max_removed_percent = 30\n max_removed = 7\n on_empty = \"hold\"\n}\napproval = \"destructive\"\nrequire_distinct_approver = true\n" + "drift { every = \"12h\" }\n" + deny + checks + "verify \"vip\" {\n http { url = \"http://vip/\" }\n within = \"1m\"\n}\n"
 	for _, tt := range []struct {
 		name, global, task string
 		want               func(*Rules) // changes what counts without the task's keys
@@ -68,6 +70,13 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 		{"a key of a check", inFile, `check "a" { on_fail = "fail" }`, func(r *Rules) { r.Checks[0].OnFail = "fail" }},
 		{"no check", inFile, `check "a" { enabled = false }`, func(r *Rules) { r.Checks[0].Enabled = false }},
 		{"a check that is off globally", inFile, `check "b" { enabled = true }`, func(r *Rules) { r.Checks[1].Enabled = true }},
+		{"a key of a request", inFile, `verify "vip" { http { method = "HEAD" } }`, func(r *Rules) {
+			h := *r.Verify[0].HTTP
+			h.Method = "HEAD"
+			r.Verify[0].HTTP = &h
+		}},
+		{"on_failure", inFile, `verify "vip" { on_failure = "hold" }`, func(r *Rules) { r.Verify[0].OnFailure = "hold" }},
+		{"no verification", inFile, `verify "vip" { enabled = false }`, func(r *Rules) { r.Verify[0].Enabled = false }},
 		{"an empty check", inFile, `check "a" {}`, func(*Rules) {}},
 		{"a check beside the global ones", inFile, `check "c" { command = "judge" }`, func(r *Rules) {
 			r.Checks = append(r.Checks, policycheck.Spec{Name: "c", Enabled: true, Command: []string{"judge"}, OnFail: "hold", Timeout: 30 * time.Second})
@@ -75,7 +84,7 @@ func TestRules_TaskOverridesTheGlobalOnes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := global
-			want.Checks = slices.Clone(global.Checks)
+			want.Checks, want.Verify = slices.Clone(global.Checks), slices.Clone(global.Verify)
 			tt.want(&want)
 			file := aTask(services + "\n" + tt.task)
 			cfg := load(t, "f.hcl", tt.global+file)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 )
 
 // Watches says in words what starts runs of the task, and what its module gets besides.
@@ -27,6 +28,9 @@ func (t *Task) Settings() []string {
 		buffer = fmt.Sprintf("a change is applied when nothing more has changed for %s, at the latest after %s", block.Brief(b.Min), block.Brief(b.Max))
 	}
 	settings := []string{buffer, t.Removal.String(), t.Drift.String()}
+	for _, v := range verify.Active(t.Verify) {
+		settings = append(settings, v.String())
+	}
 	if t.RunTimeout > 0 {
 		settings = append(settings, "a run ends after "+block.Brief(t.RunTimeout))
 	}
