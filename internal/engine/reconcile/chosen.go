@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -122,7 +123,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 			chosen[row.Task] = true
 		}
 	}
-	slices.SortStableFunc(checks, func(a, b dueCheck) int { return a.at.Compare(b.at) })
+	list.Sort(checks, func(a, b dueCheck) int { return a.at.Compare(b.at) })
 	for _, check := range checks[:min(len(checks), runsPerLaunch)] {
 		chosen[check.task] = true
 	}

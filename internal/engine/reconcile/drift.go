@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -116,7 +117,7 @@ func (t *tick) chooseChecks(inputs []decide.Input, now time.Time) {
 			chosen, due[in] = append(chosen, in), at
 		}
 	}
-	slices.SortStableFunc(chosen, func(a, b *decide.Input) int { return due[a].Compare(due[b]) })
+	list.Sort(chosen, func(a, b *decide.Input) int { return due[a].Compare(due[b]) })
 	for _, in := range chosen[:min(len(chosen), runsPerLaunch)] {
 		in.Check = true
 	}

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -237,7 +237,7 @@ func (o *Offers) Roomiest(runners []state.Stored[state.Runner], self string) []s
 			free = append(free, r)
 		}
 	}
-	slices.SortStableFunc(free, func(a, b state.Stored[state.Runner]) int { return cmp.Compare(b.Data.Room, a.Data.Room) })
+	list.Sort(free, func(a, b state.Stored[state.Runner]) int { return cmp.Compare(b.Data.Room, a.Data.Room) })
 	return free
 }
 

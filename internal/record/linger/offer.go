@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -72,7 +72,7 @@ func (o *Offers) find(ctx context.Context) error {
 			o.free = append(o.free, runner)
 		}
 	}
-	slices.SortStableFunc(o.free, func(a, b state.Stored[state.Runner]) int { return b.Data.Since.Compare(a.Data.Since) })
+	list.Sort(o.free, func(a, b state.Stored[state.Runner]) int { return b.Data.Since.Compare(a.Data.Since) })
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (q *queue) read(ctx context.Context) error {
 			}
 		}
 	}
-	slices.SortStableFunc(q.items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
+	list.Sort(q.items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -43,7 +44,7 @@ func (e Event) brief() Event {
 
 // newest returns the newest of the events, the oldest first, each once.
 func newest(events []Event) []Event {
-	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq)) })
+	list.Sort(events, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Seq, b.Seq)) })
 	seen := map[string]bool{}
 	events = slices.DeleteFunc(events, func(e Event) bool {
 		again := seen[e.ID]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Keys are the keys of a check block.
@@ -41,7 +42,7 @@ func Specs(r *block.Report, blocks []Keys, parents []Spec, read func(files []str
 		}
 		checks[at] = k.spec(r, checks[at], read)
 	}
-	slices.SortStableFunc(checks, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	list.Sort(checks, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return checks
 }
 

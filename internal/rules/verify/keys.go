@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/base/environ"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Keys are the keys of a verify block.
@@ -73,7 +74,7 @@ func Specs(r *block.Report, blocks []Keys, parents []Spec) []Spec {
 	if len(all) > MaxBlocks && len(blocks) > 0 {
 		r.Fail(blocks[len(blocks)-1].Origin, fmt.Sprintf("%d verifications are too many", len(all)), fmt.Sprintf("at most %d; a program can verify several things", MaxBlocks))
 	}
-	slices.SortStableFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	list.Sort(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 

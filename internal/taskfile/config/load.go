@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Options say where the configuration comes from. Except for Paths, the zero values
@@ -235,7 +236,7 @@ func (l *loader) sorted(diags []Diagnostic, files []string) []Diagnostic {
 	for i, f := range files {
 		order[f] = i + 1
 	}
-	slices.SortStableFunc(diags, func(a, b Diagnostic) int {
+	list.Sort(diags, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
 	})
 	return diags

@@ -50,7 +50,7 @@ func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
 // were created.
 func Compose(base *config.Config, overrides []state.Override) *Effective {
 	e := &Effective{Base: base, Overrides: map[string]state.Override{}}
-	slices.SortStableFunc(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
+	list.Sort(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
 	changes := make([]config.Change, len(overrides))
 	for i, o := range overrides {
 		e.Overrides[o.Task] = o
