@@ -44,7 +44,7 @@ func (a *app) runsCommand() command {
 			var t table
 			t.row(plain, "RUN", "STARTED", "DURATION", "OUTCOME", "CHANGES")
 			for _, r := range runs {
-				t.row(outcome(r.State), shortened(r.ID), at(r.Started), tookOf(r), string(r.State), changesOf(r.Changes))
+				t.row(outcome(r), shortened(r.ID), at(r.Started), tookOf(r), apiview.Outcome(r), changesOf(r.Changes))
 				text := fmt.Sprintf("why: %s: %s", r.Reason.Code, r.Reason.Text)
 				if r.Kind != apispec.RunKindApply {
 					text = string(r.Kind) + ", " + text
@@ -53,6 +53,9 @@ func (a *app) runsCommand() command {
 					text += ": " + strings.SplitN(*r.Error, "\n", 2)[0]
 				}
 				t.line(text)
+				if v := apiview.VerificationOf(r.Verification); !v.Passed() {
+					t.line("not verified: " + v.String())
+				}
 				if r.Remote != nil {
 					t.line("in HCP Terraform: " + r.Remote.URL)
 				}
@@ -86,10 +89,13 @@ func changesOf(ch *apispec.Changes) string {
 	return fmt.Sprintf("+%d ~%d -%d", ch.Add, ch.Change, ch.Destroy)
 }
 
-// outcome is what the state of a run means to its reader.
-func outcome(s apispec.RunState) news {
-	switch s {
+// outcome is what the outcome of a run means to its reader.
+func outcome(r apispec.Run) news {
+	switch r.State {
 	case apispec.RunStateSucceeded:
+		if apiview.Outcome(r) == apiview.NotVerified {
+			return bad
+		}
 		return good
 	case apispec.RunStateFailed, apispec.RunStateLost, apispec.RunStateCancelled:
 		return bad

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/process/reload"
@@ -317,6 +318,8 @@ func explanation(o reconcile.Outcome) string {
 		return run.Wait.String()
 	case run.Error != "":
 		return "failed: " + run.Error
+	case !run.Verification.Passed():
+		return "was applied, and is not verified: " + run.Verification.String()
 	case notBegun(o):
 		return "was not run: it never started"
 	}
@@ -365,6 +368,8 @@ func wordOf(o reconcile.Outcome) string {
 		return "stopped"
 	case o.Waits():
 		return "waiting"
+	case !notBegun(o) && !o.Run.Verification.Passed():
+		return apiview.NotVerified
 	case !notBegun(o):
 		return string(o.Run.State)
 	case o.Reason.Code == state.ReasonDisabled:

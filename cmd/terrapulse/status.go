@@ -180,7 +180,11 @@ func lastRun(t apispec.TaskOverview, now time.Time) string {
 	if t.LastRun == nil || t.LastRun.Ended == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s %s ago", t.LastRun.State, ago(now.Sub(*t.LastRun.Ended)))
+	word := string(t.LastRun.State)
+	if u := t.Unverified; u != nil && u.Run == t.LastRun.ID {
+		word = "not verified"
+	}
+	return fmt.Sprintf("%s %s ago", word, ago(now.Sub(*t.LastRun.Ended)))
 }
 
 func due(t apispec.TaskOverview, now time.Time) string {

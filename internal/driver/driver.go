@@ -72,6 +72,11 @@ type Job struct {
 	BackendChanged bool
 	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
 	Planned func()
+	// Checked, if set, is called after an apply with what the check blocks of the module have found. A
+	// driver may leave that out if none has failed and the task requires none, see ChecksRequired.
+	Checked func(Checks)
+	// ChecksRequired says that a check block that Terraform could not evaluate counts, too.
+	ChecksRequired bool
 	// Judge says whether a plan may be applied; its error, such as a *WaitError, is
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.

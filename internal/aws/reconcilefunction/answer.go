@@ -100,6 +100,7 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	add(metrics.TasksStopped, record.Tasks.Stopped)
 	add(metrics.TasksApproval, record.Tasks.Approval)
 	add(metrics.TasksDrifted, record.Tasks.Drifted)
+	add(metrics.TasksUnverified, record.Tasks.Unverified)
 	add(metrics.LaunchesTaken, report.Taken)
 	add(metrics.OffersWithdrawn, report.Withdrawn)
 	count(metrics.IdleTicks, report.Idle)

@@ -172,6 +172,10 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if err != nil {
 		return nil, err
 	}
+	if job.Checked != nil {
+		found, err := dir.Checks(ctx, job.ChecksRequired)
+		job.Checked(driver.Checks{Failing: found.Failing, Unknown: found.Unknown, Err: err})
+	}
 	for _, c := range commits {
 		// Also if nothing changed: the previous run may have failed to commit.
 		if err := c.Commit(ctx, job.Output); err != nil {
@@ -381,7 +385,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
-		Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
+		ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

@@ -79,6 +79,7 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	if err != nil {
 		return nil, err
 	}
+	d.warned = r.warned
 	return &r.Changes, nil
 }
 

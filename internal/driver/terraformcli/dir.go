@@ -57,6 +57,8 @@ type Options struct {
 	// returns why that holder is dead: then the lock is released. For "", the run waits
 	// for the lock. A wrong answer lets two Terraforms change one state.
 	Orphaned func(ctx context.Context, task string, lock *LockError) (why string)
+	// ChecksRequired says that Checks is called with required.
+	ChecksRequired bool
 	// Unlocked makes Plan take no lock of the state, so that it delays no other
 	// Terraform. The plan may be of a state that is being changed.
 	Unlocked bool
@@ -87,6 +89,9 @@ type Dir struct {
 	scrub *redact.Scrubber
 
 	attached tfexec.ReattachInfo // the providers that the next command of Terraform connects to
+	warned   bool                // the latest plan or apply printed a warning
+	checked  *Checks             // by a plan without changes, which is not applied; nil if there is none
+	checkErr error               // why that is not known
 }
 
 // markVariable is the environment variable that names the directory for which a

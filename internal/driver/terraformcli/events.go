@@ -26,6 +26,7 @@ type eventReader struct {
 	resources []state.Resource // what is done to each, in any order
 	known     bool             // the format is known
 	unclear   bool             // there is an event with an unknown meaning
+	warned    bool             // there is a warning
 	summary   *changeSummary   // nil until it was printed
 }
 
@@ -79,6 +80,7 @@ func (r *eventReader) line(line string) (text string, failed bool) {
 		r.unclear = r.unclear || r.summary != nil || e.Changes.Operation != "plan"
 		r.summary = &e.Changes
 	case "diagnostic":
+		r.warned = r.warned || e.Diagnostic.Severity == tfjson.DiagnosticSeverityWarning
 		return diagnosticText(&e.Diagnostic), e.Diagnostic.Severity == tfjson.DiagnosticSeverityError
 	}
 	return e.Message, false

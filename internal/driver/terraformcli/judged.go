@@ -63,6 +63,7 @@ func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.Plan
 		return nil, err
 	}
 	if !plan.Changes {
+		d.notePlanned(ctx, plan)
 		return &state.Changes{}, nil
 	}
 	// Terraform refuses to apply the plan if the state is not that of the plan any more.
@@ -94,6 +95,7 @@ func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOp
 		return plan, err
 	}
 	plan.Clean, plan.Summary = d.scrub.Clean, events.changes()
+	d.warned = events.warned
 	plan.Print = func(ctx context.Context) (string, error) { return d.print(ctx, file) }
 	plan.Show = func(ctx context.Context) (*tfjson.Plan, error) { return d.show(ctx, file) }
 	if !events.complete() {

@@ -14,6 +14,7 @@ import (
 type reader struct {
 	state.Changes
 	planned  func() // called when the plan is complete; may be nil
+	warned   bool   // a warning was printed
 	complete bool   // the line was read in which a plan says what it changes
 }
 
@@ -30,6 +31,8 @@ var actions = map[string]string{
 
 func (r *reader) line(line string) {
 	switch {
+	case warns(line):
+		r.warned = true
 	case strings.HasPrefix(line, "Apply complete!"), strings.HasPrefix(line, "Destroy complete!"):
 		r.counts(line)
 	case strings.HasPrefix(line, "Plan: "):

@@ -55,7 +55,7 @@ func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
 		switch {
 		case t.Run != nil:
 			return ErrActive
-		case !t.Unfinished():
+		case !t.Unfinished() && t.Unverified == nil:
 			return ErrNoRetry
 		}
 		return nil

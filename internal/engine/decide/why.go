@@ -72,6 +72,9 @@ func (d *decider) why() trigger {
 	case s.Interrupted():
 		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
 
+	case s.Unverified.Interrupted():
+		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)
+
 	// A task that was never applied and was held for this definition has changed.
 	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
 		if d.scheduled() {

@@ -44,13 +44,13 @@ func (o Outcome) Stopped() bool {
 }
 
 // Failed reports whether the task should have been applied, was not, and does not
-// wait for a person or a window either.
+// wait for a person or a window either; or whether it was applied, and not verified.
 func (o Outcome) Failed() bool {
 	if o.Waits() {
 		return o.Err != nil
 	}
 	if o.Run != nil {
-		return o.Run.State != state.RunSucceeded
+		return o.Run.State != state.RunSucceeded || !o.Run.Verification.Passed()
 	}
 	return o.Reason.Code != state.ReasonDisabled
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -111,8 +112,11 @@ type Runner struct {
 	// clock: where it may be cut off from a store that others reach, one of them may
 	// be given the task then.
 	Yields bool
-	// Environ returns the environment of checks; environ.Shared if nil.
+	// Environ returns the environment of checks and verifications; environ.Shared if nil.
 	Environ func() []string
+	// Verify carries out verifications, as verify.Run does; nil where neither requests nor programs can be
+	// used to verify a run.
+	Verify func(ctx context.Context, all []verify.Spec, applied verify.Applied) []state.Verified
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
 	Patience time.Duration
@@ -159,6 +163,8 @@ type result struct {
 	changes     *state.Changes
 	plan        driver.Plan         // of a run that plans
 	staged      bool                // a remote run has begun with what was read
+	checks      *driver.Checks      // of an apply; nil if the driver has said nothing about check blocks
+	verified    []state.Verified    // after an apply
 	backend     string              // digest of where the state is
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
 	verdict     *state.Verdict      // of a what-if
@@ -297,7 +303,7 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 	var wait *driver.WaitError
 	switch {
 	case err == nil:
-		run.State = state.RunSucceeded
+		run.State, run.Verification = state.RunSucceeded, state.NewVerification(done.verified)
 		if run.Kind != state.KindApply {
 			run.Digest = "" // after a destroy, nothing is applied
 		} else if readNow {
@@ -383,7 +389,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		return done, err
 	}
 	done.definition = planned.Definition
-	limit := task.RunTimeout
+	unlimited, limit := ctx, task.RunTimeout
 	if limit == 0 && c.claimed.Kind == state.KindDrift {
 		limit = checkTimeout
 	}
@@ -441,6 +447,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		}
 		done.changes, err = j.run(ctx, job, change)
 		c.noteState(err)
+		if err == nil && kind == state.KindApply {
+			c.verify(unlimited, task, &done, job.Config.Dir(), out)
+		}
 		return done, err
 	default:
 		return done, fmt.Errorf("this version of Terrapulse cannot carry out a run of kind %s", kind)
@@ -501,6 +510,10 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 		if !unknown {
 			done.count()
 		}
+	}
+	if c.claimed.Kind == state.KindApply {
+		job.Checked = func(found driver.Checks) { done.checks = &found }
+		job.ChecksRequired = verify.RequiresChecks(task.Verify)
 	}
 	if c.claimed.Unsaved != nil {
 		job.Saved = func() { c.unsaved.Store(nil) }

@@ -46,6 +46,7 @@ const (
 	PhaseSoon       Phase = "soon"
 	PhaseStopped    Phase = "stopped"
 	PhaseUnreadable Phase = "unreadable"
+	PhaseUnverified Phase = "unverified"
 	PhaseWaiting    Phase = "waiting"
 )
 
@@ -91,6 +92,14 @@ const (
 const (
 	WindowKindAllow WindowKind = "allow"
 	WindowKindDeny  WindowKind = "deny"
+)
+
+// Defines values for VerifyState.
+const (
+	VerifyStateCancelled   VerifyState = "cancelled"
+	VerifyStateFailed      VerifyState = "failed"
+	VerifyStateInterrupted VerifyState = "interrupted"
+	VerifyStatePassed      VerifyState = "passed"
 )
 
 // Defines values for WaitFor.
@@ -553,7 +562,7 @@ type OrderedTask struct {
 	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
 	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
 	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
-	// removed: it is not in the configuration any more. The reason says more.
+	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 	Phase *Phase `json:"phase,omitempty"`
 
 	// Reason why a task runs, or waits
@@ -697,7 +706,7 @@ type Paused struct {
 // Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
 // waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
 // it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
-// removed: it is not in the configuration any more. The reason says more.
+// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 type Phase string
 
 // Plan what an apply would change, without secrets
@@ -905,6 +914,9 @@ type Run struct {
 	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
+
+	// Verification what came of the verifications after an apply; missing if nothing was to be verified
+	Verification *Verification `json:"verification,omitempty"`
 
 	// Wait what a waiting run waits for
 	Wait *Wait `json:"wait,omitempty"`
@@ -1238,7 +1250,7 @@ type TaskOverview struct {
 	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
 	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
 	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
-	// removed: it is not in the configuration any more. The reason says more.
+	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 	Phase Phase `json:"phase"`
 
 	// Predecessors the tasks that it comes after, by name; 100 at most
@@ -1256,6 +1268,9 @@ type TaskOverview struct {
 
 	// Successors the tasks that come after it; 100 at most
 	Successors *[]string `json:"successors,omitempty"`
+
+	// Unverified the latest apply was not verified; missing if nothing contradicts that it works
+	Unverified *TaskUnverified `json:"unverified,omitempty"`
 
 	// Watches what starts its runs in Consul, or when, and what its module gets besides, in words; missing if its definition is not known
 	Watches *string `json:"watches,omitempty"`
@@ -1306,6 +1321,24 @@ type TaskStatus struct {
 type TaskSummary struct {
 	Enabled EnabledSummary `json:"enabled"`
 	Status  StatusSummary  `json:"status"`
+}
+
+// TaskUnverified the latest apply was not verified; missing if nothing contradicts that it works
+type TaskUnverified struct {
+	// Run the latest run
+	Run string `json:"run"`
+
+	// Since when the first run ended that was not verified
+	Since time.Time `json:"since"`
+
+	// State passed: what was applied works, as far as it was verified. failed: no attempt passed in its time. interrupted: the process was stopped before; the task runs again. cancelled: a person cancelled the run before.
+	State VerifyState `json:"state"`
+
+	// Text what has not passed
+	Text string `json:"text"`
+
+	// Verified when the latest run ended that was verified; missing if there is none
+	Verified *time.Time `json:"verified,omitempty"`
 }
 
 // TaskWindow defines model for TaskWindow.
@@ -1431,8 +1464,36 @@ type Verdict struct {
 	Text string `json:"text"`
 }
 
+// Verification what came of the verifications after an apply; missing if nothing was to be verified
+type Verification struct {
+	Results []Verified `json:"results"`
+
+	// State passed: what was applied works, as far as it was verified. failed: no attempt passed in its time. interrupted: the process was stopped before; the task runs again. cancelled: a person cancelled the run before.
+	State VerifyState `json:"state"`
+}
+
+// Verified defines model for Verified.
+type Verified struct {
+	Attempts *int `json:"attempts,omitempty"`
+
+	// Detail why it has not passed
+	Detail *string `json:"detail,omitempty"`
+
+	// Name name of the verify block; 'check blocks' for those of the module that no verify block names
+	Name string `json:"name"`
+
+	// State passed: what was applied works, as far as it was verified. failed: no attempt passed in its time. interrupted: the process was stopped before; the task runs again. cancelled: a person cancelled the run before.
+	State VerifyState `json:"state"`
+
+	// Took seconds
+	Took *float64 `json:"took,omitempty"`
+}
+
 // Verify whether what was applied works; a task has the global ones, too
 type Verify = map[string]any
+
+// VerifyState passed: what was applied works, as far as it was verified. failed: no attempt passed in its time. interrupted: the process was stopped before; the task runs again. cancelled: a person cancelled the run before.
+type VerifyState string
 
 // VersionResponse defines model for VersionResponse.
 type VersionResponse struct {

@@ -22,6 +22,7 @@ func Run(run state.Run) apispec.Run {
 		Reason: Reason(run.Reason), Seen: Moment(run.Seen), Created: run.Created, Launched: Moment(run.Launched), Started: Moment(run.Started),
 		Planned: Moment(run.Planned), Ended: Moment(run.Ended), Runner: Optional(run.Runner),
 		Error: Optional(run.Error), Changes: Changes(run.Changes), Entries: Entries(run.Entries),
+		Verification: Verification(run.Verification),
 	}
 	if !run.Started.IsZero() && !run.Ended.IsZero() {
 		shown.Waited = Optional((run.Ended.Sub(run.Started) - run.Worked(run.Ended)).Seconds())

@@ -30,6 +30,7 @@ var (
 	TasksWaiting    = Metric{"TasksWaiting", "Count"}
 	TasksStopped    = Metric{"TasksStopped", "Count"}
 	TasksDrifted    = Metric{"TasksDrifted", "Count"}
+	TasksUnverified = Metric{"TasksUnverified", "Count"}
 	TasksApproval   = Metric{"TasksWaitingForApproval", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 
@@ -56,7 +57,7 @@ var (
 
 // All lists every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksSoon, TasksWaiting, TasksApproval, TasksStopped, TasksDrifted, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksSoon, TasksWaiting, TasksApproval, TasksStopped, TasksDrifted, TasksUnverified, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	LaunchesTaken, OffersWithdrawn, LingerSeconds,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed, RequestsFailed,
 }

@@ -203,6 +203,7 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	gauge("tasks_waiting_for_approval", float64(s.rec.Tasks.Approval), "Enabled tasks whose plan waits to be approved.")
 	gauge("tasks_stopped", float64(s.rec.Tasks.Stopped), "Enabled tasks that a person has stopped.")
 	gauge("tasks_drifted", float64(s.rec.Tasks.Drifted), "Enabled tasks whose infrastructure differs from what was applied last.")
+	gauge("tasks_unverified", float64(s.rec.Tasks.Unverified), "Enabled tasks that were applied, and of which a verification has not passed.")
 	unreadable := 0
 	if s.rec.Unreadable != nil {
 		unreadable = s.rec.Unreadable.Count

@@ -43,7 +43,7 @@ func actionsOf(p taskPage) []action {
 			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})
 	}
 	if exists && t.Enabled && live == nil && !stuck {
-		if last := t.LastRun; last != nil && (last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost || last.State == apispec.RunStateCancelled) {
+		if last := t.LastRun; last != nil && (t.Unverified != nil || last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost || last.State == apispec.RunStateCancelled) {
 			all = append(all, action{Name: "retry", Label: "Retry", Confirm: "Retry now", Tone: "primary",
 				Consequence: "The task runs again at once, without the wait after a failure. Guards, windows and approvals still apply."})
 		} else {

@@ -134,6 +134,8 @@ func since(t *apispec.TaskOverview) *time.Time {
 		return &t.Run.Wait.Since
 	case t.Phase == apispec.PhaseFailing && t.LastRun != nil:
 		return t.LastRun.Ended
+	case t.Unverified != nil && (t.Phase == apispec.PhaseUnverified || t.NeedsPerson):
+		return &t.Unverified.Since
 	case t.Phase == apispec.PhaseDrifted && t.Drift != nil && t.Drift.Found != nil:
 		return &t.Drift.Found.Since
 	}

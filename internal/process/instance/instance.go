@@ -30,6 +30,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/notify"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -144,7 +145,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
 		Driver: carrier.Driver, Suppose: runner.Suppose(client),
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
-		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Environ: terraformcli.Environ,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Environ: terraformcli.Environ, Verify: verify.Run,
 	}
 	if o.Ended != nil {
 		run.Ended = o.Ended

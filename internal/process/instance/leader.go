@@ -190,7 +190,7 @@ func (i *Instance) ownToken(ctx context.Context, cfg *config.Config) (string, er
 func OutcomeOf(run apispec.Run) reconcile.Outcome {
 	r := &state.Run{ID: run.ID, Task: run.Task, Kind: state.Kind(run.Kind), State: state.RunState(run.State), Created: run.Created,
 		Times: state.Times{Started: apispec.Deref(run.Started), Ended: apispec.Deref(run.Ended)}, Work: state.Work{Error: apispec.Deref(run.Error)}, Waits: state.Waits{Waited: time.Duration(apispec.Deref(run.Waited) * float64(time.Second))}}
-	r.Changes = apiview.ChangesOf(run.Changes)
+	r.Changes, r.Verification = apiview.ChangesOf(run.Changes), apiview.VerificationOf(run.Verification)
 	if w := run.Wait; w != nil && run.Ended == nil {
 		r.Wait = &state.Wait{For: state.WaitFor(w.For), ID: w.ID, Text: apispec.Deref(w.Text), Since: w.Since, Until: apispec.Deref(w.Until)}
 		for _, c := range apispec.Deref(w.Causes) {

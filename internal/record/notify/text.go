@@ -68,7 +68,7 @@ func Lines(e outbox.Event) []string {
 		say("Tasks", names)
 	}
 	say("Error", e.Error)
-	switch ended := e.Kind == outbox.ConsulFound || e.Kind == outbox.TasksReadable || e.Kind == outbox.TaskRecovered; {
+	switch ended := e.Kind == outbox.ConsulFound || e.Kind == outbox.TasksReadable || e.Kind == outbox.TaskRecovered || e.Kind == outbox.TaskVerified; {
 	case e.Since.IsZero():
 	case ended:
 		say("It lasted", e.At.Sub(e.Since).Round(time.Second).String())

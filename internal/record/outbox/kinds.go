@@ -33,6 +33,8 @@ const (
 	RunCancelled      Kind = "run_cancelled"
 	RunSuperseded     Kind = "run_superseded"
 	RunUnchanged      Kind = "run_unchanged"
+	RunUnverified     Kind = "run_unverified"
+	TaskVerified      Kind = "task_verified"
 	DriftFound        Kind = "drift_found"
 	DriftEnded        Kind = "drift_ended"
 	DriftCheckFailed  Kind = "drift_check_failed"
@@ -113,6 +115,9 @@ var kinds = map[Kind]About{
 	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
 	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started"}},
+
+	RunUnverified: {Task, slog.LevelWarn, "the run is applied and not verified: perhaps what it has applied does not work", []string{"run", "detail", "started", "since", "changes", "entries", "quiet"}},
+	TaskVerified:  {Task, slog.LevelInfo, "the task is verified again", []string{"run", "since"}},
 
 	DriftFound:       {Task, slog.LevelWarn, "the task is drifted: something differs from what was applied last", []string{"run", "detail", "changes", "drift"}},
 	DriftEnded:       {Task, slog.LevelInfo, "the task is not drifted any more", []string{"since", "detail"}},

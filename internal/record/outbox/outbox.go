@@ -140,6 +140,10 @@ func (e Event) About(tasks []string) Event {
 // task from was to next. People hear when the task begins to fail, sometimes while it fails, and
 // when it has recovered.
 func OfEnd(was, next state.Task, run state.Run) []Event {
+	return append(ofEnd(was, next, run), ofVerification(was, next, run)...)
+}
+
+func ofEnd(was, next state.Task, run state.Run) []Event {
 	e := OfRun(run)
 	switch {
 	case next.Failures > was.Failures:

@@ -73,6 +73,8 @@ type TaskCounts struct {
 	Approval int `json:"approval,omitempty"` // of those that wait: a plan waits to be approved
 	Stopped  int `json:"stopped,omitempty"`  // by a person, and not disabled
 	Drifted  int `json:"drifted,omitempty"`  // a check has found that something differs from what was applied last
+	// Unverified are applied, and a verification has not passed.
+	Unverified int `json:"unverified,omitempty"`
 }
 
 // Unreadable are the tasks whose conditions Consul does not show.

@@ -415,8 +415,6 @@ type Result struct {
 	// Rejected is set if a person rejected the plan that the run waited with.
 	Rejected bool   `json:"rejected,omitempty"`
 	Runner   string `json:"runner,omitempty"` // as in Run
-	// Unverified is set if the run has applied its task, and was not verified.
-	Unverified bool `json:"unverified,omitempty"`
 
 	// Of a run that has not succeeded, what it should have applied:
 	Seen    time.Time     `json:"seen,omitzero"` // when the change behind it was first seen
@@ -432,7 +430,7 @@ func (r Run) Result() *Result {
 	if !r.Started.IsZero() && !r.Ended.IsZero() {
 		res.Waited = r.Ended.Sub(r.Started) - r.Worked(r.Ended)
 	}
-	res.Changes, res.Unverified = r.Changes.Counts(), !r.Verification.Passed()
+	res.Changes = r.Changes.Counts()
 	return res
 }
 

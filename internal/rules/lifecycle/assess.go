@@ -153,7 +153,11 @@ func (f Facts) onHold() View {
 		text += "; its run " + wait.String()
 	}
 	text += "; " + f.command("release") + " ends it"
-	return View{Phase: Stopped, Reason: state.Reason{Code: state.ReasonOnHold, Text: text}}
+	u := f.Task.Unverified
+	if u != nil {
+		text += fmt.Sprintf("; not verified since %s: %s", stamp(u.Since), u.Text)
+	}
+	return View{Phase: Stopped, Reason: state.Reason{Code: state.ReasonOnHold, Text: text}, Person: u != nil}
 }
 
 // off views a task that is disabled or gone.
@@ -209,12 +213,14 @@ func (f Facts) between() View {
 			t.Due = t.RetryAt
 		}
 		return in(Failing)
-	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted():
+	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Unverified.Interrupted():
 		return in(Soon) // also after a cancelled run
 	case t.Cancelled(), t.Held != nil, t.HoldNext:
 		return in(Stopped)
 	case row.Phase == Soon, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
 		return in(Soon)
+	case t.Unverified != nil:
+		return f.unverified(*t.Unverified)
 	case t.Drifted() != nil:
 		return f.drifted(*t.Drifted())
 	}
@@ -230,6 +236,21 @@ func (f Facts) drifted(found state.Drifted) View {
 	text += "; " + f.command("plan show") + " shows the plan"
 	return View{Phase: Drifted, Reason: state.Reason{Code: state.ReasonDrift, Text: text}, Due: f.Task.Due}
 }
+
+// unverified views a task that was applied, and of which nothing shows that it works.
+func (f Facts) unverified(u state.Unverified) View {
+	text := fmt.Sprintf("applied, and not verified since %s: %s; %s applies and verifies it again", stamp(u.Since), u.Text, f.command("retry"))
+	if u.VerifiedAt.IsZero() {
+		text += "; no run of it was verified before"
+	} else {
+		text += "; the latest verified run ended at " + stamp(u.VerifiedAt)
+	}
+	return View{Phase: Unverified, Reason: state.Reason{Code: state.ReasonUnverified, Text: text}, Due: f.Task.Due, Person: true}
+}
+
+// Verified reports whether nothing contradicts that what was applied last works. What comes after
+// a task does not begin while it is not verified.
+func Verified(t state.Task) bool { return t.Unverified == nil }
 
 // causes are the causes of a wait in one sentence.
 func causes(wait state.Wait) string {
@@ -269,5 +290,7 @@ func Count(c *state.TaskCounts, t state.Task) {
 		c.Stopped++
 	case Drifted:
 		c.Drifted++
+	case Unverified:
+		c.Unverified++
 	}
 }

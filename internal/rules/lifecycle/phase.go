@@ -20,6 +20,7 @@ const (
 	Failing    Phase = "failing"
 	Unreadable Phase = "unreadable"
 	Drifted    Phase = "drifted"
+	Unverified Phase = "unverified"
 	Removed    Phase = "removed"
 )
 
@@ -60,6 +61,7 @@ var Phases = []struct {
 	{Failing, Bad, "Its latest run failed, and it is retried; or it cannot run until somebody has removed the cause."},
 	{Unreadable, Bad, "Consul does not show what it watches."},
 	{Drifted, Ask, "Its infrastructure differs from what was applied last."},
+	{Unverified, Bad, "Its latest run has applied everything, and a verification has not passed: perhaps it does not work."},
 	{Removed, Absent, "It is not in the configuration any more."},
 }
 
@@ -109,6 +111,7 @@ var Reasons = []Row{
 	{Code: state.ReasonDoubt, Runs: true, Means: "something else may have changed its infrastructure: a run that was taken for dead went on, or somebody confirmed a run in HCP Terraform that Terrapulse had given up."},
 	{Code: state.ReasonWindow, Runs: true, Means: "its run waited for its window, which is open now."},
 	{Code: state.ReasonDrift, Runs: true, Means: "a check found that its infrastructure differs from what was applied last, and `drift` has `action: apply`."},
+	{Code: state.ReasonUnverified, Runs: true, Means: "the verification of its latest run was interrupted, for example by a deployment."},
 	{Code: state.ReasonDestroy, Runs: true, Means: "everything that it has made is to be destroyed: it was removed and has `on_removal: destroy`, or somebody requested it."},
 	{Code: state.ReasonUnchanged,
 		Means: "nothing changed since it was applied last, or its schedule is not due.",

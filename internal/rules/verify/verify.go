@@ -6,7 +6,9 @@
 package verify
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +74,22 @@ func Active(all []Spec) []Spec {
 		}
 	}
 	return active
+}
+
+// RequiresChecks reports whether a verification requires the check blocks of the module.
+func RequiresChecks(all []Spec) bool {
+	return slices.ContainsFunc(all, func(s Spec) bool { return s.Enabled && s.Terraform })
+}
+
+// Impossible fails every verification by a request or a program: it is for a process that can do neither.
+func Impossible(_ context.Context, all []Spec, _ Applied) (results []state.Verified) {
+	for _, s := range Active(all) {
+		if !s.Terraform {
+			results = append(results, state.Verified{Name: s.Name, State: state.VerifyFailed, Holds: s.OnFailure == Hold,
+				Detail: "functions in AWS, which carry out runs of the driver terraform-cloud, send no requests and run no programs to verify them"})
+		}
+	}
+	return results
 }
 
 // Inputs returns the files and folders that the verification reads, as written.

@@ -63,7 +63,7 @@ func verificationsForFunction(cfg *config.Config) (found config.Errors) {
 			if !v.Terraform {
 				found = append(found, config.Diagnostic{Position: t.Source, Key: "verify." + v.Name,
 					Problem: fmt.Sprintf("task %s: with the driver terraform-cloud, functions in AWS carry out the runs, and they send no requests and run no programs to verify them", t.Name),
-					Hint:    "use check blocks in the module and terraform = true, or enabled = false"})
+					Hint:    "remove the verify block, or set enabled = false"})
 			}
 		}
 	}
