@@ -65,7 +65,7 @@ func TestStatus_ListsTheTasksThatFlagsSelect(t *testing.T) {
 
 func TestStatus_FlagThatSelectsNothingKnownIsRefused(t *testing.T) {
 	for flags, want := range map[string]string{
-		"-phase=broken": `invalid value "broken" for flag -phase: use applied, soon, running, waiting, stopped, failing, unreadable, drifted, removed, attention`,
+		"-phase=broken": `invalid value "broken" for flag -phase: use applied, soon, running, waiting, stopped, failing, unreadable, drifted, unverified, removed, attention`,
 		"-limit=few":    `invalid value "few" for flag -limit: give a number from 0 on`,
 		"-limit=-1":     `invalid value "-1" for flag -limit: give a number from 0 on`,
 	} {

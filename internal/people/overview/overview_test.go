@@ -225,6 +225,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"made without a run":        {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{HoldNext: true}}, state.TaskCounts{Stopped: 1}},
 		"on hold and failing":       {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Failing: 1, Stopped: 1}},
 		"failing, and not readable": {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Failing: 1}},
+		"not verified":              {state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Unverified: 1}},
 		"new, and not yet read":     {state.Task{}, state.TaskCounts{Soon: 1}},
 	} {
 		var got state.TaskCounts
@@ -264,7 +265,8 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 		state.ReasonOnHold:   apispec.PhaseApplied, // it was released since
 		state.ReasonPaused:   apispec.PhaseSoon,    // somebody has resumed since
 		state.ReasonRejected: apispec.PhaseStopped, state.ReasonOutside: apispec.PhaseSoon, state.ReasonAfter: apispec.PhaseSoon,
-		state.ReasonDrift: apispec.PhaseApplied, // the run has ended the drift
+		state.ReasonUnverified: apispec.PhaseApplied, // the run was verified
+		state.ReasonDrift:      apispec.PhaseApplied, // the run has ended the drift
 	}
 	all := append(codes(t), "of a newer version")
 	if len(all) != len(want) {

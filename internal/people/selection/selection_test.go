@@ -94,7 +94,7 @@ func TestSelection_EachParameterSelects(t *testing.T) {
 
 func TestSelection_ErrorNamesTheParameter(t *testing.T) {
 	for query, want := range map[string]string{
-		"phase=broken":         `parameter phase is "broken": use applied, soon, running, waiting, stopped, failing, unreadable, drifted, removed, attention`,
+		"phase=broken":         `parameter phase is "broken": use applied, soon, running, waiting, stopped, failing, unreadable, drifted, unverified, removed, attention`,
 		"phase=":               `parameter phase is "": use applied`,
 		"enabled=yes":          `parameter enabled is "yes": use true or false`,
 		"enabled=":             `parameter enabled is "": use true or false`,

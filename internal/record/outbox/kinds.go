@@ -182,3 +182,8 @@ var ended = map[state.RunState]Kind{
 	state.RunSuperseded:  RunSuperseded,
 	state.RunUnchanged:   RunUnchanged,
 }
+
+// onHold is the event of a hold that has begun.
+func onHold(task string, hold state.OnHold) Event {
+	return Event{Kind: HoldBegun, At: hold.At, Task: task, By: hold.By, Detail: hold.Comment}
+}

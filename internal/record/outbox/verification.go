@@ -21,7 +21,7 @@ func ofVerification(was, next state.Task, run state.Run) (events []Event) {
 		events = append(events, Event{Kind: TaskVerified, At: run.Ended, Task: run.Task, Run: run.ID, Since: before.Since})
 	}
 	if hold := next.OnHold; hold != nil && was.OnHold == nil {
-		events = append(events, Event{Kind: HoldBegun, At: run.Ended, Task: run.Task, By: hold.By, Detail: hold.Comment})
+		events = append(events, onHold(run.Task, *hold))
 	}
 	return events
 }
