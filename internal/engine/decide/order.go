@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -189,6 +190,8 @@ func restless(d Decision) *state.Reason {
 		return &state.Reason{Code: state.ReasonRunning, Text: fmt.Sprintf("remote run %s is to be stopped first", s.GivenUp().ID)}
 	case s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Unfinished():
 		return &d.Reason
+	case !lifecycle.Verified(*s):
+		return &state.Reason{Code: state.ReasonUnverified, Text: "not verified: " + s.Unverified.Text}
 	}
 	return nil
 }
@@ -196,6 +199,8 @@ func restless(d Decision) *state.Reason {
 // stuck reports whether a task that is not at rest stays so until a person helps, or until a retry succeeds.
 func stuck(d Decision) bool {
 	switch wait := d.State.Waits(); {
+	case !lifecycle.Verified(d.State) && d.State.Run == nil && d.Action != Run:
+		return !d.State.Unverified.Interrupted()
 	case d.Action == Run, d.Action == Resume, d.Action == End:
 		return false
 	case wait != nil && d.State.OnHold == nil:
