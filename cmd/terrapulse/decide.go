@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -174,11 +175,11 @@ func (s storeDecisions) DecidePlan(ctx context.Context, task string, d apispec.A
 	if d.Decision == apispec.ApprovalDecisionReject {
 		return s.control.Reject(ctx, task, plan, by, comment)
 	}
-	return s.control.Approve(ctx, task, plan, state.Approval{By: by, Comment: comment})
+	return s.control.Approve(ctx, task, plan, identity.Identity{Name: by, Proof: identity.Local}, comment)
 }
 
 func (s storeDecisions) ApproveConsul(ctx context.Context, a apispec.HoldRequest) error {
-	return s.control.ApproveAll(ctx, state.ReplacedApproval{By: claimed(a.By), Comment: apispec.Deref(a.Comment)})
+	return s.control.ApproveAll(ctx, identity.Identity{Name: claimed(a.By), Proof: identity.Local}, apispec.Deref(a.Comment))
 }
 
 func (s storeDecisions) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
@@ -243,6 +244,11 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 	if err := at.DecidePlan(c.ctx, task, request); err != nil {
 		return 0, err
 	}
+	if how == apispec.ApprovalDecisionApprove {
+		if text := c.oneOf(at, task, plan.ID); text != "" {
+			return c.printDecision(task, by, &plan, text), nil
+		}
+	}
 	text := "Approved. Task %s applies exactly this. If something has changed meanwhile, it waits again.\n"
 	switch {
 	case plan.Content.Plan == nil && how == apispec.ApprovalDecisionApprove:
@@ -251,6 +257,34 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 		text = "Rejected. Task %s is planned again when its input or definition changes, or when a run is requested.\n"
 	}
 	return c.printDecision(task, by, &plan, fmt.Sprintf(text, task)), nil
+}
+
+// oneOf says that more people must approve a plan that was approved; "" if that is not so.
+func (c *decisionCommand) oneOf(at decisions, task, plan string) string {
+	now, err := at.WaitingPlan(c.ctx, task)
+	if err != nil || now.ID != plan || now.Approved != nil || now.Needs == nil {
+		return ""
+	}
+	return fmt.Sprintf("Approved: %d of %d approvals are there. Task %s applies exactly this when the others have approved, if none has expired by then.\n",
+		len(apispec.Deref(now.Approvals)), *now.Needs, task)
+}
+
+// printApprovers prints who must approve a plan, and who has.
+func (a *app) printApprovers(plan apispec.WaitingPlan) {
+	needs := max(1, apispec.Deref(plan.Needs))
+	if who := approval.Approvers(needs, apispec.Deref(plan.From)); who != "" {
+		fmt.Fprintf(a.stdout, "  %s\n", who)
+	}
+	for _, g := range apispec.Deref(plan.Approvals) {
+		fmt.Fprintf(a.stdout, "  approved by %s at %s%s\n", g.By, at(&g.At), validUntil(g.Expires))
+	}
+}
+
+func validUntil(expires *time.Time) string {
+	if expires == nil {
+		return ""
+	}
+	return ", valid until " + at(expires)
 }
 
 // printDecision prints a decision: in JSON, or its plan, if it is about one, and the text.
@@ -278,6 +312,7 @@ func (a *app) printWaiting(plan apispec.WaitingPlan) {
 	if plan.Again != nil {
 		fmt.Fprintf(a.stdout, "  judged again at %s, and applied if it is within the limits then\n", at(plan.Again))
 	}
+	a.printApprovers(plan)
 	if e := plan.Entries; e != nil && e.Text != "" {
 		fmt.Fprintf(a.stdout, "  changed in Consul: %s\n", e.Text)
 	}

@@ -227,7 +227,7 @@ func (s *step) given(r Run) *state.Approval {
 	if w := s.job.Run.Wait; r.By == "" || r.By == Us || s.rec.Intent == state.RemoteConfirm || w != nil && w.For == state.WaitRemote {
 		return nil
 	}
-	return &state.Approval{By: r.By, Authenticated: true, At: r.At.UTC().Truncate(time.Second)}
+	return &state.Approval{Given: state.Given{By: r.By, Authenticated: true, At: r.At.UTC().Truncate(time.Second)}}
 }
 
 // wait is the error of a run that waits for its remote run.

@@ -245,5 +245,5 @@ func (s *step) approval(ctx context.Context, run Run) (*state.Approval, error) {
 	if e.At.IsZero() {
 		e.At = s.Now()
 	}
-	return &state.Approval{By: person(e), Authenticated: true, At: e.At.UTC().Truncate(time.Second), Comment: e.Comment}, nil
+	return &state.Approval{Given: state.Given{By: person(e), Authenticated: true, At: e.At.UTC().Truncate(time.Second), Comment: e.Comment}}, nil
 }

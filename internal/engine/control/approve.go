@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -24,10 +27,10 @@ var (
 
 // Approve permits to apply the plan that a task waits with: only what the plan
 // shows, and only until the approval expires. plan is the id of the plan, or how it
-// begins; "" for the one that waits now. Of a, By, Authenticated and Comment are used.
-// To repeat an approval is harmless. The error is state.ErrNoPlan, ErrOtherPlan,
-// ErrSamePerson, ErrNoTask or ErrDisabled.
-func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approval) error {
+// begins; "" for the one that waits now. If several people must approve, the run goes on
+// when the last of them has. To repeat an approval is harmless. The error is state.ErrNoPlan,
+// ErrOtherPlan, ErrSamePerson, ErrNoTask, ErrDisabled or an *approval.RefusedError.
+func (c *Control) Approve(ctx context.Context, task, plan string, who identity.Identity, comment string) error {
 	return c.change(ctx, task, func(e *Edit) error {
 		wait, err := e.waitingPlan(plan)
 		if err != nil {
@@ -40,22 +43,49 @@ func (c *Control) Approve(ctx context.Context, task, plan string, a state.Approv
 		if err != nil {
 			return err
 		}
-		a.By, a.At, a.Comment, a.Content = someone(a.By), e.Now, oneLine(a.Comment), *wait.Content
-		if !t.Approval.MayApprove(e.changedBy(task), a.By, a.Authenticated) {
-			return ErrSamePerson
+		g, err := e.given(task, t.Approval, who, comment)
+		if err != nil {
+			return err
 		}
-		if t.Approval.Expires > 0 {
-			a.Expires = e.Now.Add(t.Approval.Expires)
+		given := t.Approval.Counting(e.Next.Run.Approvals, e.Now)
+		if approval.Approved(given, g.By) {
+			return errNoChange
 		}
-		if wait.Content.Plan == "" { // it also permits later runs to apply this input
-			e.Next.Accept(&state.Accepted{Approval: a, Observed: e.Next.Run.Input})
-		}
-		live := *e.Next.Run
-		live.Resume = &state.Resume{By: a.By, At: e.Now, Approval: &a}
-		e.Next.Run = &live
-		e.events = append(e.events, outbox.Event{Kind: outbox.PlanApproved, At: e.Now, Task: task, Run: live.ID, By: a.By, Detail: a.Comment, Until: a.Expires})
+		e.approved(append(given, g), t.Approval.Needed(), *wait.Content)
 		return nil
 	})
+}
+
+// given returns the approval of a person, if they may give it.
+func (e *Edit) given(task string, rule approval.Spec, who identity.Identity, comment string) (state.Given, error) {
+	g := state.Given{By: someone(who.Name), Authenticated: who.Proven(), Proof: who.Proof, At: e.Now, Comment: oneLine(comment)}
+	if !rule.MayApprove(e.changedBy(task), g.By, g.Authenticated) {
+		return g, ErrSamePerson
+	}
+	var err error
+	if g.As, err = rule.Admit(who); err == nil && rule.Expires > 0 {
+		g.Expires = e.Now.Add(rule.Expires)
+	}
+	return g, err
+}
+
+// approved notes the approvals of the waiting run, of which the last is new. The run goes on if they
+// are enough.
+func (e *Edit) approved(given []state.Given, needed int, content state.Content) {
+	live, last := *e.Next.Run, given[len(given)-1]
+	event := outbox.Event{Kind: outbox.PlanApproved, At: e.Now, Task: state.TaskName(e.Record.Key), Run: live.ID, By: last.By, Detail: last.Comment, Until: last.Expires}
+	if needed > 1 {
+		event.Approvals, event.Needs = len(given), needed
+	}
+	if live.Approvals = given; len(given) >= needed {
+		a := state.ApprovalOf(content, given)
+		if content.Plan == "" { // it also permits later runs to apply this input
+			e.Next.Accept(&state.Accepted{Approval: a, Observed: live.Input})
+		}
+		live.Approvals, live.Resume = nil, &state.Resume{By: a.Names(), At: e.Now, Approval: &a}
+	}
+	e.Next.Run = &live
+	e.events = append(e.events, event)
 }
 
 // changedBy names everybody because of whom there may be something to approve.
@@ -196,20 +226,22 @@ func (c *Control) Release(ctx context.Context, task, by string) error {
 
 // ApproveAll permits all tasks to lose the entries that a replaced Consul does not
 // have. It applies to what the latest tick was shown: if the next tick is shown
-// something else, it is void. A task that requires another approver stays held. Of a,
-// By, Authenticated and Comment are used. To repeat it is harmless. The error is
-// ErrNotReplaced.
-func (c *Control) ApproveAll(ctx context.Context, a state.ReplacedApproval) error {
+// something else, it is void. A task that requires another approver, or more of them, stays held
+// until they approve. To repeat it is harmless. The error is ErrNotReplaced.
+func (c *Control) ApproveAll(ctx context.Context, who identity.Identity, comment string) error {
 	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
 		if rec.Replaced == nil || rec.Replaced.Tasks == 0 {
 			return nil, ErrNotReplaced
 		}
-		if was := rec.Replaced.Approved; was != nil && was.Shown == rec.Replaced.Shown {
-			return nil, errNoChange
-		}
-		a.By, a.At, a.Comment, a.Shown = someone(a.By), c.Now(), oneLine(a.Comment), rec.Replaced.Shown
 		replaced := *rec.Replaced
-		replaced.Approved = &a
+		if was := replaced.Approved; was != nil && was.Shown == replaced.Shown { // no tick has acted on it yet
+			if was.By == someone(who.Name) {
+				return nil, errNoChange
+			}
+			replaced.Earlier = append(slices.Clone(replaced.Earlier), *was)
+		}
+		replaced.Approved = &state.ReplacedApproval{By: someone(who.Name), Also: who.Also, Groups: who.Groups, Authenticated: who.Proven(), Proof: who.Proof,
+			At: c.Now(), Comment: oneLine(comment), Shown: replaced.Shown}
 		rec.Replaced = &replaced
 		return nil, nil
 	})

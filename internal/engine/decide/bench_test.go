@@ -114,7 +114,7 @@ func ruledInput(i int, all config.Rules) Input {
 		waits(state.Wait{For: state.WaitApproval, Content: content, Causes: []state.Cause{{Rule: state.RulePlanGuard, Text: "6 of 60"}}})
 	case 5: // its plan is approved, and waits for its window
 		waits(state.Wait{For: state.WaitApproval, Content: content, Causes: []state.Cause{{Rule: state.RuleApproval, Text: "destructive"}}})
-		in.State.Run.Resume = &state.Resume{By: "ann", At: noon, Approval: &state.Approval{By: "ann", At: noon, Expires: noon.Add(time.Hour), Content: *content}}
+		in.State.Run.Resume = &state.Resume{By: "ann", At: noon, Approval: &state.Approval{Given: state.Given{By: "ann", At: noon, Expires: noon.Add(time.Hour)}, Content: *content}}
 	case 6: // a person holds it
 		in.State.OnHold = &state.OnHold{By: "ann", At: noon}
 	case 7: // Consul was replaced

@@ -95,5 +95,6 @@ func (d *decider) waitingDestroy() (trigger, *hold) {
 		return t, nil
 	}
 	d.noteRemote()
+	due = clock.Earlier(due, state.FirstExpiry(s.Run.Approvals))
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
 }

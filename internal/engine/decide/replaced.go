@@ -27,7 +27,7 @@ func (d *decider) acceptWaiting(live *state.LiveRun) *state.LiveRun {
 		return live
 	}
 	resumed := *live
-	resumed.Resume = &state.Resume{By: a.By, At: d.now, Approval: &a.Approval}
+	resumed.Resume = &state.Resume{By: a.Names(), At: d.now, Approval: &a.Approval}
 	return &resumed
 }
 
@@ -41,7 +41,7 @@ func (d *decider) noteAccepted() {
 	if d.Accepted != nil {
 		s.Accept(d.Accepted)
 	}
-	if s.Accepted != nil && (s.Accepted.For() != d.attempt() || !s.Accepted.Valid(d.now)) {
+	if s.Accepted != nil && (s.Accepted.For() != d.attempt() || !d.Task.Approval.Enough(s.Accepted.Approval, d.now)) {
 		s.Accept(nil)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // accepted is what alice has accepted: this input, which its condition shows alone.
 func accepted(observed string) *state.Accepted {
-	return &state.Accepted{Approval: state.Approval{By: "alice", Content: state.Content{Definition: "def", Input: "all of " + observed}}, Observed: observed}
+	return &state.Accepted{Approval: state.Approval{Given: state.Given{By: "alice"}, Content: state.Content{Definition: "def", Input: "all of " + observed}}, Observed: observed}
 }
 
 func TestDecide_AcceptedLossIsThatOfTheRun(t *testing.T) {

@@ -151,7 +151,7 @@ func (w *ruledWorld) resume(a *state.Approval) {
 
 func (w *ruledWorld) approve(expires time.Duration) {
 	w.approved, w.until = true, w.now.Add(expires)
-	w.resume(&state.Approval{By: "ann", At: w.now, Expires: w.until, Content: *w.state.Run.Wait.Content})
+	w.resume(&state.Approval{Given: state.Given{By: "ann", At: w.now, Expires: w.until}, Content: *w.state.Run.Wait.Content})
 }
 
 // waitsFor reports whether the run of the task waits for something.
@@ -216,7 +216,7 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 			"somebody approves what waited before": func(t *rapid.T) {
 				skipUnless(t, w.waitsFor(state.WaitApproval))
 				w.approved = false
-				w.resume(&state.Approval{By: "ann", At: w.now, Content: state.Content{Definition: "def", Input: "c9", Plan: "plan"}})
+				w.resume(&state.Approval{Given: state.Given{By: "ann", At: w.now}, Content: state.Content{Definition: "def", Input: "c9", Plan: "plan"}})
 			},
 			"somebody resumes the run": func(t *rapid.T) {
 				skipUnless(t, w.waitsFor(state.WaitApproval))

@@ -23,8 +23,12 @@ func (d *decider) waiting() (trigger, *hold) {
 	if resume := s.Run.Resume; resume != nil && !resume.Permits(*s.Run.Wait, d.now) {
 		unapproved := *s.Run
 		unapproved.Resume = nil // the run waits for another approval
+		if a := resume.Approval; a != nil && s.Run.Wait.Content != nil && a.Content == *s.Run.Wait.Content {
+			unapproved.Approvals = a.All()
+		}
 		s.Run = &unapproved
 	}
+	d.dropExpired()
 	if s.Run.Destroys() {
 		return d.waitingDestroy()
 	}
@@ -78,8 +82,18 @@ func (d *decider) waiting() (trigger, *hold) {
 	if moved && !d.elsewhere() {
 		due = clock.Earlier(due, buffered)
 	}
-	due = clock.Earlier(clock.Earlier(due, scheduled), wait.Again)
+	due = clock.Earlier(clock.Earlier(clock.Earlier(due, scheduled), wait.Again), state.FirstExpiry(s.Run.Approvals))
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
+}
+
+// dropExpired drops the approvals of the waiting run that do not count any more.
+func (d *decider) dropExpired() {
+	live := *d.state.Run
+	counting := d.Task.Approval.Counting(live.Approvals, d.now)
+	if len(counting) < len(live.Approvals) {
+		live.Approvals = counting
+		d.state.Run = &live
+	}
 }
 
 // changes says what has changed while a run with a remote run waited: it is part of the

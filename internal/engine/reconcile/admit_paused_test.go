@@ -83,7 +83,7 @@ func TestPause_ChecksForDriftWait(t *testing.T) {
 func TestPause_ApprovedRunWaitsUntilSomebodyResumes(t *testing.T) {
 	b, run := waiting(t, planned)
 	b.pause()
-	b.must(b.people().Approve(t.Context(), "task-0", "", ann("")))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
 	b.tick()
 	if got := b.run(run).Data.State; got != state.RunWaiting {
 		t.Fatalf("the run is %s", got)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -18,14 +19,14 @@ import (
 var planned = state.Wait{For: state.WaitApproval, ID: "p-1234", Text: "40 of 60 service instances are gone",
 	Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "40 of 60 service instances are gone"}}, Content: &state.Content{Definition: "def", Input: "in", Plan: "plan"}}
 
-func ann(comment string) state.Approval { return state.Approval{By: "ann", Comment: comment} }
+var ann = identity.Identity{Name: "ann"}
 
 func TestApprove_LaunchesTheRunWithTheApproval(t *testing.T) {
 	b, run := waiting(t, planned)
 	b.Config.Tasks[0].Approval.Expires = time.Hour
 	people := b.people()
 	for range 2 { // people approve twice
-		b.must(people.Approve(t.Context(), "task-0", "p-12", ann("decommissioned")))
+		b.must(people.Approve(t.Context(), "task-0", "p-12", ann, "decommissioned"))
 	}
 	b.Reconciler = b.another(b.Config.Tasks) // the leader dies between the approval and the launch
 	events := b.recording()
@@ -34,8 +35,8 @@ func TestApprove_LaunchesTheRunWithTheApproval(t *testing.T) {
 	if b.begun("task-0") != 1 || got.State != state.RunIntended || got.Approval == nil || got.Resumed.By != "ann" {
 		t.Fatalf("the run is %+v", got)
 	}
-	want := state.Approval{By: "ann", At: b.now, Comment: "decommissioned", Expires: b.now.Add(time.Hour), Content: *planned.Content}
-	if *got.Approval != want {
+	want := state.Approval{Given: state.Given{By: "ann", At: b.now, Comment: "decommissioned", Expires: b.now.Add(time.Hour)}, Content: *planned.Content}
+	if !got.Approval.Same(want) {
 		t.Errorf("it was approved by %+v, want %+v", *got.Approval, want)
 	}
 	if n := events.count(outbox.PlanApproved); n != 1 {
@@ -67,15 +68,15 @@ func TestReject_EndsThePlanOfInputThatTheRunHasReadItself(t *testing.T) {
 func TestApprove_RefusesWhatDoesNotWait(t *testing.T) {
 	b, _ := waiting(t, planned)
 	people := b.people()
-	if err := people.Approve(t.Context(), "task-0", "p-9", ann("")); !errors.Is(err, control.ErrOtherPlan) {
+	if err := people.Approve(t.Context(), "task-0", "p-9", ann, ""); !errors.Is(err, control.ErrOtherPlan) {
 		t.Errorf("another plan: %v", err)
 	}
-	if err := people.Approve(t.Context(), "task-9", "", ann("")); !errors.Is(err, state.ErrNoPlan) {
+	if err := people.Approve(t.Context(), "task-9", "", ann, ""); !errors.Is(err, state.ErrNoPlan) {
 		t.Errorf("another task: %v", err)
 	}
 	b.catalog.set("B", nil)
 	b.tick() // new input replaces the plan
-	if err := people.Approve(t.Context(), "task-0", "p-1234", ann("")); !errors.Is(err, state.ErrNoPlan) {
+	if err := people.Approve(t.Context(), "task-0", "p-1234", ann, ""); !errors.Is(err, state.ErrNoPlan) {
 		t.Errorf("a plan that was replaced: %v", err)
 	}
 }
@@ -83,13 +84,13 @@ func TestApprove_RefusesWhatDoesNotWait(t *testing.T) {
 func TestApprove_ExpiredApprovalIsNotUsed(t *testing.T) {
 	b, run := waiting(t, planned)
 	b.Config.Tasks[0].Approval.Expires = time.Hour
-	b.must(b.people().Approve(t.Context(), "task-0", "", ann("")))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
 	b.now = b.now.Add(2 * time.Hour) // nobody leads meanwhile
 	b.tick()
 	if got := b.run(run).Data; got.State != state.RunWaiting || b.begun("task-0") != 0 {
 		t.Fatalf("the run is %s", got.State)
 	}
-	b.must(b.people().Approve(t.Context(), "task-0", "", ann("again")))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, "again"))
 	b.tick()
 	if got := b.run(run).Data; got.State != state.RunIntended || got.Approval.Comment != "again" {
 		t.Errorf("approved again, the run is %s", got.State)
@@ -101,13 +102,13 @@ func TestApprove_WhoChangedTheTaskCannotApproveWhereAnotherPersonMust(t *testing
 	b.Config.Tasks[0].Approval = approvals.Spec{Rule: approvals.Always, DistinctApprover: true}
 	people := b.people()
 	b.overridden(state.Override{Task: "task-0", By: "ann", Enabled: new(true)})
-	if err := people.Approve(t.Context(), "task-0", "", ann("")); !errors.Is(err, control.ErrSamePerson) {
+	if err := people.Approve(t.Context(), "task-0", "", ann, ""); !errors.Is(err, control.ErrSamePerson) {
 		t.Errorf("ann approves her own change: %v", err)
 	}
-	if err := people.Approve(t.Context(), "task-0", "", state.Approval{By: "bob"}); !errors.Is(err, control.ErrSamePerson) {
+	if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "bob"}, ""); !errors.Is(err, control.ErrSamePerson) {
 		t.Errorf("somebody says that he is bob: %v", err)
 	}
-	b.must(people.Approve(t.Context(), "task-0", "", state.Approval{By: "bob", Authenticated: true}))
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
 }
 
 // overridden writes an override, as the API does.
@@ -121,7 +122,7 @@ func (b *bench) overridden(o state.Override) {
 }
 
 func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testing.T) {
-	cat := state.Approval{By: "cat", Authenticated: true}
+	cat := identity.OfToken("cat")
 	for name, c := range map[string]struct {
 		change  func(*control.Control) error // by ann
 		destroy bool
@@ -148,10 +149,10 @@ func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testi
 		}
 		b.claimed(run, "container")
 		b.wait(run, planned)
-		if err := people.Approve(t.Context(), "task-0", "", state.Approval{By: "ann", Authenticated: true}); !errors.Is(err, control.ErrSamePerson) {
+		if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "ann", Proof: identity.Token}, ""); !errors.Is(err, control.ErrSamePerson) {
 			t.Errorf("%s, and ann approves: %v", name, err)
 		}
-		if err := people.Approve(t.Context(), "task-0", "", cat); err != nil {
+		if err := people.Approve(t.Context(), "task-0", "", cat, ""); err != nil {
 			t.Errorf("%s, and cat approves: %v", name, err)
 		}
 	}
@@ -237,7 +238,7 @@ func TestHold_KeepsAnApprovedRunWaiting(t *testing.T) {
 	b, run := waiting(t, planned)
 	people := b.people()
 	b.must(people.Hold(t.Context(), "task-0", "ann", ""))
-	b.must(people.Approve(t.Context(), "task-0", "", ann("")))
+	b.must(people.Approve(t.Context(), "task-0", "", ann, ""))
 	b.tick()
 	if got := b.run(run).Data.State; got != state.RunWaiting {
 		t.Fatalf("the run is %s", got)
@@ -272,7 +273,7 @@ func TestWindow_ChangeWaitsUntilItOpens(t *testing.T) {
 func TestWindow_ApprovalWaitsUntilItOpens(t *testing.T) {
 	b, run := waiting(t, planned)
 	b.Config.Tasks[0].Windows = night(t)
-	b.must(b.people().Approve(t.Context(), "task-0", "", ann("")))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
 	b.tick()
 	if got := b.run(run).Data.State; got != state.RunWaiting {
 		t.Fatalf("the run is %s", got)
@@ -359,7 +360,7 @@ func TestControl_RecordsNamesAndCommentsWithoutControlCharacters(t *testing.T) {
 	if h := b.task("task-0").OnHold; h.By != recorded || h.Comment != recorded {
 		t.Errorf("on hold by %q: %q", h.By, h.Comment)
 	}
-	b.must(people.Approve(t.Context(), "task-0", "", state.Approval{By: sent, Comment: sent}))
+	b.must(people.Approve(t.Context(), "task-0", "", identity.Identity{Name: sent}, sent))
 	if a := b.task("task-0").Run.Resume.Approval; a.By != recorded || a.Comment != recorded {
 		t.Errorf("approved by %q: %q", a.By, a.Comment)
 	}

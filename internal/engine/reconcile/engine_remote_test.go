@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/drivertest"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
@@ -197,7 +198,7 @@ func (w *world) cloudStep() {
 	case 1:
 		_ = people.Reject(ctx, task, "", "Jo", "")
 	case 2, 3:
-		_ = people.Approve(ctx, task, "", state.Approval{By: "Jo"})
+		_ = people.Approve(ctx, task, "", identity.Identity{Name: "Jo"}, "")
 	case 4:
 		if people.Hold(ctx, task, "Jo", "") != nil || w.chance(70, "released") {
 			_ = people.Release(ctx, task, "Jo")
@@ -279,7 +280,7 @@ func (w *world) settleCloud() {
 		}
 		people := &control.Control{Store: w.store, Now: func() time.Time { return w.now },
 			Base: func(context.Context) (*config.Config, error) { return w.configuration(0), nil }}
-		_ = people.Approve(context.Background(), task, "", state.Approval{By: "Jo"})
+		_ = people.Approve(context.Background(), task, "", identity.Identity{Name: "Jo"}, "")
 		_ = people.Release(context.Background(), task, "Jo")
 	}
 }

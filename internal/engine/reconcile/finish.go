@@ -182,7 +182,7 @@ func (t *tick) saveRecord(ctx context.Context, rec state.Stored[state.Reconcile]
 		next.Overrides, next.Due, t.report.Due = rec.Data.Overrides, now, now
 		next.Events = rec.Data.Events
 		next.Paused, next.Resumed = rec.Data.Paused, rec.Data.Resumed
-		if was := rec.Data.Replaced; was != nil && was.Approved != nil && next.Replaced != nil && (read == nil || *was.Approved != *read) {
+		if was := rec.Data.Replaced; was != nil && was.Approved != nil && next.Replaced != nil && (read == nil || !was.Approved.Same(*read)) {
 			next.Replaced.Approved = was.Approved // the next tick compares it with what Consul shows
 		}
 	}

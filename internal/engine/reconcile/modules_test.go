@@ -237,7 +237,7 @@ func TestApprove_WithoutAPlanPermitsTheInputToLaterRunsToo(t *testing.T) {
 	record := b.taskRecord("task-0")
 	record.Data.Run.Wait.Content = &content
 	b.must(b.store.Apply(t.Context(), record.Write(record.Data)))
-	b.must(b.people().Approve(t.Context(), "task-0", "", ann("yes")))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, "yes"))
 	b.tick()
 	if got := b.run(run).Data; got.State != state.RunIntended || got.Approval == nil || got.Approval.Content != content {
 		t.Fatalf("the run is %s, approved by %+v", got.State, got.Approval)

@@ -62,7 +62,7 @@ func TestTick_ApprovedRunGoesOnAlthoughOtherTasksAlwaysChange(t *testing.T) {
 		b.succeed(run, "A")
 	}
 	b.tickAfterEnd()
-	b.must(b.people().Approve(t.Context(), planned.Task, "", ann("")))
+	b.must(b.people().Approve(t.Context(), planned.Task, "", ann, ""))
 	b.MaxLaunches = 1
 	b.now = b.now.Add(time.Minute)
 	b.must(b.Tick(t.Context(), TickOptions{Until: b.now})) // it is queued

@@ -292,7 +292,7 @@ func TestTick_TaskThatIsMissingForAMomentLosesNothing(t *testing.T) {
 		}, state.ReasonCancelled},
 		"approved": {func(b *bench) {
 			b.plansAnew()
-			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 		}, state.ReasonRunning},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -107,7 +107,7 @@ func TestRename_OfATaskThatCannotBeReadFindsAReplacedConsul(t *testing.T) {
 func TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor(t *testing.T) {
 	for name, before := range map[string]func(*bench){
 		"its plan waits":       func(*bench) {},
-		"its plan is approved": func(b *bench) { b.must(b.people().Approve(b.t.Context(), "task-0", "", ann(""))) },
+		"its plan is approved": func(b *bench) { b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, "")) },
 		"Consul is away":       func(b *bench) { b.catalog.set("B", errors.New("no cluster leader")) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -177,7 +177,7 @@ var renameCases = []struct {
 	}},
 	{"plan approved, and not applied", "asks again", func(b *renameBench) {
 		planned := b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
-		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 		b.rename()
 		b.tick()
 		if run := b.runsAs(state.ReasonChanged); run.Approval != nil || b.run(planned).Data.State != state.RunSuperseded {
@@ -187,7 +187,7 @@ var renameCases = []struct {
 	{"input approved, and not applied", "moves", func(b *renameBench) {
 		was := b.Config.Tasks[0].Digest(b.Config)
 		b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Definition: was, Input: "in"}})
-		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 		b.rename()
 		b.tick()
 		run := b.runsAs(state.ReasonChanged)

@@ -174,7 +174,9 @@ func accept(inputs []decide.Input, rec state.Reconcile, identities map[string]st
 	a := replaced.Approved
 	approved := a != nil && a.Shown == replaced.Shown
 	known := !replaced.HoldsAll() || everything && allIdentified(replaced, identities)
-	if replaced.Approved = nil; !approved && (len(lost) > 0 || !known) {
+	given := approvalsOf(replaced)
+	replaced.Approved, replaced.Earlier = nil, slices.DeleteFunc(slices.Clone(replaced.Earlier), func(a state.ReplacedApproval) bool { return a.Shown != replaced.Shown })
+	if !approved && (len(lost) > 0 || !known) {
 		replaced.Said = replaced.Said || len(lost) > 0
 		for _, in := range lost {
 			in.Replaced = replaced
@@ -184,19 +186,24 @@ func accept(inputs []decide.Input, rec state.Reconcile, identities map[string]st
 		} // else the marks stay: the Consul of before may be back
 		return consuls, replaced
 	}
-	var refused []*decide.Input // the approver must not approve these
+	var refused []*decide.Input // these need other people, or more of them
 	for _, in := range lost {
-		if !in.Task.Approval.MayApprove(in.ChangedBy, a.By, a.Authenticated) {
+		if !permit(in, given) {
 			refused, in.Replaced = append(refused, in), replaced
-			continue
 		}
-		permit(in, *a)
 	}
 	maps.Copy(consuls, replaced.Now)
 	if replaced.Unconfirmed = mark(inputs, refused, unread); replaced.Unconfirmed == 0 {
 		return consuls, nil
 	}
 	show(replaced, refused)
+	replaced.Earlier = nil
+	for _, earlier := range given {
+		if len(refused) > 0 {
+			earlier.Shown = replaced.Shown // a part of what was shown
+			replaced.Earlier = append(replaced.Earlier, earlier)
+		}
+	}
 	replaced.Said = len(refused) > 0 || replaced.Said && !approved
 	return consuls, replaced
 }
@@ -278,14 +285,42 @@ func marked(inputs []decide.Input) (n int) {
 	return n
 }
 
-// permit permits the task to lose what it was approved to lose.
-func permit(in *decide.Input, a state.ReplacedApproval) {
-	given := state.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: a.Comment,
-		Content: state.Content{Definition: in.Definition, Input: in.Observed.Inputs}}
-	if lasts := in.Task.Approval.Expires; lasts > 0 {
-		given.Expires = a.At.Add(lasts)
+// approvalsOf are those of everything that is lost, the newest last. Earlier ones of something else
+// are void.
+func approvalsOf(replaced *state.Replaced) []state.ReplacedApproval {
+	if replaced.Approved == nil {
+		return nil
 	}
-	in.Accepted = &state.Accepted{Approval: given, Observed: in.Observed.Digest}
+	earlier := slices.DeleteFunc(slices.Clone(replaced.Earlier), func(a state.ReplacedApproval) bool {
+		return a.Shown != replaced.Approved.Shown || a.By == replaced.Approved.By
+	})
+	return append(earlier, *replaced.Approved)
+}
+
+// permit permits the task to lose what it was approved to lose, if enough people have approved that
+// who may. It reports whether they have.
+func permit(in *decide.Input, given []state.ReplacedApproval) bool {
+	rule := in.Task.Approval
+	var all []state.Given
+	for _, a := range given {
+		given := state.Given{By: a.By, Authenticated: a.Authenticated, Proof: a.Proof, At: a.At, Comment: a.Comment}
+		as, err := rule.Admit(a.Who())
+		if err != nil || !rule.MayApprove(in.ChangedBy, a.By, a.Authenticated) {
+			continue
+		}
+		if given.As = as; rule.Expires > 0 {
+			given.Expires = a.At.Add(rule.Expires)
+		}
+		all = append(all, given)
+	}
+	counting := rule.Counting(all, given[len(given)-1].At)
+	if len(counting) < rule.Needed() {
+		return false
+	}
+	content := state.Content{Definition: in.Definition, Input: in.Observed.Inputs}
+	approval := state.ApprovalOf(content, counting[len(counting)-rule.Needed():])
+	in.Accepted = &state.Accepted{Approval: approval, Observed: in.Observed.Digest}
+	return true
 }
 
 // allIdentified reports whether it is known which Consul answers wherever it was replaced.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -86,7 +87,7 @@ func (b *bench) record() state.Reconcile {
 func (b *bench) approveAll() {
 	b.t.Helper()
 	c := &control.Control{Store: b.store, Now: b.Now}
-	if err := c.ApproveAll(b.t.Context(), state.ReplacedApproval{By: "alice"}); err != nil {
+	if err := c.ApproveAll(b.t.Context(), identity.Identity{Name: "alice"}, ""); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -130,7 +131,7 @@ func TestTick_ApprovalOfAReplacedConsulAppliesToWhatWasShown(t *testing.T) {
 	events := &recorder{}
 	b.Sinks = func() []outbox.Sink { return []outbox.Sink{events} }
 	people := &control.Control{Store: b.store, Now: b.Now}
-	if err := people.ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, control.ErrNotReplaced) {
+	if err := people.ApproveAll(t.Context(), identity.Identity{Name: "alice"}, ""); !errors.Is(err, control.ErrNotReplaced) {
 		t.Errorf("before it is held: %v", err)
 	}
 	b.tick()
@@ -260,7 +261,7 @@ func TestTick_TaskThatCannotBeReadWhenTheRestIsApprovedIsHeldOn(t *testing.T) {
 	if r := launches[0].Replaced; r.HoldsAll() || launches[0].Runs[0].Unconfirmed || launches[0].Runs[1].Unconfirmed {
 		t.Errorf("the launch has %+v", launches[0])
 	}
-	if err := (&control.Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), state.ReplacedApproval{By: "alice"}); !errors.Is(err, control.ErrNotReplaced) {
+	if err := (&control.Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), identity.Identity{Name: "alice"}, ""); !errors.Is(err, control.ErrNotReplaced) {
 		t.Errorf("nothing more is held: %v", err)
 	}
 
@@ -297,7 +298,7 @@ func TestTick_WhoChangedATaskDoesNotApproveItsLossWhereAnotherPersonMust(t *test
 	if b.begun("task-1") != 0 || events.count(outbox.ConsulReplaced) != 3 {
 		t.Fatalf("%d runs began, said %d times", b.begun("task-1"), events.count(outbox.ConsulReplaced))
 	}
-	b.must((&control.Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), state.ReplacedApproval{By: "bob", Authenticated: true}))
+	b.must((&control.Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), identity.OfToken("bob"), ""))
 	b.tick()
 	if b.begun("task-1") != 1 || b.record().Replaced != nil {
 		t.Errorf("bob has approved it: %+v", b.task("task-1").Reason)

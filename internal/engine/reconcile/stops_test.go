@@ -426,14 +426,14 @@ func TestWaiting_ScheduledRunThatIsReplacedIsFollowedByAnother(t *testing.T) {
 			b.Config.Tasks[0].Guard.Enabled, b.effective = true, nil
 		},
 		"held and released after the approval": func(b *bench, _ state.PlannedRun) {
-			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 			b.tick() // it is to go on
 			b.must(b.people().Hold(b.t.Context(), "task-0", "bob", "one moment"))
 			b.tick()
 			b.must(b.people().Release(b.t.Context(), "task-0", "bob"))
 		},
 		"paused and resumed after the approval": func(b *bench, run state.PlannedRun) {
-			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann("")))
+			b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 			b.tick()
 			b.must(b.people().PauseAll(b.t.Context(), "bob", ""))
 			b.end(state.RunSuperseded, "") // the runner finds the pause

@@ -115,7 +115,7 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 		}
 		content := j.content(j.done.plan)
 		a := j.claimed.Approval
-		if known = a != nil && a.Valid(j.Now()) && a.Content == content && content.Plan != ""; !known {
+		if known = a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == content && content.Plan != ""; !known {
 			if err := j.show(ctx); err != nil {
 				return err
 			}
@@ -206,13 +206,15 @@ func (j *judgement) unapproved(now state.Content) []state.Cause {
 	if was.Plan == "" || now.Plan == "" {
 		was, now, what = was.OfInput(), now.OfInput(), "other data"
 	}
-	text, differences := fmt.Sprintf("the approval by %s has expired", a.By), was.Differences(now)
+	text, differences := fmt.Sprintf("the approval by %s has expired", a.Names()), was.Differences(now)
 	switch {
 	case !a.Valid(j.Now()):
-	case len(differences) == 0:
-		return nil
+	case len(differences) > 0:
+		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.Names(), what, strings.Join(differences, " and "))
+	case !j.task.Approval.Enough(*a, j.Now()):
+		text = fmt.Sprintf("%s approved it, and since then the rule changed: %s", a.Names(), j.task.Approval.Approvers())
 	default:
-		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.By, what, strings.Join(differences, " and "))
+		return nil
 	}
 	return []state.Cause{{Rule: state.RuleChanged, Text: text}}
 }
@@ -232,7 +234,8 @@ func (j *judgement) wait(causes []state.Cause, content state.Content) error {
 	for i, c := range causes {
 		texts[i] = c.Text
 	}
-	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest(), Again: j.again(causes)}
+	wait := state.Wait{For: state.WaitApproval, Text: strings.Join(texts, "; "), Causes: causes, Content: &content, Rules: j.task.RulesDigest(), Again: j.again(causes),
+		Needs: j.task.Approval.Require, From: j.task.Approval.From}
 	if !wait.Again.IsZero() {
 		wait.Text += "; it is judged again at " + clock.Stamp(wait.Again, wait.Again.UTC())
 	}

@@ -123,7 +123,7 @@ func (j *judging) resume(expires time.Time) state.Run {
 	next := run.Data
 	next.State, next.Launch, next.Resumed = state.RunIntended, j.launch.ID+"-again", &state.Resume{By: "ann", At: j.Now()}
 	if next.Wait.Content != nil {
-		next.Approval = &state.Approval{By: "ann", At: j.Now(), Expires: expires, Content: *next.Wait.Content}
+		next.Approval = &state.Approval{Given: state.Given{By: "ann", At: j.Now(), Expires: expires}, Content: *next.Wait.Content}
 	}
 	j.launch.ID = next.Launch
 	if _, err := j.store.Apply(j.t.Context(), run.Write(next)); err != nil {

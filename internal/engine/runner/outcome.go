@@ -119,7 +119,7 @@ func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) stat
 		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
 	}
 	if a := waits.Approval; a != nil {
-		run.Approval = &state.Approval{By: a.By, At: a.At, Authenticated: true, Comment: a.Comment, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
+		run.Approval = &state.Approval{Given: a.Given, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
 		if w := c.claimed.Wait; w != nil && w.Content != nil {
 			run.Approval.Content, run.Based = *w.Content, w.Guards()
 		}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -137,8 +139,21 @@ func (c *claim) ofPeople(run state.Run) []outbox.Event {
 	case run.Remote == nil:
 	case run.Rejected && run.State == state.RunCancelled:
 		return []outbox.Event{{Kind: outbox.PlanRejected, At: run.Ended, Task: run.Task, Run: run.ID, By: run.Cancel}}
-	case run.Approval != nil && (before == nil || *before != *run.Approval):
-		return []outbox.Event{{Kind: outbox.PlanApproved, At: run.Approval.At, Task: run.Task, Run: run.ID, By: run.Approval.By, Detail: run.Approval.Comment}}
+	case run.Approval != nil && (before == nil || !before.Same(*run.Approval)):
+		return []outbox.Event{{Kind: outbox.PlanApproved, At: run.Approval.At, Task: run.Task, Run: run.ID, By: run.Approval.By, Detail: confirmed(*run.Approval, c.claimed.Wait)}}
 	}
 	return nil
+}
+
+// confirmed is what a person said who confirmed a plan in another system, which applies it then. If the
+// task needs other approvals, that is said, too: nothing here can stop it.
+func confirmed(a state.Approval, wait *state.Wait) string {
+	if wait == nil || wait.For != state.WaitApproval {
+		return a.Comment
+	}
+	who := approval.Approvers(max(1, wait.Needs), wait.From)
+	if who == "" {
+		return a.Comment
+	}
+	return state.Cut(strings.TrimPrefix(a.Comment+"; confirmed in the other system, which applies it, although "+who, "; "))
 }

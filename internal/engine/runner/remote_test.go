@@ -282,7 +282,7 @@ func TestRemote_DecisionsInTheOtherSystemCount(t *testing.T) {
 	}{
 		"discarded": {&driver.RejectedError{By: "jane in HCP Terraform", Text: "too late"}, state.RunCancelled, true, "rejected by jane in HCP Terraform: too late", "plan rejected"},
 		"cancelled": {&driver.CancelledError{By: "jane in HCP Terraform"}, state.RunCancelled, false, "cancelled by jane in HCP Terraform", "run cancelled"},
-		"confirmed": {&driver.WaitError{Wait: state.Wait{For: state.WaitRemote}, Approval: &state.Approval{By: "jane in HCP Terraform", At: noon.Add(time.Minute)}},
+		"confirmed": {&driver.WaitError{Wait: state.Wait{For: state.WaitRemote}, Approval: &state.Approval{Given: state.Given{By: "jane in HCP Terraform", At: noon.Add(time.Minute)}}},
 			state.RunWaiting, false, "", "plan approved"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 	if j.claimed.Kind != state.KindApply {
 		return nil
 	}
-	if a := j.claimed.Approval; a != nil && a.Valid(j.Now()) && a.Content == j.content(driver.Plan{}) {
+	if a := j.claimed.Approval; a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == j.content(driver.Plan{}) {
 		j.input, j.until, j.done.based = nil, nil, true
 		return nil
 	}

@@ -2,11 +2,11 @@ package simulate
 
 import (
 	"context"
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -72,9 +72,12 @@ func (w *world) approve(it plan) {
 	if meant == "" {
 		meant = anyWait
 	}
-	by := state.Approval{By: names[w.rng.IntN(len(names))], Authenticated: w.rng.IntN(4) > 0}
-	w.person(by.By+" approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *control.Control) error {
-		return c.Approve(ctx, it.task, it.id, by)
+	by := identity.Identity{Name: names[w.rng.IntN(len(names))], Proof: identity.OIDC}
+	if w.rng.IntN(4) == 0 {
+		by.Proof = identity.None // somebody claims the name
+	}
+	w.person(by.Name+" ("+string(by.Proof)+") approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *control.Control) error {
+		return c.Approve(ctx, it.task, it.id, by, "")
 	})
 }
 

@@ -140,8 +140,8 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: an approval that has expired is not used",
 		seed: 12446,
-		file: "record/state/wait.go",
-		old:  "return a.Expires.IsZero() || now.Before(a.Expires)",
+		file: "record/state/approval.go",
+		old:  "return g.Expires.IsZero() || now.Before(g.Expires)",
 		new:  "return true",
 		says: "with one of that very content",
 	}, {
@@ -154,10 +154,30 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: who changed the task does not approve its plan",
 		seed: 231,
-		file: "rules/approval/approval.go",
+		file: "rules/approval/people.go",
 		old:  "return !s.DistinctApprover ||",
 		new:  "return true ||",
 		says: "another person approves",
+	}, {
+		rule: "rules: one person counts once",
+		file: "rules/approval/people.go",
+		old:  "if s.counts(g, now) && !Approved(counting, g.By) {",
+		new:  "if s.counts(g, now) {",
+		test: "rules/approval TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid",
+	}, {
+		rule: "rules: a run goes on when enough people have approved",
+		seed: 231,
+		file: "rules/approval/people.go",
+		old:  "return max(1, s.Require)",
+		new:  "return 1",
+		says: "what needs an approval is applied",
+	}, {
+		rule: "rules: a claimed name is no second person",
+		seed: 231,
+		file: "rules/approval/people.go",
+		old:  "return s.Needed() > 1 ||",
+		new:  "return",
+		says: "what needs an approval is applied",
 	}, {
 		rule: "rules: a run finds out by itself that Consul was replaced",
 		seed: 25210,

@@ -66,7 +66,7 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the record of a task says that its run waits",
 		file: "record/state/wait.go",
-		old:  "live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil",
+		old:  "live.Wait, live.Input, live.Resume, live.Approvals = run.Wait, run.Digest, nil, nil",
 		new:  "live.Input = run.Digest",
 		says: "",
 	}, {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -133,7 +134,7 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 // approveAll has somebody approve what all tasks lose by a replaced Consul.
 func (w *world) approveAll() {
 	w.person("approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
-		return c.ApproveAll(ctx, state.ReplacedApproval{By: "a person"})
+		return c.ApproveAll(ctx, identity.Identity{Name: "a person"}, "")
 	})
 }
 
@@ -186,7 +187,7 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 			}
 		}
 	}
-	if r := next.Replaced; r != nil && r.Approved != nil && (before.Replaced == nil || before.Replaced.Approved == nil || *before.Replaced.Approved != *r.Approved) {
+	if r := next.Replaced; r != nil && r.Approved != nil && (before.Replaced == nil || before.Replaced.Approved == nil || !before.Replaced.Approved.Same(*r.Approved)) {
 		if !v.person() {
 			v.violated("a person approves: %s writes an approval of what a replaced Consul has lost", v.name)
 		}

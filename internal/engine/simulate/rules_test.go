@@ -67,7 +67,7 @@ func withRules(plain []bundle) []bundle {
 	limited := guard.Default
 	limited.MaxDestroy = &most
 	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute, DistinctApprover: true}
-	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour}
+	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour, Require: 2}
 	allowed, denied, both := windows(false, window.Allow), windows(true, window.Deny), windows(false, window.Allow, window.Deny)
 	return []bundle{
 		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
@@ -278,6 +278,18 @@ type attempt struct {
 type granted struct {
 	content
 	expires time.Time
+	by      string // "" if nothing proves the name
+}
+
+// enough reports whether the approvals of one content are those of so many people at a time.
+func enough(given []granted, needs int, at time.Time) bool {
+	people := map[string]bool{}
+	for _, a := range given {
+		if (a.expires.IsZero() || at.Before(a.expires)) && (a.by != "" || needs <= 1) {
+			people[a.by] = true
+		}
+	}
+	return len(people) >= max(1, needs)
 }
 
 func (r *rules) init() {
@@ -305,15 +317,19 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		return
 	}
 	var texts []string
+	var same []granted
 	for _, a := range slices.Concat(j.rules.approvals[run], j.rules.inputs[task]) {
 		does := it.content
 		if input && a.plan == "" {
 			does.plan, does.state = "", "" // a person has approved the input without a plan
 		}
-		if a.content == does && (a.expires.IsZero() || it.at.Before(a.expires)) {
-			return
+		if a.content == does {
+			same = append(same, a)
 		}
-		texts = append(texts, fmt.Sprintf("%+v until %s", a.content, a.expires.UTC().Format(time.TimeOnly)))
+		texts = append(texts, fmt.Sprintf("%+v by %q until %s", a.content, a.by, a.expires.UTC().Format(time.TimeOnly)))
+	}
+	if enough(same, it.task.Approval.Require, it.at) {
+		return
 	}
 	p.violated("what needs an approval is applied with one of that very content: %s applies %+v at %s in run %s of %s, though %s; approved: [%s]",
 		p.name, it.content, it.at.UTC().Format(time.TimeOnly), run, task, why, strings.Join(texts, "; "))
@@ -438,13 +454,19 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 	if before.OnHold != nil && now.OnHold == nil && !v.person() {
 		v.violated("a person's hold lasts until a person releases it: %s ends that of %s", v.name, task)
 	}
-	if a := now.Accepted; a != nil && (before.Accepted == nil || *a != *before.Accepted) {
+	if a := now.Accepted; a != nil && (before.Accepted == nil || !a.Same(before.Accepted.Approval) || a.Observed != before.Accepted.Observed) {
 		if v.person() {
-			j.rules.losses.grant(task, a.For(), a.Expires)
+			j.rules.losses.grant(task, a.For(), a.Until())
 		}
 		j.approvedLoss(v, task, a.For())
 	}
-	if now.Waits() == nil || now.Run.Resume == nil || now.Run.Resume.Approval == nil {
+	if now.Waits() == nil {
+		return
+	}
+	if given := now.Run.Approvals; v.person() && len(given) > 0 && (before.Run == nil || len(given) > len(before.Run.Approvals) || given[len(given)-1].At.After(before.Run.Approvals[len(before.Run.Approvals)-1].At)) {
+		j.givenBy(v, task, now, given[len(given)-1])
+	}
+	if now.Run.Resume == nil || now.Run.Resume.Approval == nil {
 		return
 	}
 	a := now.Run.Resume.Approval
@@ -461,12 +483,21 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 		}
 		return // it permits the loss, and nothing else
 	}
+	j.givenBy(v, task, now, a.Given)
+}
+
+// givenBy notes the approval of one person.
+func (j *judge) givenBy(v view, task string, now state.Task, a state.Given) {
+	content := j.rules.waits[now.Run.Wait.ID]
 	if by := j.overrides[task].By; !a.Authenticated && by != "" || by == a.By {
 		if t, ok := overlay.Compose(v.base, slices.Collect(maps.Values(j.overrides))).Config.Task(task); ok && t.Approval.DistinctApprover {
 			v.violated("another person approves: %s approves what %s has changed: %s", a.By, by, task)
 		}
 	}
-	given := granted{content, a.Expires}
+	given := granted{content: content, expires: a.Expires}
+	if a.Authenticated {
+		given.by = a.By
+	}
 	j.rules.approvals[now.Run.ID] = append(j.rules.approvals[now.Run.ID], given)
 	if given.plan == "" {
 		j.rules.inputs[task] = append(j.rules.inputs[task], given)

@@ -24,7 +24,7 @@ func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, e
 	if asked.Decision == apispec.ApprovalDecisionReject {
 		err = a.Control.Reject(r.Context(), task, plan, who.Name, comment)
 	} else {
-		err = a.Control.Approve(r.Context(), task, plan, state.Approval{By: who.Name, Authenticated: who.Proven(), Comment: comment})
+		err = a.Control.Approve(r.Context(), task, plan, who, comment)
 	}
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, a.orNoTask(r, err)
 }
@@ -32,7 +32,7 @@ func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, e
 // approveConsul approves what all tasks lose by a replaced Consul.
 func (a *api) approveConsul(r *http.Request, asked apispec.HoldRequest) (any, error) {
 	who := by(r).Or(apispec.Deref(asked.By))
-	err := a.Control.ApproveAll(r.Context(), state.ReplacedApproval{By: who.Name, Authenticated: who.Proven(), Comment: apispec.Deref(asked.Comment)})
+	err := a.Control.ApproveAll(r.Context(), who, apispec.Deref(asked.Comment))
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, err
 }
 

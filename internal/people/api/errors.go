@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -111,6 +112,8 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	switch {
 	case errors.As(err, &denied):
 		return &refusal{status: http.StatusForbidden, legacy: legacy, text: err.Error()}
+	case errors.As(err, new(*approval.RefusedError)):
+		return refuse(http.StatusForbidden, "task '%s': %s", task, err)
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &wrong):

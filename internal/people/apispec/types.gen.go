@@ -132,6 +132,8 @@ const (
 
 // Approval who approved the plan
 type Approval struct {
+	// As the entry of approvers.from by which this person may approve, if the task has that key
+	As *string   `json:"as,omitempty"`
 	At time.Time `json:"at"`
 
 	// Authenticated by was proven by a client certificate, a token or IAM; else it is what the sender says
@@ -141,6 +143,9 @@ type Approval struct {
 
 	// Expires never if there is none
 	Expires *time.Time `json:"expires,omitempty"`
+
+	// Proof what proved by: token, certificate, oidc or iam; local or none if nothing did; missing if another system did
+	Proof *string `json:"proof,omitempty"`
 }
 
 // ApprovalRequest defines model for ApprovalRequest.
@@ -156,6 +161,9 @@ type ApprovalRequest struct {
 
 // ApprovalDecision defines model for ApprovalRequest.decision.
 type ApprovalDecision string
+
+// Approvers how many people must approve, and who they may be
+type Approvers = map[string]any
 
 // AttributeChange defines model for AttributeChange.
 type AttributeChange struct {
@@ -847,9 +855,14 @@ type RoleOfSenderRole string
 
 // Run defines model for Run.
 type Run struct {
+	// Approvals the approvals of each person, in order
+	Approvals *[]Approval `json:"approvals,omitempty"`
+
 	// Approved when somebody approved what the run applies; missing while it waits for an approval
-	Approved   *time.Time `json:"approved,omitempty"`
-	ApprovedBy *string    `json:"approved_by,omitempty"`
+	Approved *time.Time `json:"approved,omitempty"`
+
+	// ApprovedBy who that was; if several people had to approve, all of them, in words
+	ApprovedBy *string `json:"approved_by,omitempty"`
 
 	// ApprovedComment what the person said who approved it
 	ApprovedComment *string `json:"approved_comment,omitempty"`
@@ -1060,6 +1073,9 @@ type Task struct {
 
 	// ApproveDestroy whether a person must approve before everything that a task has made is destroyed. Not given: the global value
 	ApproveDestroy *string `json:"approve_destroy,omitempty"`
+
+	// Approvers how many people must approve, and who they may be
+	Approvers *Approvers `json:"approvers,omitempty"`
 
 	// AwsRole ARN of the IAM role that Terraform assumes for this task
 	//
@@ -1544,6 +1560,9 @@ type WaitingPlan struct {
 	// Again when the plan is judged again, and applied without an approval if it is within the limits of the guards by then; missing if time alone does not permit it
 	Again *time.Time `json:"again,omitempty"`
 
+	// Approvals the approvals that are there and still valid, in order, if more than one is needed
+	Approvals *[]Approval `json:"approvals,omitempty"`
+
 	// Approved who approved the plan
 	Approved *Approval `json:"approved,omitempty"`
 
@@ -1562,8 +1581,14 @@ type WaitingPlan struct {
 	// Entries the service instances, services and keys that came, went and changed since the last apply
 	Entries *EntryChanges `json:"entries,omitempty"`
 
+	// From who they may be: identities and groups; missing if everybody with the role approve may
+	From *[]string `json:"from,omitempty"`
+
 	// ID identifies the plan
 	ID string `json:"id"`
+
+	// Needs how many different people must approve, if more than one
+	Needs *int `json:"needs,omitempty"`
 
 	// Plan what an apply would change, without secrets
 	Plan *Plan `json:"plan,omitempty"`

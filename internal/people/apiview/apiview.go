@@ -34,7 +34,8 @@ func Run(run state.Run) apispec.Run {
 		}
 	}
 	if a := run.Approved(); a != nil {
-		shown.Approved, shown.ApprovedBy, shown.ApprovedComment = &a.At, &a.By, Optional(a.Comment)
+		shown.Approved, shown.ApprovedBy, shown.ApprovedComment = &a.At, new(a.Names()), Optional(a.Comment)
+		shown.Approvals = new(Approvals(a.All()))
 	}
 	if r := run.Remote; r != nil && r.URL != "" {
 		shown.Remote = &apispec.RemoteRun{ID: Optional(r.ID), URL: r.URL}
@@ -56,6 +57,15 @@ func Run(run state.Run) apispec.Run {
 		shown.WhatIf = &apispec.RunWhatIf{ID: Optional(w.ID), Supposed: w.Supposed, Verdict: Verdict(w.Verdict)}
 	}
 	return shown
+}
+
+// Approvals returns the approvals of people as the API shows them.
+func Approvals(given []state.Given) []apispec.Approval { return list.Map(given, Approval) }
+
+// Approval returns the approval of a person as the API shows it.
+func Approval(a state.Given) apispec.Approval {
+	return apispec.Approval{By: a.By, Authenticated: a.Authenticated, Proof: Optional(string(a.Proof)), As: Optional(a.As),
+		At: a.At, Comment: Optional(a.Comment), Expires: Moment(a.Expires)}
 }
 
 // Causes returns why a plan needs an approval as the API shows it.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -42,13 +43,27 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 		Content: apispec.Content{Definition: wait.Content.Definition, Input: wait.Content.Input, Plan: apiview.Optional(wait.Content.Plan), State: apiview.Optional(wait.Content.State)},
 		Changes: apiview.Run(run).Changes, Entries: apiview.Entries(run.Entries)}
 	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {
-		a := resume.Approval
-		shown.Approved = &apispec.Approval{By: a.By, Authenticated: a.Authenticated, At: a.At, Comment: apiview.Optional(a.Comment), Expires: apiview.Moment(a.Expires)}
+		shown.Approved = new(apiview.Approval(resume.Approval.Given))
 	}
+	r.approvers(&shown, *rec.Data.Run)
 	if wait.Content.Plan == "" && run.Plan == (state.Kept{}) {
 		return shown, nil
 	}
 	return shown, r.loadPlan(ctx, run, &shown, output)
+}
+
+// approvers says who must approve the plan of a waiting run, and who has.
+func (r Reader) approvers(shown *apispec.WaitingPlan, live state.LiveRun) {
+	given := slices.DeleteFunc(slices.Clone(live.Approvals), func(g state.Given) bool { return !g.Valid(r.Now()) })
+	if live.Resume != nil && live.Resume.Approval != nil {
+		given = live.Resume.Approval.All()
+	}
+	if live.Wait.Needs > 1 {
+		shown.Needs, shown.Approvals = &live.Wait.Needs, new(apiview.Approvals(given))
+	}
+	if len(live.Wait.From) > 0 {
+		shown.From = &live.Wait.From
+	}
 }
 
 // driftPlan reads the plan of the check that has found drift. Once the check is not

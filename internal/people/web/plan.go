@@ -2,17 +2,34 @@ package web
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 )
 
 // planView is a plan, its resources by what happens to them, the most dangerous first.
 type planView struct {
 	apispec.WaitingPlan
 	Groups []planGroup `json:"-"`
+}
+
+// Approvers says in words who must approve the plan, and how many have; "" if anybody may.
+func (p planView) Approvers() string {
+	who := approval.Approvers(max(1, apispec.Deref(p.Needs)), apispec.Deref(p.From))
+	if given := len(apispec.Deref(p.Approvals)); given > 0 {
+		return fmt.Sprintf("%s: %d of %d approvals are there.", who, given, *p.Needs)
+	}
+	return who
+}
+
+// ApprovedBy reports whether a person is one of those who have approved the plan.
+func (p planView) ApprovedBy(name string) bool {
+	return slices.ContainsFunc(apispec.Deref(p.Approvals), func(a apispec.Approval) bool { return identity.Person(a.By) == identity.Person(name) })
 }
 
 // few is the number of resources up to which each shows its attributes from the beginning.

@@ -223,7 +223,7 @@ func TestRun_ShowsEveryStepAndWhatChanged(t *testing.T) {
 	}
 	r := run.run
 	r.Seen, r.Created, r.Launched, r.Started, r.Planned, r.Ended, r.State = at(0), at(2), at(32), at(33), at(40), at(4000), state.RunSucceeded
-	r.Approval = &state.Approval{By: "alice", At: at(3700), Comment: "rack 7 is gone"}
+	r.Approval = &state.Approval{Given: state.Given{By: "alice", At: at(3700), Comment: "rack 7 is gone"}}
 	r.Entries = &state.EntryChanges{Removed: 40, Added: 1, Entries: []state.EntryChange{{Action: state.EntryRemoved, Name: "web-01", Group: "web"}}}
 	r.Resumed = &state.Resume{By: "alice", At: at(3703)}
 	if _, err := s.store.Apply(t.Context(), stored.Write(r)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/drivertest"
@@ -105,7 +106,7 @@ task {
 		waits(state.WaitRemotePlan)
 		office.Advance()
 		waits(state.WaitApproval)
-		if err := people.Approve(ctx, "web", "", state.Approval{By: "Jo"}); err != nil {
+		if err := people.Approve(ctx, "web", "", identity.Identity{Name: "Jo"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		waits(state.WaitRemote)

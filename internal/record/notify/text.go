@@ -79,6 +79,9 @@ func Lines(e outbox.Event) []string {
 		say("Tasks concerned", strconv.Itoa(e.Count))
 	}
 	say("By", e.By)
+	if e.Approvals > 0 {
+		say("Approvals", fmt.Sprintf("%d of %d that are needed", e.Approvals, e.Needs))
+	}
 	if c := e.Changes; c != nil {
 		text := c.String()
 		if e.Kind == outbox.RunWaiting || e.Kind == outbox.DriftFound || e.RunKind != "" { // nothing is applied

@@ -102,9 +102,9 @@ var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSupersed
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
 	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries"}},
-	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "plan", "detail", "until", "remote_url"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "plan", "needs", "detail", "until", "remote_url"}},
 	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "wait_for", "by"}},
-	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until"}},
+	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until", "approvals", "needs"}},
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
 	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
 	HoldEnded:      {Task, slog.LevelInfo, "the task is released", []string{"by", "since"}},

@@ -48,7 +48,10 @@ type Event struct {
 	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
 	WaitFor state.WaitFor    `json:"wait_for,omitempty"` // what the run waits for
 	Plan    string           `json:"plan,omitempty"`     // id of the plan that waits for an approval
-	Changes *state.Changes   `json:"changes,omitempty"`
+	// Approvals is how many people have approved the plan, of Needs that must.
+	Approvals int            `json:"approvals,omitempty"`
+	Needs     int            `json:"needs,omitempty"`
+	Changes   *state.Changes `json:"changes,omitempty"`
 	// Entries are what differs in Consul from what was applied before.
 	Entries *state.EntryChanges `json:"entries,omitempty"`
 	// Drift is what differs from what was applied last.
@@ -117,7 +120,7 @@ func OfRun(run state.Run) Event {
 	case state.RunWaiting:
 		e.At, e.Until, e.WaitFor, e.Detail = run.Wait.Since, run.Wait.Until, run.Wait.For, run.Wait.String()
 		if run.Wait.For == state.WaitApproval {
-			e.Plan = run.Wait.ID
+			e.Plan, e.Needs = run.Wait.ID, run.Wait.Needs
 		}
 	case state.RunFailed:
 		e.Error = run.Error

@@ -215,6 +215,8 @@ type LiveRun struct {
 	Wait   *Wait   `json:"wait,omitempty"`
 	Input  string  `json:"input,omitempty"`  // digest of what it has read
 	Resume *Resume `json:"resume,omitempty"` // the request to go on, until it is launched again
+	// Approvals are those that were given, while more people must approve.
+	Approvals []Given `json:"approvals,omitempty"`
 }
 
 // Launch is one start of a runner for the runs of several tasks.

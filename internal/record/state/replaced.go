@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 )
 
 // Identity tells one Consul from another at the same address.
@@ -38,6 +40,8 @@ type Replaced struct {
 	Shown   string              `json:"shown,omitempty"` // digest of what those tasks are shown
 	// Approved is an approval of everything that Shown stands for, until the next tick.
 	Approved *ReplacedApproval `json:"approved,omitempty"`
+	// Earlier are approvals that were not enough for the tasks that are still held.
+	Earlier []ReplacedApproval `json:"earlier,omitempty"`
 	// Unconfirmed is how many tasks are marked with Task.Unconfirmed: it is not known what
 	// they lose, or they require another approver. If there are any, the others are
 	// confirmed, and are not held any more.
@@ -88,6 +92,21 @@ type ReplacedApproval struct {
 	At            time.Time `json:"at"`
 	Comment       string    `json:"comment,omitempty"`
 	Shown         string    `json:"shown"` // what was approved
+
+	// Who By is, for the rules of tasks:
+	Proof  identity.Proof `json:"proof,omitempty"`
+	Also   []string       `json:"also,omitempty"`
+	Groups []string       `json:"groups,omitempty"`
+}
+
+// Same reports whether two approvals are one.
+func (a ReplacedApproval) Same(b ReplacedApproval) bool {
+	return a.By == b.By && a.At.Equal(b.At) && a.Shown == b.Shown && a.Proof == b.Proof && a.Comment == b.Comment
+}
+
+// Who is who gave the approval.
+func (a ReplacedApproval) Who() identity.Identity {
+	return identity.Identity{Name: a.By, Also: a.Also, Groups: a.Groups, Proof: a.Proof}
 }
 
 // Accepted is an approval of what Consul shows to one task, before there is a plan

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -71,6 +72,8 @@ type Wait struct {
 	// Again is when the plan is judged again, by the clock of the leader: only guards hold it, and
 	// by then they do not compare with what was applied longest ago. Zero if that is not so.
 	Again time.Time `json:"again,omitzero"`
+	Needs int       `json:"needs,omitempty"` // how many different people must approve, if more than one
+	From  []string  `json:"from,omitempty"`  // who they may be; everybody with the role if it is empty
 }
 
 // Command returns the command with which people decide on the plan that waits, such as approve. It
@@ -150,24 +153,12 @@ func (c Content) Differences(now Content) []string {
 	return all
 }
 
-// Approval is a person's permission to apply one content.
-type Approval struct {
-	By string `json:"by"`
-	// Authenticated is set if By was proven: an AWS principal, a client certificate or
-	// a token. Else it is what the caller says.
-	Authenticated bool      `json:"authenticated,omitempty"`
-	At            time.Time `json:"at"`
-	Comment       string    `json:"comment,omitempty"`
-	Expires       time.Time `json:"expires,omitzero"` // never if zero
-	Content       Content   `json:"content"`
-}
-
-// Valid reports whether the approval has not expired at a time.
-func (a Approval) Valid(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
-
 // String says in words what the run waits for.
 func (w Wait) String() string {
 	text := "waits for " + waits[w.For].text
+	if w.Needs > 1 {
+		text = fmt.Sprintf("waits for %d approvals", w.Needs)
+	}
 	if w.Text != "" {
 		text += ": " + w.Text
 	}
@@ -202,7 +193,7 @@ func (t Task) Waits() *Wait {
 // read again, so that later changes are compared with what the run has read.
 func (t Task) BeginWait(run Run) Task {
 	live := *t.Run
-	live.Wait, live.Input, live.Resume = run.Wait, run.Digest, nil
+	live.Wait, live.Input, live.Resume, live.Approvals = run.Wait, run.Digest, nil, nil
 	if run.Remote != nil {
 		t.RemoteRun = run.Remote // the run has dealt with what was left before it began its own
 	} else if t.GivenUp() == nil {

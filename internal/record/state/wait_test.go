@@ -11,9 +11,9 @@ func TestRun_WaitsAreKnownWithoutComparingClocks(t *testing.T) {
 	early := noon.Add(-time.Hour) // by a clock that is behind
 	content := Content{Definition: "d", Input: "i", Plan: "p"}
 	waits := Run{Times: Times{Started: noon.Add(-time.Minute)}, Waits: Waits{Wait: &Wait{For: WaitApproval, Since: noon, Content: &content}}}
-	approved := &Approval{By: "Ann", At: early, Content: content}
-	other := &Approval{By: "Bob", At: noon.Add(time.Hour), Content: Content{Definition: "d", Input: "i", Plan: "another"}}
-	ofInput := &Approval{By: "Cleo", At: early, Content: content.OfInput()}
+	approved := &Approval{Given: Given{By: "Ann", At: early}, Content: content}
+	other := &Approval{Given: Given{By: "Bob", At: noon.Add(time.Hour)}, Content: Content{Definition: "d", Input: "i", Plan: "another"}}
+	ofInput := &Approval{Given: Given{By: "Cleo", At: early}, Content: content.OfInput()}
 	resumed := &Resume{At: early}
 	for name, c := range map[string]struct {
 		change func(*Run)

@@ -1,15 +1,18 @@
 // Package approval says which plans need the approval of a person, and how long an
-// approval lasts: the keys approval, approval_expires and require_distinct_approver
-// of a task, or of the whole configuration.
+// approval lasts, how many people must approve, and who they may be: the keys approval,
+// approval_expires and require_distinct_approver and the block approvers of a task, or of the whole
+// configuration.
 package approval
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // Rule says which plans need an approval.
@@ -27,6 +30,8 @@ type Spec struct {
 	Rule             Rule          `json:"approval"`
 	Expires          time.Duration `json:"approval_expires"` // how long an approval lasts; 0 for no limit
 	DistinctApprover bool          `json:"require_distinct_approver,omitempty"`
+	Require          int           `json:"require,omitempty"` // how many different people must approve; 0 and 1 are one
+	From             []string      `json:"from,omitempty"`    // who they may be, as in roles.Means; everybody with the role if it is empty
 }
 
 // Default is the rule of a task that configures none.
@@ -37,6 +42,14 @@ type Keys struct {
 	Approval                block.String   `key:"approval" default:"never" one:"never always destructive" doc:"plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource"`
 	ApprovalExpires         block.Duration `key:"approval_expires" default:"24h" form:"delay" example:"8h" doc:"how long an approval lasts; '0s': no limit"`
 	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': who created or changed the task through the API cannot approve its plans"`
+	Approvers               ApproversKeys  `key:"approvers" doc:"how many people must approve, and who they may be"`
+}
+
+// ApproversKeys are the keys of an approvers block.
+type ApproversKeys struct {
+	block.Origin
+	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve whatever waits for an approval"`
+	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who they may be: identities and groups, as in the grants of 'api.access'"`
 }
 
 // Spec checks the keys, and returns the rule: a key that is not set has the value of
@@ -49,11 +62,55 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 	if k.ApprovalExpires.V < 0 {
 		r.Fail(k.ApprovalExpires.Origin, fmt.Sprintf("%s is negative", block.Quoted(k.ApprovalExpires.Text)), `a duration such as "8h", or "0s" for no limit`)
 	}
-	return Spec{
+	spec := Spec{
 		Rule:             rule,
 		Expires:          k.ApprovalExpires.Or(parent.Expires),
 		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
 	}
+	spec.Require, spec.From = k.Approvers.spec(r, parent)
+	return spec
+}
+
+// spec checks the keys, and returns how many people must approve, and who they may be.
+func (k *ApproversKeys) spec(r *block.Report, parent Spec) (require int, from []string) {
+	if k.Require.Set && (k.Require.V < 1 || k.Require.V > maxApprovers) {
+		r.Fail(k.Require.Origin, fmt.Sprintf("%s people cannot approve", block.Quoted(k.Require.Text)), fmt.Sprintf("a number from 1 to %d", maxApprovers))
+	}
+	require, from = parent.Require, parent.From
+	if k.Require.Set {
+		require = k.Require.V
+	}
+	if require == 1 {
+		require = 0 // the digest of the rules is that of a task without the key
+	}
+	if !k.From.Set {
+		return require, from
+	}
+	from = make([]string, 0, len(k.From.V))
+	for i, entry := range k.From.V {
+		name, wrong, hint := parseEntry(entry)
+		if wrong != "" {
+			r.Fail(k.From.Element(i), block.Quoted(entry)+" "+wrong, hint)
+		}
+		from = append(from, name)
+	}
+	slices.Sort(from)
+	return require, slices.Compact(from)
+}
+
+// maxApprovers is how many people a plan may need: their approvals are kept in the record of its task.
+const maxApprovers = 10
+
+// parseEntry returns an entry of from in the form in which it is compared, or what is wrong with it.
+func parseEntry(entry string) (name, wrong, hint string) {
+	if group, ok := strings.CutPrefix(entry, roles.GroupKind); ok && group != "" {
+		return entry, "", ""
+	}
+	name, wrong, hint = roles.ParseName(entry)
+	if wrong != "" && hint != "" {
+		hint += "; or group:NAME"
+	}
+	return name, wrong, hint
 }
 
 // String says in words which plans need an approval, and of whom.
@@ -65,7 +122,14 @@ func (s Spec) String() string {
 	case Destructive:
 		text = "a plan that destroys or replaces a resource needs an approval"
 	default:
-		return "no plan needs an approval, unless a guard or a check holds it"
+		text = "no plan needs an approval, unless a guard or a check holds it"
+		if who := s.Approvers(); who != "" {
+			text += "; then " + who
+		}
+		return text
+	}
+	if who := s.Approvers(); who != "" {
+		text += ", for which " + who
 	}
 	if s.Expires > 0 {
 		text += ", which is valid for " + block.Brief(s.Expires)
@@ -76,10 +140,22 @@ func (s Spec) String() string {
 	return text
 }
 
-// MayApprove reports whether somebody may approve what others have changed. Only a name
-// that was proven shows that it is somebody else.
-func (s Spec) MayApprove(changedBy []string, by string, authenticated bool) bool {
-	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.Contains(changedBy, by)
+// Approvers says in words how many people must approve, and who they may be; "" if anybody with the
+// role may.
+func (s Spec) Approvers() string { return Approvers(s.Needed(), s.From) }
+
+// Approvers says in words of how many people, and of which, approvals are needed.
+func Approvers(needed int, from []string) string {
+	who := strings.Join(from, ", ")
+	switch {
+	case needed > 1 && who != "":
+		return fmt.Sprintf("%d different people of %s must approve", needed, who)
+	case needed > 1:
+		return fmt.Sprintf("%d different people must approve", needed)
+	case who != "":
+		return "someone of " + who + " must approve"
+	}
+	return ""
 }
 
 // Plan says why a plan with these numbers needs an approval; "" if it needs none. If it

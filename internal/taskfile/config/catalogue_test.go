@@ -70,7 +70,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, verify, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, approvers, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, verify, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"high_availability without the cluster's name", `high_availability {}`,
@@ -394,7 +394,7 @@ f.hcl:7: verify.a.http.headers.A: the variable CONSUL_HTTP_TOKEN has a credentia
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, aws_role, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, verify, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, approvers, aws_role, buffer_period, check, condition, description, drift, enabled, guard, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, verify, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

@@ -70,7 +70,7 @@ func (r *Rules) meaning() meaning {
 	if r.Guard != defaultRules.Guard {
 		m.set("guard", r.Guard)
 	}
-	if r.Approval != defaultRules.Approval {
+	if !r.Approval.Equal(defaultRules.Approval) {
 		m.set("approval", r.Approval)
 	}
 	if r.Removal != defaultRules.Removal {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -152,7 +153,11 @@ func TestRules_DefaultsAreThoseOfTheReference(t *testing.T) {
 		}
 	}
 	file = "guard {\n" + file + "}\n"
+	file += "approvers {\n  require = 1\n}\n"
 	for _, k := range schemaOf(reflect.TypeFor[approval.Keys]()).keys {
+		if !k.field {
+			continue
+		}
 		file += k.name + " = \"" + k.fallback + "\"\n"
 	}
 	for _, text := range []string{file, " "} {
@@ -220,5 +225,32 @@ func TestRules_FilesOfACheckCountByTheirContent(t *testing.T) {
 			t.Error("a file of a check changes the definition, which runs the task")
 		}
 		rules = next
+	}
+}
+
+func TestApprovers_TaskInheritsEachKey(t *testing.T) {
+	task := `task {
+  name   = "t"
+  module = "./m"
+  condition "services" {
+    names = ["web"]
+  }
+  %s
+}
+approvers {
+  require = 2
+  from    = ["group:network", "user:ann@example.com"]
+}
+`
+	for block, want := range map[string]approval.Spec{
+		"":                          {Require: 2, From: []string{"group:network", "user:ann@example.com"}},
+		"approvers { require = 1 }": {From: []string{"group:network", "user:ann@example.com"}},
+		"approvers { from = [] }":   {Require: 2, From: []string{}},
+		`approvers { from = ["token:b", "token:a", "token:a"] }`: {Require: 2, From: []string{"token:a", "token:b"}},
+	} {
+		got := load(t, "f.hcl", fmt.Sprintf(task, block)).Tasks[0].Approval
+		if got.Require != want.Require || !slices.Equal(got.From, want.From) {
+			t.Errorf("%q: %d of %q, want %d of %q", block, got.Require, got.From, want.Require, want.From)
+		}
 	}
 }

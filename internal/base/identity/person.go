@@ -1,0 +1,18 @@
+package identity
+
+import "strings"
+
+// sso begins the names of the roles that IAM Identity Center makes. It sets the names of their
+// sessions to those of its users.
+const sso = "AWSReservedSSO_"
+
+// Person tells people apart by their names, where several must act. Callers choose the name of a
+// session of a role in AWS themselves, so all sessions of a role are one person, except those of IAM
+// Identity Center.
+func Person(name string) string {
+	m := session.FindStringSubmatch(name)
+	if m == nil || strings.HasPrefix(m[3], sso) {
+		return name
+	}
+	return m[0]
+}

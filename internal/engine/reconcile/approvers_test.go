@@ -1,0 +1,125 @@
+package reconcile
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
+)
+
+// twoOf is a bench with a plan that needs two approvals, each valid for an hour.
+func twoOf(t *testing.T, from ...string) (*bench, state.PlannedRun) {
+	t.Helper()
+	b, run := waiting(t, planned)
+	b.Config.Tasks[0].Approval = approvals.Spec{Rule: approvals.Always, Expires: time.Hour, Require: 2, From: from}
+	record, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("task-0"))
+	b.must(err)
+	next, wait := record.Data, planned
+	wait.Needs, wait.From = 2, from
+	live := *next.Run
+	live.Wait = &wait
+	next.Run = &live
+	b.must(b.store.Apply(t.Context(), record.Write(next)))
+	return b, run
+}
+
+func TestApprovers_RunGoesOnWhenTheLastOneHasApproved(t *testing.T) {
+	b, run := twoOf(t)
+	people, events := b.people(), b.recording()
+	for range 3 { // an answer is lost, and the request is repeated, through another instance, too
+		b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("ann"), "rack 7"))
+		b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("ann"), "rack 7"))
+	}
+	b.tick() // the leader ticks in between
+	if got := b.run(run).Data; got.State != state.RunWaiting {
+		t.Fatalf("after one approval, the run is %s", got.State)
+	}
+	if why := b.task("task-0").Reason.Text; !strings.Contains(why, "waits for 2 approvals") || !strings.Contains(why, "1 of 2 approvals: token:ann has approved") {
+		t.Errorf("the reason is %q", why)
+	}
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
+	b.tick()
+	got := b.run(run).Data
+	if got.State != state.RunIntended || got.Approval == nil || got.Approval.Names() != "token:ann and token:bob" || got.Approval.Before[0].Proof != identity.Token {
+		t.Fatalf("the run is %s, approved by %+v", got.State, got.Approval)
+	}
+	if n := events.count(outbox.PlanApproved); n != 2 {
+		t.Errorf("%d events tell of the approvals", n)
+	}
+}
+
+func TestApprovers_ApprovalThatExpiredIsNoneOfThoseNeeded(t *testing.T) {
+	b, run := twoOf(t)
+	people := b.people()
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("ann"), ""))
+	b.now = b.now.Add(time.Hour)
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunWaiting {
+		t.Fatalf("ann's approval has expired, and the run is %s", got.State)
+	}
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("cho"), ""))
+	b.now = b.now.Add(time.Hour) // bob's and cho's have expired before the leader resumes the run
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunWaiting || len(b.task("task-0").Run.Approvals) != 0 {
+		t.Fatalf("every approval has expired, and the run is %s", got.State)
+	}
+}
+
+func TestApprovers_OnlyThosePermittedCount(t *testing.T) {
+	b, run := twoOf(t, "group:network", "user:ann@example.com")
+	people := b.people()
+	for _, who := range []identity.Identity{
+		{Name: "user:ann@example.com (not proven)"}, {Name: "user:ann@example.com", Proof: identity.Local}, {Name: "user:ann@example.com"},
+		identity.OfToken("dan"), {Name: "x", Groups: []string{"network"}},
+	} {
+		refused := new(approvals.RefusedError)
+		if err := people.Approve(t.Context(), "task-0", "", who, ""); !errors.As(err, &refused) {
+			t.Errorf("%+v approves: %v", who, err)
+		}
+	}
+	ann := identity.Identity{Name: "user:ann@example.com", Proof: identity.OIDC}
+	b.must(people.Approve(t.Context(), "task-0", "", ann, ""))
+	b.must(people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "cert:n1", Proof: identity.Certificate, Groups: []string{"network"}}, ""))
+	b.tick()
+	if a := b.run(run).Data.Approval; a == nil || a.Before[0].As != "user:ann@example.com" || a.As != "group:network" {
+		t.Errorf("the run was approved by %+v", a)
+	}
+}
+
+func TestApprovers_AnotherRuleDiscardsTheApprovals(t *testing.T) {
+	for name, require := range map[string]int{"more people": 3, "fewer people": 0} {
+		b, run := twoOf(t)
+		live := b.task("task-0").Run
+		live.Wait.Rules = b.Config.Tasks[0].RulesDigest()
+		record, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("task-0"))
+		b.must(err)
+		next := record.Data
+		next.Run = live
+		b.must(b.store.Apply(t.Context(), record.Write(next)))
+		b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("ann"), ""))
+		b.Config.Tasks[0].Approval.Require = require
+		b.tick()
+		if got := b.run(run).Data; got.State != state.RunSuperseded || b.task("task-0").Run != nil && len(b.task("task-0").Run.Approvals) > 0 {
+			t.Errorf("%s must approve now, and the run is %s", name, got.State)
+		}
+	}
+}
+
+func TestApprovers_RejectionEndsTheRunForAll(t *testing.T) {
+	b, run := twoOf(t)
+	people := b.people()
+	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("ann"), ""))
+	b.must(people.Reject(t.Context(), "task-0", "", "bob", "not now"))
+	if got := b.run(run).Data; got.State != state.RunCancelled {
+		t.Errorf("the run is %s", got.State)
+	}
+	if err := people.Approve(t.Context(), "task-0", "", identity.OfToken("cho"), ""); !errors.Is(err, state.ErrNoPlan) {
+		t.Errorf("cho approves a plan that was rejected: %v", err)
+	}
+}

@@ -1,0 +1,100 @@
+package approval
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+// MayApprove reports whether somebody may approve what others have changed. Only a name
+// that was proven shows that it is somebody else.
+func (s Spec) MayApprove(changedBy []string, by string, authenticated bool) bool {
+	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.ContainsFunc(changedBy, func(other string) bool { return samePerson(other, by) })
+}
+
+func samePerson(a, b string) bool { return identity.Person(a) == identity.Person(b) }
+
+// Needed is how many different people must approve.
+func (s Spec) Needed() int { return max(1, s.Require) }
+
+// Restricted reports whether only people with a proven name may approve: a name that somebody
+// claims may be that of anybody.
+func (s Spec) Restricted() bool { return s.Needed() > 1 || len(s.From) > 0 }
+
+// RefusedError says why somebody cannot approve.
+type RefusedError struct {
+	By  string
+	Why string // after the name
+}
+
+func (e *RefusedError) Error() string { return e.By + " " + e.Why }
+
+// Admit returns the entry of From by which somebody may approve; "" if everybody may. The error is a
+// *RefusedError.
+func (s Spec) Admit(who identity.Identity) (as string, err error) {
+	if s.Restricted() && !who.Proven() {
+		return "", &RefusedError{who.Name, "cannot approve: " + s.Approvers() + ", and nothing proves this name: use a token, a client certificate, a login or IAM"}
+	}
+	if len(s.From) == 0 {
+		return "", nil
+	}
+	i := slices.IndexFunc(s.From, func(entry string) bool { return roles.Means(entry, who) })
+	if i < 0 {
+		return "", &RefusedError{who.Name, "is not one of those who approve: " + s.Approvers()}
+	}
+	return s.From[i], nil
+}
+
+// Counting returns the approvals that count at a time: each is of another person, of one who may
+// approve, and has not expired.
+func (s Spec) Counting(given []state.Given, now time.Time) []state.Given {
+	var counting []state.Given
+	for _, g := range given {
+		if s.counts(g, now) && !Approved(counting, g.By) {
+			counting = append(counting, g)
+		}
+	}
+	return counting
+}
+
+func (s Spec) counts(g state.Given, now time.Time) bool {
+	switch {
+	case !g.Valid(now), s.Restricted() && !g.Authenticated:
+		return false
+	}
+	return len(s.From) == 0 || slices.Contains(s.From, g.As)
+}
+
+// Approved reports whether a person is one of those who approved.
+func Approved(given []state.Given, by string) bool {
+	return slices.ContainsFunc(given, func(g state.Given) bool { return samePerson(g.By, by) })
+}
+
+// Enough reports whether an approval is that of enough people at a time.
+func (s Spec) Enough(a state.Approval, now time.Time) bool {
+	return len(s.Counting(a.All(), now)) >= s.Needed()
+}
+
+// Progress says in words how many of the needed approvals are there, and by whom; "" if one person
+// is enough.
+func Progress(given []state.Given, needed int) string {
+	if needed <= 1 || len(given) == 0 {
+		return ""
+	}
+	have := "has"
+	if len(given) > 1 {
+		have = "have"
+	}
+	return fmt.Sprintf("%d of %d approvals: %s %s approved", len(given), needed, state.NamesOf(given), have)
+}
+
+// Equal reports whether two rules are the same.
+func (s Spec) Equal(other Spec) bool {
+	return s.Rule == other.Rule && s.Expires == other.Expires && s.DistinctApprover == other.DistinctApprover &&
+		s.Require == other.Require && strings.Join(s.From, "\n") == strings.Join(other.From, "\n")
+}

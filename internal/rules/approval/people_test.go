@@ -1,0 +1,119 @@
+package approval_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
+)
+
+var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+
+// anybody draws people: some only claim their name.
+func anybody(t *rapid.T) identity.Identity {
+	who := identity.Identity{Name: "user:" + rapid.SampledFrom([]string{"ann", "bob", "cho"}).Draw(t, "name"), Proof: identity.OIDC}
+	switch rapid.IntRange(0, 3).Draw(t, "proof") {
+	case 0:
+		who = who.Or("") // as it is
+		who.Proof, who.Name = identity.None, identity.Claimed(who.Name)
+	case 1:
+		who.Groups = []string{"network"}
+	}
+	return who
+}
+
+func TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute, Require: rapid.IntRange(0, 3).Draw(t, "require")}
+		if rapid.Bool().Draw(t, "from") {
+			rule.From = []string{"group:network", "user:ann"}
+		}
+		var all []state.Given
+		at := noon
+		for range rapid.IntRange(0, 6).Draw(t, "approvals") {
+			who := anybody(t)
+			as, err := rule.Admit(who)
+			if rule.Restricted() && !who.Proven() && err == nil {
+				t.Fatalf("%s is not proven, and may approve", who.Name)
+			}
+			if err != nil {
+				continue
+			}
+			all = append(all, state.Given{By: who.Name, Authenticated: who.Proven(), As: as, At: at, Expires: at.Add(rule.Expires)})
+			at = at.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "minutes")) * time.Minute)
+		}
+		people := map[string]bool{}
+		for _, g := range all {
+			if at.Before(g.Expires) && (g.Authenticated || !rule.Restricted()) {
+				people[g.By] = true
+			}
+		}
+		counting := rule.Counting(all, at)
+		if len(counting) != len(people) {
+			t.Fatalf("%d approvals of %+v count, want those of %v", len(counting), all, people)
+		}
+		if len(all) == 0 {
+			return
+		}
+		if enough := rule.Enough(state.ApprovalOf(state.Content{}, all), at); enough != (len(people) >= max(1, rule.Require)) {
+			t.Fatalf("%+v is enough: %v", all, enough)
+		}
+		narrower := rule
+		narrower.From = []string{"user:dan"}
+		if rule.From == nil && len(narrower.Counting(all, at)) > 0 {
+			t.Fatal("approvals count of people whom a later rule does not name")
+		}
+	})
+}
+
+func TestAdmit_SaysWhoMayApproveAndWhyNot(t *testing.T) {
+	two := approval.Spec{Require: 2}
+	some := approval.Spec{From: []string{"group:network", "user:ann@example.com"}}
+	ann := identity.Identity{Name: "user:ann@example.com", Proof: identity.OIDC}
+	for _, tt := range []struct {
+		rule approval.Spec
+		who  identity.Identity
+		want string
+	}{
+		{approval.Spec{}, identity.Identity{Name: "ann (not proven)"}, ""},
+		{two, ann, ""},
+		{two, identity.Identity{Name: "user:ann@example.com", Proof: identity.Local}, "nothing proves this name"},
+		{some, ann, "user:ann@example.com"},
+		{some, identity.Identity{Name: "cert:n1", Proof: identity.Certificate, Groups: []string{"network"}}, "group:network"},
+		{some, identity.Identity{Name: "x", Proof: identity.None, Groups: []string{"network"}}, "nothing proves this name"},
+		{some, identity.Identity{Name: "user:ann@example.com", Proof: identity.Token}, "is not one of those who approve"},
+		{some, identity.OfToken("bob"), "is not one of those who approve: someone of group:network, user:ann@example.com must approve"},
+	} {
+		as, err := tt.rule.Admit(tt.who)
+		if got := fmt.Sprint(as, err); !strings.Contains(got, tt.want) || (err == nil) != !strings.Contains(tt.want, " ") {
+			t.Errorf("%+v for %+v: %s, want %s", tt.who, tt.rule, got, tt.want)
+		}
+	}
+}
+
+func TestPerson_SessionsOfARoleAreOneUnlessAWSNamesThem(t *testing.T) {
+	role, sso := "arn:aws:sts::123456789012:assumed-role/NetOps/", "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Net_1a2b/"
+	rule := approval.Spec{Require: 2}
+	for _, tt := range []struct {
+		a, b string
+		two  bool
+	}{
+		{role + "ann", role + "bob", false}, {sso + "ann@example.com", sso + "bob@example.com", true}, {sso + "ann", sso + "ann", false},
+		{"arn:aws:iam::123456789012:user/ann", "arn:aws:iam::123456789012:user/bob", true}, {role + "ann", "arn:aws:sts::123456789012:assumed-role/Other/ann", true},
+		{"token:ann", "user:ann", true}, {"token:ann", "token:ann", false},
+	} {
+		given := []state.Given{{By: tt.a, Authenticated: true}, {By: tt.b, Authenticated: true}}
+		if got := rule.Enough(state.ApprovalOf(state.Content{}, given), noon); got != tt.two {
+			t.Errorf("%s and %s are two people: %v", tt.a, tt.b, got)
+		}
+		if got := (approval.Spec{DistinctApprover: true}).MayApprove([]string{tt.a}, tt.b, true); got != tt.two {
+			t.Errorf("%s may approve what %s changed: %v", tt.b, tt.a, got)
+		}
+	}
+}
