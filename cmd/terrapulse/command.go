@@ -64,6 +64,7 @@ func (a *app) commands() []command {
 			a.ofTask(deleteTask),
 			a.taskGraphCommand()),
 		a.tokenCommands(),
+		[]command{a.auditCommand()},
 		a.group("migrate", "Move from Consul-Terraform-Sync to Terrapulse", `
   Reports what would change if Terrapulse took over from Consul-Terraform-Sync.`,
 			a.migrateCheckCommand()),

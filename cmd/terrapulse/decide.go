@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/user"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -32,6 +34,7 @@ type decisions interface {
 	ReleaseTask(ctx context.Context, task, by string) error
 	Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error)
 	Resume(ctx context.Context, resume apispec.PauseRequest) (ended *apispec.Paused, err error)
+	Audit(ctx context.Context, query url.Values) (entries []apispec.AuditEntry, more bool, err error)
 	Tokens(ctx context.Context) ([]apispec.Token, error)
 	CreateToken(ctx context.Context, asked apispec.TokenRequest) (token string, made apispec.Token, err error)
 	RevokeToken(ctx context.Context, name string) error
@@ -151,6 +154,7 @@ func (c *decisionCommand) open() (decisions, int) {
 	if err != nil {
 		return nil, c.fail(exitError, err)
 	}
+	c.ctx = audit.With(c.ctx, audit.Actor{Identity: identity.Identity{Proof: identity.Local}, Via: audit.Command, Keep: keeps(cfg)})
 	return storeDecisions{store, &control.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
 		Base: func(context.Context) (*config.Config, error) {
 			if cfg == nil {
@@ -158,6 +162,14 @@ func (c *decisionCommand) open() (decisions, int) {
 			}
 			return cfg, nil
 		}}}, -1
+}
+
+// keeps returns how long a configuration keeps entries of the audit record; nil if it is not known.
+func keeps(cfg *config.Config) func(context.Context) time.Duration {
+	if cfg == nil {
+		return nil
+	}
+	return func(context.Context) time.Duration { return cfg.AuditRetention }
 }
 
 // storeDecisions are written to a store. The leader, or the next start, acts on them.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -73,7 +74,7 @@ func (a *app) restore(stackName, from string, flags *storeFlags) int {
 	if to.OneClock {
 		skew = 0
 	}
-	tasks, err := control.Restore(a.ctx, to, backup, identity.Claimed(userAtHost()), skew, time.Now)
+	tasks, err := control.Restore(audit.With(a.ctx, audit.Actor{Via: audit.Command}), to, backup, identity.Claimed(userAtHost()), skew, time.Now)
 	if held := new(lease.HeldError); errors.As(err, &held) {
 		err = fmt.Errorf("%w: stop it, or wait until it counts as ended, and try again", err)
 	}

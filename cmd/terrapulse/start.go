@@ -25,6 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/process/reload"
 	"github.com/terrapulse/terrapulse/internal/process/syslog"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -200,7 +201,7 @@ func (a *app) reset(e *instance.Instance) int {
 	if a.json {
 		out = a.stderr
 	}
-	forgotten, err := e.Control().Reset(a.ctx)
+	forgotten, err := e.Control().Reset(audit.With(a.ctx, audit.Actor{Via: audit.Command, Keep: e.Control().AuditRetention}))
 	for _, o := range forgotten {
 		fmt.Fprintf(out, "forgotten: task %s (%s)\n", o.Task, cmp.Or(o.String(), "its record could not be decoded"))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -176,7 +177,7 @@ func (s storeDecisions) CreateToken(ctx context.Context, asked apispec.TokenRequ
 }
 
 func (s storeDecisions) RevokeToken(ctx context.Context, name string) error {
-	err := s.tokens().Revoke(ctx, name)
+	err := s.tokens().Revoke(ctx, name, identity.Claimed(userAtHost()))
 	if errors.Is(err, credentials.ErrUnknown) {
 		err = fmt.Errorf("there is no token %s: `terrapulse token list` lists them", name)
 	}

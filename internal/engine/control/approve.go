@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -31,7 +32,7 @@ var (
 // when the last of them has. To repeat an approval is harmless. The error is state.ErrNoPlan,
 // ErrOtherPlan, ErrSamePerson, ErrNoTask, ErrDisabled or an *approval.RefusedError.
 func (c *Control) Approve(ctx context.Context, task, plan string, who identity.Identity, comment string) error {
-	return c.change(ctx, task, func(e *Edit) error {
+	return c.change(ctx, task, acts(audit.Approve, task, who.Name), func(e *Edit) error {
 		wait, err := e.waitingPlan(plan)
 		if err != nil {
 			return err
@@ -51,9 +52,15 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		if approval.Approved(given, g.By) {
 			return errNoChange
 		}
+		e.decides(comment, *wait)
 		e.approved(append(given, g), t.Approval.Needed(), *wait.Content)
 		return nil
 	})
+}
+
+// decides completes the entry of a decision on the plan that waits.
+func (e *Edit) decides(comment string, wait state.Wait) {
+	e.does.Run, e.does.Plan, e.does.Content, e.does.Comment = e.Next.Run.ID, wait.ID, wait.Content, comment
 }
 
 // given returns the approval of a person, if they may give it.
@@ -104,10 +111,12 @@ func (e *Edit) changedBy(task string) []string {
 // until its input or definition changes, or somebody requests a run. The error is
 // state.ErrNoPlan or ErrOtherPlan.
 func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) error {
-	return c.edit(ctx, task, func(e *Edit) error {
-		if _, err := e.waitingPlan(plan); err != nil {
+	return c.edit(ctx, task, acts(audit.Reject, task, by), func(e *Edit) error {
+		wait, err := e.waitingPlan(plan)
+		if err != nil {
 			return err
 		}
+		e.decides(comment, *wait)
 		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, e.Next.Run.ID))
 		if err != nil {
 			return fmt.Errorf("read run %s: %w", e.Next.Run.ID, err)
@@ -130,7 +139,7 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 // configuration, or one that is removed and was to be destroyed. To repeat the request
 // is harmless. The error is ErrNoTask.
 func (c *Control) Destroy(ctx context.Context, task, by string) error {
-	return c.change(ctx, task, func(e *Edit) error {
+	return c.change(ctx, task, acts(audit.Destroy, task, by), func(e *Edit) error {
 		if _, err := c.taskOf(ctx, e, task); err != nil {
 			return err
 		}
@@ -175,7 +184,8 @@ func (e *Edit) waitingPlan(plan string) (*state.Wait, error) {
 // run. A run that has begun goes on; one that has not is superseded. The error is
 // ErrNoTask.
 func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
-	return c.change(ctx, task, func(e *Edit) error {
+	return c.change(ctx, task, acts(audit.Hold, task, by), func(e *Edit) error {
+		e.does.Comment = comment
 		if _, err := c.taskOf(ctx, e, task); err != nil {
 			return err
 		}
@@ -214,7 +224,7 @@ func (c *Control) supersedeIntended(ctx context.Context, e *Edit, why string) er
 
 // Release ends a Hold. The error is ErrNotOnHold.
 func (c *Control) Release(ctx context.Context, task, by string) error {
-	return c.edit(ctx, task, func(e *Edit) error {
+	return c.edit(ctx, task, acts(audit.Release, task, by), func(e *Edit) error {
 		if e.Next.OnHold == nil {
 			return ErrNotOnHold
 		}
@@ -229,11 +239,14 @@ func (c *Control) Release(ctx context.Context, task, by string) error {
 // something else, it is void. A task that requires another approver, or more of them, stays held
 // until they approve. To repeat it is harmless. The error is ErrNotReplaced.
 func (c *Control) ApproveAll(ctx context.Context, who identity.Identity, comment string) error {
-	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	does := acts(audit.ApproveAll, "", who.Name)
+	does.Comment = comment
+	return c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
 		if rec.Replaced == nil || rec.Replaced.Tasks == 0 {
 			return nil, ErrNotReplaced
 		}
 		replaced := *rec.Replaced
+		does.Detail = replaced.Detail()
 		if was := replaced.Approved; was != nil && was.Shown == replaced.Shown { // no tick has acted on it yet
 			if was.By == someone(who.Name) {
 				return nil, errNoChange

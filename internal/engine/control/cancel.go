@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -12,11 +13,12 @@ import (
 // has claimed it, the run ends when the runner renews the claim and sees the
 // request. The error is ErrNoRun.
 func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err error) {
-	err = c.edit(ctx, task, func(e *Edit) error {
+	err = c.edit(ctx, task, acts(audit.Cancel, task, by), func(e *Edit) error {
 		if e.Next.Run == nil {
 			return ErrNoRun
 		}
 		id = e.Next.Run.ID
+		e.does.Run = id
 		run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, id))
 		switch {
 		case err != nil:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -31,7 +32,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 	if err != nil {
 		return nil, err
 	}
-	return task, c.change(ctx, task.Name, func(e *Edit) error {
+	return task, c.change(ctx, task.Name, acts(audit.Create, task.Name, opts.By), func(e *Edit) error {
 		if _, err := check(e.Effective, definition); err != nil {
 			return err
 		}
@@ -81,11 +82,14 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 	return e.Config.Parse(definition)
 }
 
+// enables are the actions of SetEnabled.
+var enables = map[bool]audit.Action{true: audit.Enable, false: audit.Disable}
+
 // SetEnabled enables or disables a task. AwaitRun waits for the run of a
 // provisional change.
 // The error is ErrNoTask or ErrActive.
 func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opts ChangeOptions) (earlier Earlier, err error) {
-	err = c.change(ctx, task, func(e *Edit) error {
+	err = c.change(ctx, task, acts(enables[enabled], task, opts.By), func(e *Edit) error {
 		t, ok := e.Config.Task(task)
 		if !ok {
 			return e.missing(task)
@@ -141,7 +145,7 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 // Delete removes a task; what it has made stays. A task of a file is hidden:
 // it comes back when its block there is changed. The error is ErrNoTask.
 func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, err error) {
-	err = c.change(ctx, task, func(e *Edit) error {
+	err = c.change(ctx, task, acts(audit.Delete, task, by), func(e *Edit) error {
 		t, ok := e.Config.Task(task)
 		if e.Problems[task] == nil && !ok { // one that is only without effect can be deleted
 			if err := e.missing(task); !errors.Is(err, ErrActive) {
@@ -193,7 +197,7 @@ func (c *Control) Reset(ctx context.Context) ([]state.Override, error) {
 	var forgotten []state.Override
 	for _, o := range all {
 		task := state.OverrideTask(o.Key)
-		err := c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+		err := c.write(ctx, acts(audit.Reset, task, "start -reset-storage"), func(rec *state.Reconcile) ([]state.Change, error) {
 			override, _, err := state.ReadAnyway[state.Override](ctx, c.Store, o.Key)
 			if err == nil && !override.Exists() {
 				err = errNoChange

@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -89,6 +90,16 @@ func (c *Control) Config(ctx context.Context) (*overlay.Effective, error) {
 	return c.Source.Read(ctx, c.Store, base)
 }
 
+// AuditRetention is how long entries of the audit record are kept. If the configuration cannot be
+// read, it is the default: people can still pause and hold then.
+func (c *Control) AuditRetention(ctx context.Context) time.Duration {
+	base, err := c.Base(ctx)
+	if err != nil || base.AuditRetention <= 0 {
+		return audit.Retention
+	}
+	return base.AuditRetention
+}
+
 // someone is who asks, also where nobody has said who.
 func someone(by string) string { return cmp.Or(oneLine(by), "somebody") }
 
@@ -98,9 +109,21 @@ func oneLine(text string) string {
 	return state.Cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
 }
 
+// act is what somebody does, for the audit record.
+type act struct {
+	audit.Entry
+	by string
+}
+
+// acts returns what somebody does with a task, or with all of them.
+func acts(action audit.Action, task, by string) *act {
+	return &act{audit.Entry{Action: action, Task: task}, by}
+}
+
 // write writes changes, of which there may be none, and requests a tick. If
-// another process was faster, decide is called again.
-func (c *Control) write(ctx context.Context, decide func(*state.Reconcile) ([]state.Change, error)) error {
+// another process was faster, decide is called again. The entry of what somebody does, if any,
+// is written with the changes.
+func (c *Control) write(ctx context.Context, does *act, decide func(*state.Reconcile) ([]state.Change, error)) error {
 	defer c.acquireTurn(ctx)()
 	for try := 1; ; try++ {
 		rec, err := state.ReadReconcile(ctx, c.Store)
@@ -114,6 +137,9 @@ func (c *Control) write(ctx context.Context, decide func(*state.Reconcile) ([]st
 		}
 		if err != nil {
 			return err
+		}
+		if does != nil {
+			changes = append(changes, audit.Write(ctx, does.Entry, does.by, c.Now()))
 		}
 		next.Due = clock.Earlier(next.Due, c.Now())
 		_, err = c.Store.Apply(ctx, append(changes, rec.Write(next))...)

@@ -27,20 +27,21 @@ type Edit struct {
 	Next               state.Task     // the task's record from now on
 	Others             []state.Change // of other records
 	events             []outbox.Event // of the task
+	does               *act           // what somebody does; nil if nobody does it
 }
 
 // edit writes what decide changes about a task, and requests a tick. The task's
 // record is always written, so that a tick that has read it before does not act.
-func (c *Control) edit(ctx context.Context, task string, decide func(*Edit) error) error {
+func (c *Control) edit(ctx context.Context, task string, does *act, decide func(*Edit) error) error {
 	if len(state.TaskKey(task)) > state.MaxKey {
 		return ErrNoTask
 	}
-	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	return c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, fmt.Errorf("read task %s: %w", task, err)
 		}
-		e := &Edit{Now: c.Now(), Rec: rec, Record: record, Next: record.Data}
+		e := &Edit{Now: c.Now(), Rec: rec, Record: record, Next: record.Data, does: does}
 		if err := decide(e); err != nil {
 			return nil, err
 		}
@@ -50,8 +51,8 @@ func (c *Control) edit(ctx context.Context, task string, decide func(*Edit) erro
 }
 
 // change is edit for what also depends on the effective configuration.
-func (c *Control) change(ctx context.Context, task string, decide func(*Edit) error) error {
-	return c.edit(ctx, task, func(e *Edit) error {
+func (c *Control) change(ctx context.Context, task string, does *act, decide func(*Edit) error) error {
+	return c.edit(ctx, task, does, func(e *Edit) error {
 		base, err := c.Base(ctx)
 		if err != nil {
 			return err

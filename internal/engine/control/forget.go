@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -13,7 +14,7 @@ import (
 // Forget removes all records of a task: of one that is in no configuration, or
 // one with a record that cannot be decoded. What it has made stays. The error is
 // ErrNoTask, ErrActive or ErrConfigured.
-func (c *Control) Forget(ctx context.Context, task string) error {
+func (c *Control) Forget(ctx context.Context, task, by string) error {
 	if len(state.TaskKey(task)) > state.MaxKey {
 		return ErrNoTask
 	}
@@ -22,7 +23,7 @@ func (c *Control) Forget(ctx context.Context, task string) error {
 		return err
 	}
 	_, configured := e.Config.Task(task)
-	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	return c.write(ctx, acts(audit.Forget, task, by), func(rec *state.Reconcile) ([]state.Change, error) {
 		record, corrupt, err := state.ReadAnyway[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, fmt.Errorf("read task %s: %w", task, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -18,7 +19,9 @@ func FirstPause(now time.Time) state.Paused {
 // already, that is the earlier one.
 func (c *Control) PauseAll(ctx context.Context, by, reason string) (state.Paused, error) {
 	var paused state.Paused
-	err := c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	does := acts(audit.Pause, "", by)
+	does.Comment = reason
+	err := c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
 		if rec.Paused != nil {
 			paused = *rec.Paused
 			return nil, errNoChange
@@ -32,7 +35,7 @@ func (c *Control) PauseAll(ctx context.Context, by, reason string) (state.Paused
 // BeginPaused pauses a deployment in which nothing was decided yet. To repeat it is
 // harmless.
 func (c *Control) BeginPaused(ctx context.Context) error {
-	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	return c.write(ctx, nil, func(rec *state.Reconcile) ([]state.Change, error) {
 		if !rec.Undecided() {
 			return nil, errNoChange
 		}
@@ -45,7 +48,9 @@ func (c *Control) BeginPaused(ctx context.Context) error {
 // paused then.
 func (c *Control) ResumeAll(ctx context.Context, by, reason string) (*state.Paused, error) {
 	var ended *state.Paused
-	err := c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	does := acts(audit.Resume, "", by)
+	does.Comment = reason
+	err := c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
 		ended = rec.Paused
 		if ended == nil && !rec.Undecided() {
 			return nil, errNoChange

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -144,7 +145,8 @@ func (r *restoration) reconcileRecord(ctx context.Context, by string) error {
 	next.Paused = nil
 	events := outbox.Pause(&next, state.Paused{By: someone(by), Since: r.now, Reason: "the store was restored from a backup: check the plans, then run `terrapulse resume`"})
 	change.Value = state.Encode(next)
-	_, err = r.held.Apply(ctx, append(events.Changes(), change)...)
+	entry := audit.Write(ctx, audit.Entry{Action: audit.Restore}, by, r.now)
+	_, err = r.held.Apply(ctx, append(events.Changes(), change, entry)...)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
@@ -44,14 +45,14 @@ func earlierThan(t state.Task) (e Earlier) {
 // for it. A run that waits for an approval or its window is the requested run: it
 // waits on. The error is ErrNoTask or ErrDisabled.
 func (c *Control) Force(ctx context.Context, task, by string) (Earlier, error) {
-	return c.request(ctx, task, by, func(state.Task) error { return nil })
+	return c.request(ctx, acts(audit.Run, task, by), func(state.Task) error { return nil })
 }
 
 // Retry requests an immediate run, without backoff, of a task whose latest run
 // failed, was lost or was cancelled. AwaitRun waits for that run.
 // The error is ErrNoTask, ErrDisabled, ErrActive or ErrNoRetry.
 func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
-	return c.request(ctx, task, by, func(t state.Task) error {
+	return c.request(ctx, acts(audit.Retry, task, by), func(t state.Task) error {
 		switch {
 		case t.Run != nil:
 			return ErrActive
@@ -63,8 +64,9 @@ func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
 }
 
 // request requests a run of an enabled task, unless refuse returns an error.
-func (c *Control) request(ctx context.Context, task, by string, refuse func(state.Task) error) (earlier Earlier, err error) {
-	err = c.change(ctx, task, func(e *Edit) error {
+func (c *Control) request(ctx context.Context, does *act, refuse func(state.Task) error) (earlier Earlier, err error) {
+	task := does.Task
+	err = c.change(ctx, task, does, func(e *Edit) error {
 		t, ok := e.Config.Task(task)
 		switch {
 		case !ok:
@@ -80,7 +82,7 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 			earlier.Live = "" // the waiting run is the run that is requested
 			return errNoChange
 		}
-		e.Next.RequestRun(someone(by))
+		e.Next.RequestRun(someone(does.by))
 		if lifecycle.RowOf(e.Next.Reason.Code).Waits || e.Next.After != nil {
 			e.Next.Reason = state.Reason{} // AwaitRun must not take an earlier decision for that about this request
 		}
@@ -91,13 +93,13 @@ func (c *Control) request(ctx context.Context, task, by string, refuse func(stat
 
 // Tick requests a tick.
 func (c *Control) Tick(ctx context.Context) error {
-	return c.write(ctx, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
+	return c.write(ctx, nil, func(*state.Reconcile) ([]state.Change, error) { return nil, nil })
 }
 
 // Notified requests a tick of the leader if a run waits for its remote run: another system has sent a
 // notification.
 func (c *Control) Notified(ctx context.Context) error {
-	return c.write(ctx, func(rec *state.Reconcile) ([]state.Change, error) {
+	return c.write(ctx, nil, func(rec *state.Reconcile) ([]state.Change, error) {
 		if rec.Remote == 0 {
 			return nil, errNoChange
 		}
@@ -247,7 +249,7 @@ func (c *Control) Printed(ctx context.Context, run state.Run) ([]byte, error) {
 // what the given wait identifies. To repeat the request is harmless. The error
 // is ErrNotWaiting.
 func (c *Control) Resume(ctx context.Context, task, run, wait, by string) error {
-	return c.edit(ctx, task, func(e *Edit) error {
+	return c.edit(ctx, task, nil, func(e *Edit) error {
 		live := e.Next.Run
 		if w := e.Next.Waits(); w == nil || live.ID != run || w.ID != wait || live.Resume == nil && clock.Reached(w.Until, e.Now) {
 			return ErrNotWaiting

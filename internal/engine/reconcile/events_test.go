@@ -442,7 +442,7 @@ func TestControl_EventsOfATaskThatIsMadeAgainFollowTheEarlierOnes(t *testing.T) 
 			if _, err := c.Delete(t.Context(), "ci", "ann"); err != nil {
 				return err
 			}
-			return c.Forget(t.Context(), "ci")
+			return c.Forget(t.Context(), "ci", "somebody")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestNewerRecord_StopsEverythingBeforeItWrites(t *testing.T) {
 				_, err = people.Cancel(t.Context(), "task-0", "Jo")
 				of("a cancellation", err)
 				b.Config.Tasks = b.Config.Tasks[1:]
-				of("forget", people.Forget(t.Context(), "task-0"))
+				of("forget", people.Forget(t.Context(), "task-0", "somebody"))
 			}
 			after, err := b.store.List(t.Context(), "task/")
 			b.must(err)

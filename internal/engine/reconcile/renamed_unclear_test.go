@@ -182,7 +182,7 @@ func TestRename_RevertedMakesNothingTwice(t *testing.T) {
 			b.now = b.now.Add(how.later)
 			b.tick()
 			if how.forget {
-				b.must(b.people().Forget(t.Context(), "lb"))
+				b.must(b.people().Forget(t.Context(), "lb", "somebody"))
 			}
 			b.launcher.forget()
 			b.inForce(alike(t, dir, "lb"))

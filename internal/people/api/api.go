@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -76,6 +77,7 @@ type api struct {
 	statuses    map[string]*status // by task, as they were read last; only read uses it
 	lists       shared[*overview.List]
 	known       overview.Known
+	refusals    audit.Refusals
 }
 
 // New returns the handler. It takes whole paths, which begin with /v1.
@@ -83,7 +85,7 @@ func New(o Options) http.Handler {
 	a := &api{Options: o, ServeMux: http.NewServeMux()}
 	a.allStatuses.log, a.lists.log = o.Log, o.Log
 	for pattern, route := range a.routes() {
-		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, route.allowed) })
+		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, a.acting(r), route.allowed) })
 	}
 	return a
 }
@@ -104,6 +106,7 @@ type answer struct {
 func (a *api) answer(w http.ResponseWriter, r *http.Request, handle handler) {
 	body, err := handle(r)
 	if err != nil {
+		a.noteRefused(r, err)
 		a.fail(w, r, err)
 		return
 	}

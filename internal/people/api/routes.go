@@ -89,6 +89,7 @@ func (a *api) routes() map[string]route {
 		"DELETE /v1/tokens/{token}": {administerAll, a.withTokens(a.revokeToken)},
 		"POST /v1/what-if":          {operateAll, valid("/what-if", "POST", withBody(a.askWhatIf))},
 		"GET /v1/what-if/{id}":      {viewAll, a.getWhatIf},
+		"GET /v1/audit":             {view, valid("/audit", "GET", a.getAudit)},
 		"GET /v1/events":            {view, a.getEvents},
 		"POST /v1/reconcile":        {operate, a.reconcile},
 		"POST " + NotificationPath:  {free, a.notified},

@@ -4,10 +4,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
@@ -15,7 +18,7 @@ import (
 // needs are what the operations of openapi.yaml need, by operationId.
 var needs = map[string]access.Need{
 	"getHealth": free, "hintTerraformCloud": free,
-	"getStatus": view, "getTaskStatuses": view, "getClusterStatus": view, "getTasks": view, "getRuns": view, "getOverview": view, "getOrder": view, "getEvents": view,
+	"getStatus": view, "getTaskStatuses": view, "getClusterStatus": view, "getTasks": view, "getRuns": view, "getOverview": view, "getOrder": view, "getEvents": view, "getAudit": view,
 	"getVersion": view, "getOpenAPI": view,
 	"getMetrics":    viewAll,
 	"getTaskStatus": viewTask, "getTask": viewTask, "getTaskOverview": viewTask, "getTaskPlan": viewTask, "getTaskRuns": viewTask, "getRun": viewTask,
@@ -75,7 +78,7 @@ func without(role roles.Role, tasks ...string) roles.Rights {
 }
 
 func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
-	handler := New(Options{Log: slog.New(slog.DiscardHandler)}) // it has no store: a request that passes would panic
+	handler := New(Options{Log: slog.New(slog.DiscardHandler), Control: &control.Control{Now: time.Now}}) // it has no store: a request that passes would panic
 	for pattern, route := range (&api{}).routes() {
 		if route.need.Scope == access.NoTask {
 			continue
@@ -87,12 +90,34 @@ func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
 			lacking["another task"] = without(route.need.Role, "dns", "web-*")
 		}
 		for what, rights := range lacking {
-			c := access.Caller{Identity: identity.OfToken("ci"), Rights: rights}
+			c := access.Caller{Identity: identity.Identity{Name: "token:ci"}, Rights: rights} // not proven: the attempt is not kept
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), c), method, path, nil))
 			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "token:ci ") || !strings.Contains(w.Body.String(), "needs the role "+string(route.need.Role)) {
 				t.Errorf("%s without %s for %s: %d %s", pattern, route.need.Role, what, w.Code, w.Body)
 			}
 		}
+	}
+}
+
+// Audited are the operations that change something, each of which leaves an entry in the audit record.
+var Audited = []string{"runTask", "retryTask", "cancelTask", "holdTask", "releaseTask", "decidePlan", "createTask", "updateTask", "deleteTask", "forgetTask", "destroyTask",
+	"createToken", "revokeToken", "approveConsul", "pause", "resume"}
+
+// unaudited are those that change nothing: they only make the next tick earlier, or plan.
+var unaudited = []string{"reconcile", "hintTerraformCloud", "askWhatIf"}
+
+func TestOperations_EachThatChangesSomethingIsAudited(t *testing.T) {
+	var changing []string
+	for _, item := range described().Paths.Map() {
+		for method, operation := range item.Operations() {
+			if !access.Reads(method) {
+				changing = append(changing, operation.OperationID)
+			}
+		}
+	}
+	listed := slices.Sorted(slices.Values(slices.Concat(Audited, unaudited)))
+	if slices.Sort(changing); !slices.Equal(changing, listed) {
+		t.Errorf("%q change something by the description, and these are known: %q", changing, listed)
 	}
 }

@@ -231,7 +231,7 @@ func (a *api) retryTask(r *http.Request) (any, error) { return a.request(r, a.Co
 
 // forgetTask removes the records of a task that is in no configuration.
 func (a *api) forgetTask(r *http.Request) (any, error) {
-	return apispec.RequestID{RequestID: middleware.ID(r)}, a.Control.Forget(r.Context(), r.PathValue("name"))
+	return apispec.RequestID{RequestID: middleware.ID(r)}, a.Control.Forget(r.Context(), r.PathValue("name"), by(r).Name)
 }
 
 // cancelTask ends the run of a task that is under way.

@@ -52,7 +52,7 @@ func (a *api) createToken(r *http.Request, asked apispec.TokenRequest) (any, err
 // revokeToken revokes a named token.
 func (a *api) revokeToken(r *http.Request) (any, error) {
 	name := r.PathValue("token")
-	err := a.Tokens.Revoke(r.Context(), name)
+	err := a.Tokens.Revoke(r.Context(), name, by(r).Name)
 	if errors.Is(err, credentials.ErrUnknown) {
 		return nil, refuse(http.StatusNotFound, "there is no token %s: `terrapulse token list` lists them", name)
 	}

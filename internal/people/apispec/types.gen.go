@@ -15,6 +15,31 @@ const (
 	ApprovalDecisionReject  ApprovalDecision = "reject"
 )
 
+// Defines values for AuditAction.
+const (
+	AuditActionApprove     AuditAction = "approve"
+	AuditActionApproveAll  AuditAction = "approve_all"
+	AuditActionCancel      AuditAction = "cancel"
+	AuditActionCreate      AuditAction = "create"
+	AuditActionCreateToken AuditAction = "create_token"
+	AuditActionDelete      AuditAction = "delete"
+	AuditActionDestroy     AuditAction = "destroy"
+	AuditActionDisable     AuditAction = "disable"
+	AuditActionEnable      AuditAction = "enable"
+	AuditActionForget      AuditAction = "forget"
+	AuditActionHold        AuditAction = "hold"
+	AuditActionPause       AuditAction = "pause"
+	AuditActionRefused     AuditAction = "refused"
+	AuditActionReject      AuditAction = "reject"
+	AuditActionRelease     AuditAction = "release"
+	AuditActionReset       AuditAction = "reset"
+	AuditActionRestore     AuditAction = "restore"
+	AuditActionResume      AuditAction = "resume"
+	AuditActionRetry       AuditAction = "retry"
+	AuditActionRevokeToken AuditAction = "revoke_token"
+	AuditActionRun         AuditAction = "run"
+)
+
 // Defines values for MemberState.
 const (
 	MemberStateLeads    MemberState = "leads"
@@ -184,6 +209,56 @@ type AttributeChange struct {
 
 	// Unknown the value is known after the apply
 	Unknown *bool `json:"unknown,omitempty"`
+}
+
+// AuditAction defines model for AuditAction.
+type AuditAction string
+
+// AuditEntry one thing that somebody did
+type AuditEntry struct {
+	Action AuditAction `json:"action"`
+	At     time.Time   `json:"at"`
+
+	// By who; a name that the sender only claims ends with (not proven)
+	By string `json:"by"`
+
+	// Comment what the person said
+	Comment *string `json:"comment,omitempty"`
+
+	// Content digests of what an approval applies to
+	Content *Content `json:"content,omitempty"`
+
+	// Detail what exactly, in words; of a refused attempt, the operation and why
+	Detail *string `json:"detail,omitempty"`
+
+	// From the address of the sender
+	From *string `json:"from,omitempty"`
+
+	// ID begins with the time, so that ids sort by it
+	ID string `json:"id"`
+
+	// Plan id of the plan that was decided on
+	Plan *string `json:"plan,omitempty"`
+
+	// Proof what proves by: token, certificate, oidc or iam; local (the machine itself) or none: nothing does
+	Proof string `json:"proof"`
+
+	// Request id of the request
+	Request *string `json:"request,omitempty"`
+	Run     *string `json:"run,omitempty"`
+	Task    *string `json:"task,omitempty"`
+
+	// Via api, pages, or command: a command that worked on the store itself
+	Via *string `json:"via,omitempty"`
+}
+
+// AuditResponse defines model for AuditResponse.
+type AuditResponse struct {
+	Entries []AuditEntry `json:"entries"`
+
+	// More there are earlier entries in this range of time
+	More      bool `json:"more"`
+	RequestID UUID `json:"request_id"`
 }
 
 // BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default

@@ -214,7 +214,7 @@ func TestNamedToken_SessionEndsWithIt(t *testing.T) {
 	}
 	v.Jar = old
 	signIn()
-	if err := g.keeper.Revoke(t.Context(), "ci"); err != nil {
+	if err := g.keeper.Revoke(t.Context(), "ci", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	g.pass(credentials.Fresh)

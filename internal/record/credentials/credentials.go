@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -119,7 +120,8 @@ func (k *Keeper) Create(ctx context.Context, name, by string, expires time.Time)
 		token = tokenStart + name + "_" + secret()
 		t = Token{Name: name, Hash: hashOf(token), End: token[len(token)-4:], Created: now.UTC().Truncate(time.Second), By: by, Expires: expires}
 	}
-	_, err = k.store.Apply(ctx, state.Create(tokenKey(name), state.Encode(t)))
+	entry := audit.Write(ctx, audit.Entry{Action: audit.CreateToken, Detail: "token:" + name}, by, k.now())
+	_, err = k.store.Apply(ctx, state.Create(tokenKey(name), state.Encode(t)), entry)
 	if conflict := (*state.ConflictError)(nil); errors.As(err, &conflict) {
 		return "", t, ErrExists
 	}
@@ -147,7 +149,7 @@ func (k *Keeper) List(ctx context.Context) ([]Token, error) {
 }
 
 // Revoke ends a token, and with it all sessions that it has begun.
-func (k *Keeper) Revoke(ctx context.Context, name string) error {
+func (k *Keeper) Revoke(ctx context.Context, name, by string) error {
 	if !valid(name) {
 		return ErrUnknown
 	}
@@ -157,7 +159,7 @@ func (k *Keeper) Revoke(ctx context.Context, name string) error {
 			return ErrUnknown
 		}
 		if err == nil {
-			_, err = k.store.Apply(ctx, state.Delete(rec))
+			_, err = k.store.Apply(ctx, state.Delete(rec), audit.Write(ctx, audit.Entry{Action: audit.RevokeToken, Detail: "token:" + name}, by, k.now()))
 		}
 		k.forget(tokenKey(name))
 		if conflict := (*state.ConflictError)(nil); errors.As(err, &conflict) {

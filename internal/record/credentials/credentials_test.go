@@ -73,12 +73,12 @@ func TestToken_IsValidUntilItIsRevokedOrExpires(t *testing.T) {
 	check(ci, "ci")
 	b.now = b.now.Add(time.Minute)
 	check(brief, "")
-	if err := b.own.Revoke(t.Context(), "ci"); err != nil {
+	if err := b.own.Revoke(t.Context(), "ci", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	b.now = b.now.Add(credentials.Fresh)
 	check(ci, "")
-	if err := b.own.Revoke(t.Context(), "ci"); !errors.Is(err, credentials.ErrUnknown) {
+	if err := b.own.Revoke(t.Context(), "ci", "ann"); !errors.Is(err, credentials.ErrUnknown) {
 		t.Error(err)
 	}
 	again := b.create(t, "ci", time.Time{})
@@ -93,7 +93,7 @@ func TestToken_NameAndEndAreChecked(t *testing.T) {
 		if _, _, err := b.own.Create(t.Context(), name, "jo", time.Time{}); !errors.Is(err, credentials.ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
-		if err := b.own.Revoke(t.Context(), name); !errors.Is(err, credentials.ErrUnknown) {
+		if err := b.own.Revoke(t.Context(), name, "ann"); !errors.Is(err, credentials.ErrUnknown) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestSession_EndsWithItsTokenOrItsTime(t *testing.T) {
 	check("a session that was ended", out, false)
 	check("a session whose token has expired", brief, false)
 	check("a session", ci, true)
-	if err := b.other.Revoke(t.Context(), "ci"); err != nil {
+	if err := b.other.Revoke(t.Context(), "ci", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	b.create(t, "ci", time.Time{}) // another one of the same name

@@ -24,19 +24,20 @@ type Config struct {
 	WorkingDir string // parent of the tasks' directories; "sync-tasks" by default
 	ID         string // of this instance in Consul; "cts-<hostname>" by default
 
-	Syslog       Syslog
-	Consul       Consul
-	Vault        Vault
-	API          API
-	TLS          APITLS
-	Terraform    Terraform  // the zero value with another driver
-	OtherDriver  Driver     // nil with driver "terraform"; see Driver
-	Providers    []Provider // in the order of the files
-	BufferPeriod BufferPeriod
-	RunTimeout   time.Duration // of tasks that have none of their own; 0 is no limit
-	KeepRemoved  time.Duration // how long the records of removed tasks are kept
-	Rules                      // of tasks that have none of their own
-	Tasks        []Task        // in the order of the files
+	Syslog         Syslog
+	Consul         Consul
+	Vault          Vault
+	API            API
+	TLS            APITLS
+	Terraform      Terraform  // the zero value with another driver
+	OtherDriver    Driver     // nil with driver "terraform"; see Driver
+	Providers      []Provider // in the order of the files
+	BufferPeriod   BufferPeriod
+	RunTimeout     time.Duration // of tasks that have none of their own; 0 is no limit
+	AuditRetention time.Duration // how long entries of the audit record are kept
+	KeepRemoved    time.Duration // how long the records of removed tasks are kept
+	Rules                        // of tasks that have none of their own
+	Tasks          []Task        // in the order of the files
 
 	Notify []notify.Spec // in the order of the files
 

@@ -51,6 +51,10 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 
 	cfg.BufferPeriod = l.globalBuffer(&raw.BufferPeriod)
 	cfg.RunTimeout = l.runTimeout(rawOf(l, &raw.RunTimeout))
+	if keep := rawOf(l, &raw.AuditRetention); keep.V < time.Hour {
+		l.Fail(keep.Origin, fmt.Sprintf("%s is too short", block.Quoted(keep.Text)), `a duration of at least an hour, such as "8760h"`)
+	}
+	cfg.AuditRetention = raw.AuditRetention
 	if keep := rawOf(l, &raw.KeepRemoved); keep.V < 0 {
 		l.Fail(keep.Origin, fmt.Sprintf("%s is negative", block.Quoted(keep.Text)), `a duration such as "720h", or "0s" to remove the records at once`)
 	}

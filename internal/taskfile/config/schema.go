@@ -36,14 +36,15 @@ import (
 //go:generate go test -run Current -args -update
 
 type rawConfig struct {
-	LogLevel     string        `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"minimum log level"`
-	Port         int           `key:"port" default:"8558" form:"port" doc:"port of the HTTP API"`
-	WorkingDir   string        `key:"working_dir" default:"sync-tasks" doc:"folder for the tasks' folders and, unless '-store' is set, for the store; instances with the same folder share the store"`
-	ID           string        `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
-	Syslog       Syslog        `key:"syslog" doc:"log to syslog, too"`
-	BufferPeriod BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
-	RunTimeout   time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails. It starts again when a waiting run continues, because that run plans again; '0s': no limit"`
-	KeepRemoved  time.Duration `key:"keep_removed" default:"720h" form:"delay" doc:"how long the records of a task that is in no task file any more are kept"`
+	LogLevel       string        `key:"log_level" default:"INFO" one:"TRACE DEBUG INFO WARN ERR any case" doc:"minimum log level"`
+	Port           int           `key:"port" default:"8558" form:"port" doc:"port of the HTTP API"`
+	WorkingDir     string        `key:"working_dir" default:"sync-tasks" doc:"folder for the tasks' folders and, unless '-store' is set, for the store; instances with the same folder share the store"`
+	ID             string        `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
+	Syslog         Syslog        `key:"syslog" doc:"log to syslog, too"`
+	BufferPeriod   BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
+	RunTimeout     time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails. It starts again when a waiting run continues, because that run plans again; '0s': no limit"`
+	AuditRetention time.Duration `key:"audit_retention" default:"8760h" form:"delay" doc:"how long the audit record keeps who did or decided what"`
+	KeepRemoved    time.Duration `key:"keep_removed" default:"720h" form:"delay" doc:"how long the records of a task that is in no task file any more are kept"`
 	rawRules
 	Consul Consul    `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
 	Vault  Vault     `key:"vault" prefix:"VAULT" doc:"connection to Vault"`

@@ -1,0 +1,260 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/api"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+var everything = access.Caller{Identity: identity.OfToken("ann"), Rights: roles.Everything()}
+
+// entries are those of the audit record, the latest first.
+func (e *engine) entries() []audit.Entry {
+	e.t.Helper()
+	all, _, err := audit.List(e.t.Context(), e.store, audit.Filter{Since: time.Now().Add(-48 * time.Hour), Until: time.Now().Add(48 * time.Hour), Limit: 1000}, func(audit.Entry) bool { return true })
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return all
+}
+
+// waitsWithWeb is an engine whose task web waits with a plan.
+func waitsWithWeb(t *testing.T) *engine {
+	e := newEngine(t, files)
+	e.options.Tokens = credentials.New(e.store, time.Now)
+	e.waits()
+	e.put(t, state.RunKey("new", "p"), state.Run{ID: "p", Task: "new", Kind: state.KindPlan, State: state.RunSucceeded})
+	e.Control.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
+		return state.PlannedRun{ID: "p", Task: "new"}, nil // a task is planned before it is made
+	}
+	return e
+}
+
+// operations are requests that change something, by operationId, with the entry that each leaves.
+var operations = map[string]struct {
+	method, path, body string
+	want               audit.Entry
+	before             func(*testing.T, *engine)
+}{
+	"runTask":    {"POST", "/v1/tasks/web/run?wait=false", "", audit.Entry{Action: audit.Run, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunSucceeded) }},
+	"retryTask":  {"POST", "/v1/tasks/web/retry?wait=false", "", audit.Entry{Action: audit.Retry, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunFailed) }},
+	"cancelTask": {"POST", "/v1/tasks/web/cancel", "", audit.Entry{Action: audit.Cancel, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285"}, nil},
+	"decidePlan": {"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "comment": "rack 7"}`,
+		audit.Entry{Action: audit.Approve, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285", Plan: "plan-0001", Comment: "rack 7", Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}, nil},
+	"holdTask": {"POST", "/v1/tasks/web/hold", `{"comment": "by hand"}`, audit.Entry{Action: audit.Hold, Task: "web", Comment: "by hand"}, nil},
+	"releaseTask": {"DELETE", "/v1/tasks/web/hold", "", audit.Entry{Action: audit.Release, Task: "web"}, func(t *testing.T, e *engine) {
+		if err := e.Control.Hold(t.Context(), "web", "bob", ""); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	"destroyTask": {"POST", "/v1/tasks/web/destroy", "", audit.Entry{Action: audit.Destroy, Task: "web"}, nil},
+	"updateTask":  {"PATCH", "/v1/tasks/web", `{"enabled": false}`, audit.Entry{Action: audit.Disable, Task: "web"}, nil},
+	"deleteTask":  {"DELETE", "/v1/tasks/web", "", audit.Entry{Action: audit.Delete, Task: "web"}, nil},
+	"createTask":  {"POST", "/v1/tasks", `{"task": {"name": "new", "module": "./m", "condition": {"services": {"names": ["a"]}}}}`, audit.Entry{Action: audit.Create, Task: "new"}, nil},
+	"forgetTask": {"POST", "/v1/tasks/old/forget", "", audit.Entry{Action: audit.Forget, Task: "old"}, func(t *testing.T, e *engine) {
+		e.put(t, state.TaskKey("old"), state.Task{})
+	}},
+	"createToken": {"POST", "/v1/tokens", `{"name": "ci"}`, audit.Entry{Action: audit.CreateToken, Detail: "token:ci"}, nil},
+	"revokeToken": {"DELETE", "/v1/tokens/ci", "", audit.Entry{Action: audit.RevokeToken, Detail: "token:ci"}, func(t *testing.T, e *engine) {
+		e.put(t, credentials.TokenPrefix+"ci", credentials.Token{Name: "ci"})
+	}},
+	"approveConsul": {"POST", "/v1/consul/approval", `{"comment": "set up anew"}`, audit.Entry{Action: audit.ApproveAll, Comment: "set up anew", Detail: "3 tasks would lose 9 entries: a and 2 more"}, func(t *testing.T, e *engine) {
+		e.put(t, state.ReconcileKey, state.Reconcile{Replaced: &state.Replaced{Tasks: 3, Entries: 9, Names: []string{"a"}, Shown: "x"}})
+	}},
+	"pause": {"POST", "/v1/pause", `{"reason": "new firewalls"}`, audit.Entry{Action: audit.Pause, Comment: "new firewalls"}, nil},
+	"resume": {"POST", "/v1/resume", `{}`, audit.Entry{Action: audit.Resume}, func(t *testing.T, e *engine) {
+		e.put(t, state.ReconcileKey, state.Reconcile{Paused: &state.Paused{By: "bob"}})
+	}},
+}
+
+func (e *engine) put(t *testing.T, key string, data any) {
+	t.Helper()
+	if _, err := e.store.Apply(t.Context(), state.Create(key, state.Encode(data))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended replaces the run of the task web that waits by one that has ended.
+func (e *engine) ended(t *testing.T, how state.RunState) {
+	t.Helper()
+	rec, err := state.Read[state.Task](t.Context(), e.store, state.TaskKey("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := rec.Data
+	next.Run, next.Last = nil, &state.Result{Run: "r", State: how}
+	if how == state.RunFailed {
+		next.Failures = 1
+	}
+	if _, err := e.store.Apply(t.Context(), rec.Write(next)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAudit_EachOperationLeavesExactlyOneEntry(t *testing.T) {
+	if listed := slices.Sorted(maps.Keys(operations)); !slices.Equal(listed, slices.Sorted(slices.Values(api.Audited))) {
+		t.Fatalf("operations are %q, want those of Audited", listed)
+	}
+	for name, o := range operations {
+		e := waitsWithWeb(t)
+		if o.before != nil {
+			o.before(t, e)
+		}
+		had := len(e.entries())
+		if code, said := e.answers(everything)(o.method, o.path, o.body); code >= 300 {
+			t.Errorf("%s: %d %s", name, code, said)
+			continue
+		}
+		all := e.entries()
+		if len(all) != had+1 {
+			t.Errorf("%s leaves %d entries", name, len(all)-had)
+			continue
+		}
+		got := all[0]
+		want := o.want
+		want.ID, want.At, want.Request = got.ID, got.At, got.Request
+		want.By, want.Proof, want.Via, want.From = "token:ann", identity.Token, audit.API, "192.0.2.1"
+		if string(state.Encode(got)) != string(state.Encode(want)) || time.Since(got.At).Abs() > time.Minute {
+			t.Errorf("%s leaves\n%s\nwant\n%s", name, state.Encode(got), state.Encode(want))
+		}
+	}
+}
+
+// refusing refuses every write of a record that begins so.
+type refusing struct {
+	state.Store
+	prefix string
+}
+
+func (s refusing) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if slices.ContainsFunc(changes, func(c state.Change) bool { return strings.HasPrefix(c.Key, s.prefix) }) {
+		return nil, errors.New("the table is full")
+	}
+	return s.Store.Apply(ctx, changes...)
+}
+
+func TestAudit_NoChangeWithoutItsEntry(t *testing.T) {
+	for name, o := range operations {
+		e := waitsWithWeb(t)
+		if o.before != nil {
+			o.before(t, e)
+		}
+		e.Control.Store = refusing{e.store, "audit-"}
+		e.options.Tokens = credentials.New(e.Control.Store, time.Now)
+		before, had := e.all(t), len(e.entries())
+		if code, _ := e.answers(everything)(o.method, o.path, o.body); code < 500 {
+			t.Errorf("%s is answered with %d, though its entry cannot be written", name, code)
+		}
+		if after := e.all(t); before != after || len(e.entries()) != had {
+			t.Errorf("%s changes the store without an entry:\n%s\n%s", name, before, after)
+		}
+	}
+}
+
+// all are the records that the operations change.
+func (e *engine) all(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, prefix := range []string{"task/", "run/", "override/", "token/", "reconcile/", "outbox/"} {
+		recs, err := e.store.List(t.Context(), prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range recs {
+			text.WriteString(r.Key + " " + r.Version + "\n")
+		}
+	}
+	return text.String()
+}
+
+func TestAudit_NothingClaimedIsTakenForProven(t *testing.T) {
+	e := waitsWithWeb(t)
+	anybody := access.Caller{Identity: identity.Identity{Name: "API client 192.0.2.1", Proof: identity.Local}, Rights: roles.Everything()}
+	for _, claim := range []string{"token:ann", "token:ann ", "ann\\n2026-11-26T12:00:00Z token:ann approve", "\\u202etoken:ann", "token:ann (not proven)", "tоken:ann", "token:ann\\u0000"} {
+		code, said := e.answers(anybody)("POST", "/v1/tasks/web/hold", `{"by": "`+claim+`", "comment": "x\nproof: token"}`)
+		if code >= 300 {
+			code, said = e.answers(anybody)("POST", "/v1/tasks/web/hold", `{"by": "`+claim+`"}`)
+		}
+		if code >= 300 {
+			t.Fatalf("%q: %d %s", claim, code, said)
+		}
+		got := e.entries()[0]
+		if got.Proof == identity.Token || !strings.HasSuffix(got.By, "(not proven)") || strings.ContainsAny(got.By+got.Comment, "\n\x00\u202e") {
+			t.Errorf("%q leaves %+v", claim, got)
+		}
+		if code, said := e.answers(everything)("DELETE", "/v1/tasks/web/hold", ""); code >= 300 {
+			t.Fatalf("%d %s", code, said)
+		}
+	}
+}
+
+func TestAudit_KeepsRefusedAttemptsOfProvenIdentities(t *testing.T) {
+	e := waitsWithWeb(t)
+	for range 20 {
+		for _, c := range []access.Caller{
+			{Identity: identity.OfToken("ci"), Rights: roles.Viewing()},
+			{Identity: identity.Identity{Name: "token:ci", Proof: identity.None}, Rights: roles.Viewing()},
+			{Identity: identity.Identity{Name: "x", Proof: identity.Local}},
+		} {
+			for _, o := range operations {
+				if code, said := e.answers(c)(o.method, o.path, o.body); code != http.StatusForbidden {
+					t.Fatalf("%s %s: %d %s", o.method, o.path, code, said)
+				}
+			}
+		}
+	}
+	all := e.entries()
+	if len(all) < 3 || len(all) > 6 { // three roles, perhaps in two hours
+		t.Errorf("%d entries", len(all))
+	}
+	for _, got := range all {
+		if got.Action != audit.Refused || got.By != "token:ci" || got.Proof != identity.Token || !strings.Contains(got.Detail, "needs the role") {
+			t.Errorf("%+v", got)
+		}
+	}
+	e.base.Load().Tasks[0].Approval = approval.Spec{Rule: approval.Always, From: []string{"token:bob"}}
+	e.answers(access.Caller{Identity: identity.OfToken("dan"), Rights: roles.Everything()})("POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001"}`)
+	if got := e.entries(); !slices.ContainsFunc(got, func(e audit.Entry) bool {
+		return e.By == "token:dan" && strings.Contains(e.Detail, "is not one of those who approve")
+	}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAudit_EntriesAreForThoseWhoMayViewTheirTask(t *testing.T) {
+	e := newEngine(t, someTasks("web-a", "vpn"))
+	act := e.answers(everything)
+	for _, path := range []string{"/v1/tasks/web-a/hold", "/v1/tasks/vpn/hold", "/v1/pause"} {
+		if code, said := act("POST", path, "{}"); code >= 300 {
+			t.Fatalf("%d %s", code, said)
+		}
+	}
+	for query, want := range map[string][]int{"": {3, 1}, "?task=vpn": {1, 0}, "?by=ANN&action=hold": {2, 1}, "?since=2020-01-01T00:00:00Z&until=2020-02-01T00:00:00Z": {0, 0}, "?limit=1": {1, 1}} {
+		for i, c := range []access.Caller{everything, with(map[roles.Role][]string{roles.View: {"web-*"}})} {
+			var got apispec.AuditResponse
+			code, said := e.answers(c)("GET", "/v1/audit"+query, "")
+			if err := json.Unmarshal([]byte(said), &got); err != nil || code != http.StatusOK || len(got.Entries) != want[i] || got.More != (query == "?limit=1" && i == 0) {
+				t.Errorf("%q, caller %d: %d %d entries, more %v", query, i, code, len(got.Entries), got.More)
+			}
+		}
+	}
+	if code, said := act("GET", "/v1/audit?since=yesterday", ""); code != http.StatusBadRequest {
+		t.Errorf("%d %s", code, said)
+	}
+}

@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+// Filter says which entries to list. The zero value of each field but the times means all.
+type Filter struct {
+	Since, Until time.Time // Until is not included
+	Before       string    // id of an entry: only earlier ones
+	Task, By     string    // By is a part of the name, in any case
+	Action       Action
+	Limit        int // how many at most
+}
+
+func (f Filter) finds(e Entry) bool {
+	switch {
+	case e.At.Before(f.Since), !e.At.Before(f.Until), f.Before != "" && e.ID >= f.Before:
+		return false
+	case f.Task != "" && e.Task != f.Task, f.Action != "" && e.Action != f.Action:
+		return false
+	}
+	return strings.Contains(strings.ToLower(e.By), strings.ToLower(f.By))
+}
+
+// byDay is up to which range of time entries are read by the day, otherwise by the month.
+const byDay = 31 * 24 * time.Hour
+
+// List returns the entries that a filter finds and that may be seen, the latest first, and whether
+// there may be more. It reads only what is of the range of time. Entries that cannot be decoded are left out.
+func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (found []Entry, more bool, err error) {
+	if at, ok := timeOf(f.Before); ok && at.Before(f.Until) {
+		f.Until = at.Add(time.Microsecond)
+	}
+	for _, prefix := range prefixes(f.Since, f.Until) {
+		stored, _, err := state.ReadEach[Entry](ctx, s, prefix)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the audit record: %w", err)
+		}
+		for _, rec := range slices.Backward(stored) {
+			if e := rec.Data; f.finds(e) && sees(e) {
+				if len(found) == f.Limit {
+					return found, true, nil
+				}
+				found = append(found, e)
+			}
+		}
+	}
+	return found, false, nil
+}
+
+// timeOf is the time in an id.
+func timeOf(id string) (time.Time, bool) {
+	at, err := time.Parse(layout, id[:min(len(id), len(layout))])
+	return at, err == nil
+}
+
+// prefixes are those of the keys of a range of time, the latest first.
+func prefixes(since, until time.Time) (all []string) {
+	since, last := since.UTC(), until.UTC().Add(-1)
+	if until.Sub(since) <= byDay {
+		for day := last; !day.Before(since.Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
+			all = append(all, prefix+day.Format("2006-01")+"/"+day.Format("20060102"))
+		}
+		return all
+	}
+	first := time.Date(since.Year(), since.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for month := time.Date(last.Year(), last.Month(), 1, 0, 0, 0, 0, time.UTC); !month.Before(first); month = month.AddDate(0, -1, 0) {
+		all = append(all, prefix+month.Format("2006-01")+"/")
+	}
+	return all
+}
