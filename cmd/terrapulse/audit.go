@@ -29,10 +29,10 @@ func (a *app) auditCommand() command {
 	action := f.String("action", "", "Print only entries of this `action`, such as approve.")
 	return command{flags: f, synopsis: "Print who did or decided what", examples: []string{"-since=30d -task=firewall", "-by=alice -action=approve -json"}, codes: codesOfStore, help: `Usage: terrapulse audit [flags]
 
-  Prints who changed or decided what, the latest first, with what proves the name
-  and where the request came from. With -json, each entry is a line of JSON. With
-  -config-file or -store it reads a store, else it uses the API of a running
-  instance.
+  Prints who changed or decided what, the latest first, with what proves the
+  name and where the request came from. With -json, each entry is a line of
+  JSON. With -config-file or -store it reads a store, else it uses the API of a
+  running instance.
 `, run: func(arguments []string) int {
 		if len(arguments) > 0 {
 			return a.fail(exitFlags, fmt.Errorf("%s takes no arguments", c.name))
@@ -111,6 +111,6 @@ func auditDetail(e apispec.AuditEntry) string {
 }
 
 func (s storeDecisions) Audit(ctx context.Context, query url.Values) ([]apispec.AuditEntry, bool, error) {
-	entries, more, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now(), 1000), func(audit.Entry) bool { return true })
+	entries, more, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
 	return list.Map(entries, apiview.AuditEntry), more, err
 }

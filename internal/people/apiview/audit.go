@@ -2,6 +2,7 @@ package apiview
 
 import (
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -19,6 +20,9 @@ func AuditEntry(e audit.Entry) apispec.AuditEntry {
 	return shown
 }
 
+// auditLimit is how many entries are listed by default.
+const auditLimit = 100
+
 // auditRange is the range of time whose entries are listed by default.
 const auditRange = 7 * 24 * time.Hour
 
@@ -26,7 +30,11 @@ const auditRange = 7 * 24 * time.Hour
 const oldestEntry = 10 * 366 * 24 * time.Hour
 
 // AuditFilter returns what the query of a request selects in the audit record.
-func AuditFilter(query url.Values, now time.Time, limit int) audit.Filter {
+func AuditFilter(query url.Values, now time.Time) audit.Filter {
+	limit, err := strconv.Atoi(query.Get("limit"))
+	if err != nil {
+		limit = auditLimit
+	}
 	f := audit.Filter{Since: moment(query.Get("since")), Until: moment(query.Get("until")), Before: query.Get("before"), Task: query.Get("task"), By: query.Get("by"),
 		Action: audit.Action(query.Get("action")), Limit: limit}
 	if latest := now.Add(time.Hour); f.Until.IsZero() || f.Until.After(latest) { // another clock may be ahead

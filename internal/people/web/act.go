@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -45,7 +46,7 @@ func (p *pages) acting(do func(ctx context.Context, r *http.Request, by string) 
 		viewer := p.Viewer(r)
 		err := viewer.NeedAny(roles.View) // the API checks the role that the action needs
 		if err == nil {
-			err = do(access.With(r.Context(), viewer), r, viewer.Name)
+			err = do(access.With(asPages(r.Context(), middleware.Host(r.RemoteAddr)), viewer), r, viewer.Name)
 		}
 		p.all.acted(err == nil)
 		name, shown := r.PathValue("name"), pageURL("tasks")

@@ -83,6 +83,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		"runs":                   p.runs,
 		"order":                  p.order,
 		"health":                 p.health,
+		"audit":                  p.audit,
 	} {
 		mux.HandleFunc("GET "+pageURL(pattern), p.viewed(p.page(show)))
 	}
@@ -94,6 +95,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 	for _, action := range []string{"pause", "resume", "approve-all"} {
 		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
 	}
+	mux.HandleFunc("GET "+pageURL("audit/export"), p.viewed(p.auditLines))
 	mux.HandleFunc("GET "+pageURL("events"), p.events)
 	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
 	mux.HandleFunc("GET "+pageURL("icon.svg"), p.icon)
