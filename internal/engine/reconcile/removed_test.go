@@ -93,7 +93,7 @@ func TestTick_ATaskThatVanishedFromTheFilesIsKeptForKeepRemovedOrUntilItIsForgot
 		b.settle()
 		gone := b.Config.Tasks[1].Name
 		c := controlOf(b)
-		if err := c.Forget(t.Context(), gone); !errors.Is(err, control.ErrConfigured) {
+		if err := c.Forget(t.Context(), gone, "somebody"); !errors.Is(err, control.ErrConfigured) {
 			t.Errorf("forgetting a task that is configured: %v", err)
 		}
 		b.Config.Tasks = b.Config.Tasks[:1]
@@ -109,7 +109,7 @@ func TestTick_ATaskThatVanishedFromTheFilesIsKeptForKeepRemovedOrUntilItIsForgot
 			t.Errorf("the task reads %+v", b.task(gone))
 		}
 		if forget {
-			if err := c.Forget(t.Context(), gone); err != nil {
+			if err := c.Forget(t.Context(), gone, "somebody"); err != nil {
 				t.Fatal(err)
 			}
 		} else {
@@ -127,7 +127,7 @@ func TestTick_ATaskThatVanishedFromTheFilesIsKeptForKeepRemovedOrUntilItIsForgot
 				}
 			}
 		}
-		if err := c.Forget(t.Context(), gone); !errors.Is(err, control.ErrNoTask) {
+		if err := c.Forget(t.Context(), gone, "somebody"); !errors.Is(err, control.ErrNoTask) {
 			t.Errorf("forgetting it again: %v", err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestTick_ARecordThatCannotBeDecodedHoldsUpItsTaskAlone(t *testing.T) {
 			if n := strings.Count(log.String(), "a record of a task cannot be read"); n != 1 {
 				t.Errorf("it is said %d times: %s", n, &log)
 			}
-			if err := c.Forget(t.Context(), bad); err != nil {
+			if err := c.Forget(t.Context(), bad, "somebody"); err != nil {
 				t.Fatal(err)
 			}
 			report := b.tick()

@@ -106,7 +106,7 @@ func Of(ctx context.Context) Actor {
 // Write returns the change that writes an entry, for the Apply that makes the change it describes. by
 // names who acts; the context says what proves that.
 func Write(ctx context.Context, e Entry, by string, now time.Time) state.Change {
-	return e.of(Of(ctx), by, now, strings.ReplaceAll(uuid.NewString(), "-", "")[:12]).change(ctx)
+	return e.of(Of(ctx), by, now, uuid.NewString()).change(ctx)
 }
 
 // of completes an entry.
@@ -141,7 +141,7 @@ func (e Entry) change(ctx context.Context) state.Change {
 // prefix begins the collections, one for each month.
 const prefix = "audit-"
 
-// keyOf returns the key of an entry by its id, such as audit-2026-11/20261126T172439.123456Z-1a2b.
+// keyOf returns the key of an entry by its id, such as audit-2026-11/20261126T172439.123456Z-UUID.
 func keyOf(id string) string { return prefix + id[:4] + "-" + id[4:6] + "/" + id }
 
 // text is a text of somebody without line breaks, control characters and marks that turn the order of
