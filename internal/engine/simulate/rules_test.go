@@ -67,13 +67,15 @@ func withRules(plain []bundle) []bundle {
 	limited := guard.Default
 	limited.MaxDestroy = &most
 	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute, DistinctApprover: true}
+	two := always
+	two.Require = 2
 	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour, Require: 2}
 	allowed, denied, both := windows(false, window.Allow), windows(true, window.Deny), windows(false, window.Allow, window.Deny)
 	return []bundle{
 		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
 			config.Rules{Guard: guard.Default, Approval: always}, checked(config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: denied}, drift.Report))}},
 		{digest: "b4", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[1].config.Tasks,
-			checked(config.Rules{Guard: limited, Approval: approval.Default}, drift.Apply), config.Rules{Guard: guard.Default, Approval: always, Windows: both}, config.Rules{Guard: guard.Default})}},
+			checked(config.Rules{Guard: limited, Approval: approval.Default}, drift.Apply), config.Rules{Guard: guard.Default, Approval: two, Windows: both}, config.Rules{Guard: guard.Default})}},
 		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[2].config.Tasks,
 			config.Rules{Guard: limited, Approval: destructive, Windows: allowed}, checked(config.Rules{Guard: guard.Default, Approval: destructive}, drift.Apply))}},
 	}
