@@ -100,7 +100,7 @@ func TestRoles_StoryInTheBrowser(t *testing.T) {
 	b.Until("Approve", "You may view and approve this task. Hold or Cancel the run needs the role operate; Disable needs the role administer.")
 
 	// Whose token is revoked is led to the form.
-	if err := keeper.Revoke(t.Context(), "boss"); err != nil {
+	if err := keeper.Revoke(t.Context(), "boss", "ann"); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(credentials.Fresh)

@@ -124,7 +124,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 		Drift:  drift.Spec{Enabled: true, Every: 12 * time.Hour, Action: drift.Report},
 	}
 	want := &Config{
-		RunTimeout: 90 * time.Minute, KeepRemoved: 48 * time.Hour,
+		RunTimeout: 90 * time.Minute, KeepRemoved: 48 * time.Hour, AuditRetention: 72 * time.Hour,
 		Rules:    global,
 		LogLevel: "ERR", Port: 8502, WorkingDir: "working", ID: "terrapulse-1",
 		Syslog: Syslog{Enabled: true, Facility: "LOCAL0", Name: "terrapulse"},

@@ -22,7 +22,7 @@ func TestLoad_DefaultsAreFilledIn(t *testing.T) {
 		MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
 	}
 	want := &Config{
-		LogLevel: "INFO", Port: 8558, WorkingDir: "sync-tasks", ID: "cts-host", RunTimeout: time.Hour, KeepRemoved: 720 * time.Hour,
+		LogLevel: "INFO", Port: 8558, WorkingDir: "sync-tasks", ID: "cts-host", RunTimeout: time.Hour, KeepRemoved: 720 * time.Hour, AuditRetention: 8760 * time.Hour,
 		Syslog: Syslog{Facility: "LOCAL0", Name: "consul-terraform-sync"},
 		Consul: Consul{
 			Address: "localhost:8500", KVPath: "consul-terraform-sync/",

@@ -211,6 +211,7 @@ api {
 
 run_timeout = "90m"
 keep_removed = "48h"
+audit_retention = "72h"
 
 guard {
   within      = "10m"
