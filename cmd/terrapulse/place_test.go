@@ -25,7 +25,7 @@ func TestCommands_UseThePlaceThatIsNamed(t *testing.T) {
 	s := &site{t: t, dir: t.TempDir()}
 	t.Chdir(s.dir)
 	store, port := "sqlite:"+s.path("none.db"), api.URL[strings.LastIndex(api.URL, ":")+1:]
-	commands := [][]string{{"status"}, {"status", "-health"}, {"events"}, {"runs", "lb"}, {"logs", "lb"}, {"approve", "lb"}, {"reject", "-comment=no", "lb"}, {"plan", "show", "lb"}, {"hold", "lb"}, {"release", "lb"}, {"pause"}, {"resume"}}
+	commands := [][]string{{"status"}, {"status", "-health"}, {"events"}, {"audit"}, {"runs", "lb"}, {"logs", "lb"}, {"approve", "lb"}, {"reject", "-comment=no", "lb"}, {"plan", "show", "lb"}, {"hold", "lb"}, {"release", "lb"}, {"pause"}, {"resume"}}
 	for _, tt := range []struct {
 		name           string
 		address, store string

@@ -130,6 +130,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	wantText(t, requested.stderr, "new switches", "The request stays: task lb runs when nothing stops it any more.")
 	wantText(t, s.run("status", at).stdout, "Paused by", "new switches")
 	wantText(t, s.run("pause", "-json", at).stdout, `"paused"`, "new switches")
+	wantText(t, s.run("audit", at, "-action=approve", "-task=lb").stdout, "approve", "lb", "(not proven)", "local", "decommissioned")
 	if s.applied() != 20 {
 		t.Errorf("%d instances are applied while everything is paused", s.applied())
 	}
