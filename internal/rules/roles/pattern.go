@@ -48,7 +48,7 @@ func ParseName(entry string) (name, wrong, hint string) {
 	kind := kindOf(entry)
 	switch {
 	case kind == "":
-		return "", "names no identity", "write token:NAME, cert:NAME or the ARN of an IAM role or user"
+		return "", "names no identity", "write token:NAME, cert:NAME, user:NAME or the ARN of an IAM role or user"
 	case entry == kind:
 		return "", "has no name after " + kind, "write the name, or " + kind + "* for all of them"
 	case kind != "arn:":

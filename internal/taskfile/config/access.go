@@ -14,18 +14,19 @@ type rawAccess struct {
 	block.Origin
 	Grants []rawGrant `key:"grant" doc:"gives roles to people and programs"`
 	Groups []rawGroup `key:"group" doc:"a group, which grants name as 'group:NAME'; its label is the name"`
+	OIDC   rawOIDC    `key:"oidc" doc:"OpenID provider at which people sign in to the pages, and on the command line. Not in AWS"`
 }
 
 type rawGrant struct {
 	block.Origin
 	Roles block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
-	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone', also without credentials, who can only get 'view'. '*' in a name is any text"`
+	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone', also without credentials, who can only get 'view'. '*' in a name is any text"`
 	Tasks block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
 }
 
 type rawGroup struct {
 	block.Labelled
-	Members block.Strings `key:"members" required:"true" example:"token:alice" doc:"'token:NAME', 'cert:NAME' or ARNs, as in 'to' of a grant"`
+	Members block.Strings `key:"members" required:"true" example:"token:alice" doc:"'token:NAME', 'cert:NAME', 'user:NAME' or ARNs, as in 'to' of a grant"`
 }
 
 // access returns who may do what.
@@ -39,22 +40,22 @@ func (l *loader) access(raw *rawAccess) roles.Policy {
 		if p.Groups == nil {
 			p.Groups = map[string][]string{}
 		}
-		p.Groups[g.Label] = l.names(&g.Members, nil, false)
+		p.Groups[g.Label] = l.names(&g.Members, nil, false, raw.OIDC.Set)
 		if len(g.Members.V) == 0 {
 			l.Missing(g.Key("members"), "members is required", "list who is in the group")
 		}
 	}
-	if raw.Set && len(raw.Grants) == 0 {
+	if raw.Set && len(raw.Grants) == 0 { // also with an OpenID provider: nobody could do anything
 		l.Fail(raw.Origin, "access has no grant: without any, everybody may do what they could without the block", "add a grant, or remove the block")
 	}
 	for i := range raw.Grants {
-		p.Grants = append(p.Grants, l.grant(&raw.Grants[i], p.Groups))
+		p.Grants = append(p.Grants, l.grant(&raw.Grants[i], p.Groups, raw.OIDC.Set))
 	}
 	return p
 }
 
-func (l *loader) grant(raw *rawGrant, groups map[string][]string) roles.Grant {
-	g := roles.Grant{Tasks: raw.Tasks.V, To: l.names(&raw.To, groups, true)}
+func (l *loader) grant(raw *rawGrant, groups map[string][]string, oidc bool) roles.Grant {
+	g := roles.Grant{Tasks: raw.Tasks.V, To: l.names(&raw.To, groups, true, oidc)}
 	words := list.Map(roles.All, func(r roles.Role) string { return string(r) })
 	for i, name := range raw.Roles.V {
 		if g.Roles = append(g.Roles, roles.Role(name)); !slices.Contains(words, name) {
@@ -83,23 +84,24 @@ func (l *loader) grant(raw *rawGrant, groups map[string][]string) roles.Grant {
 // taskCharacters are those of patterns of tasks.
 const taskCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*?"
 
-// names returns names of identities as they are compared. A grant may also name groups and everyone.
-func (l *loader) names(raw *block.Strings, groups map[string][]string, inGrant bool) []string {
+// names returns names of identities as they are compared. A grant may also name everyone and groups, of
+// the configuration or, with an OpenID provider, of that.
+func (l *loader) names(raw *block.Strings, groups map[string][]string, inGrant, oidc bool) []string {
 	var names []string
 	for i, entry := range raw.V {
 		group, isGroup := strings.CutPrefix(entry, roles.GroupKind)
 		_, defined := groups[group]
 		switch {
-		case inGrant && (isGroup && defined || entry == roles.Everyone):
+		case inGrant && (isGroup && group != "" && (defined || oidc) || entry == roles.Everyone):
 			names = append(names, entry)
 			continue
 		case inGrant && isGroup:
-			l.Fail(raw.Element(i), "there is no group "+block.Quoted(group), "define it with a block group in api.access")
+			l.Fail(raw.Element(i), "there is no group "+block.Quoted(group), "define it with a block group in api.access, or add a block oidc for the groups of an OpenID provider")
 			continue
 		}
 		name, wrong, hint := roles.ParseName(entry)
-		if strings.HasPrefix(entry, "user:") {
-			wrong, hint = "is of an OpenID provider, and none can be configured yet", "name a token or a client certificate"
+		if strings.HasPrefix(entry, "user:") && !oidc {
+			wrong, hint = "is a person of an OpenID provider, and none is configured", "add a block oidc to api.access, or name a token or a client certificate"
 		}
 		if wrong != "" {
 			l.Fail(raw.Element(i), block.Quoted(entry)+" "+wrong, hint)

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -35,7 +37,7 @@ func TestAccess_Block(t *testing.T) {
 		{"everyone in a group", grant + "group \"g\" {\n members = [\"everyone\"]\n}", roles.Policy{}, `"everyone" names no identity`},
 		{"an empty group", grant + "group \"g\" {\n members = []\n}", roles.Policy{}, "members is required"},
 		{"everyone acts", strings.Replace(grant, "token:ci", "everyone", 1), roles.Policy{}, "everyone cannot get the role operate"},
-		{"a user of an OpenID provider", strings.Replace(grant, "token:ci", "user:a@example.com", 1), roles.Policy{}, "none can be configured yet"},
+		{"a user of an OpenID provider", strings.Replace(grant, "token:ci", "user:a@example.com", 1), roles.Policy{}, `"user:a@example.com" is a person of an OpenID provider, and none is configured`},
 		{"roles of unknown path", strings.Replace(grant, "token:ci", "arn:aws:iam::123456789012:role/team/*", 1), roles.Policy{}, "AWS does not tell the path"},
 		{"no task", strings.Replace(grant, "to =", "tasks = []\n to =", 1), roles.Policy{}, "the grant is for no task"},
 		{"a wrong pattern", strings.Replace(grant, "to =", "tasks = [\"a b\"]\n to =", 1), roles.Policy{}, `no task has such a name: "a b"`},
@@ -55,6 +57,72 @@ func TestAccess_Block(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, cfg.API.Access); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAccess_OpenIDProvider(t *testing.T) {
+	dir := t.TempDir()
+	const grant = "grant {\n roles = [\"operate\"]\n to = [\"user:a@example.com\", \"group:network\"]\n}\n"
+	const least = "issuer = \"https://dex.example.com\"\nclient_id = \"terrapulse\"\n"
+	defaults := OIDC{Issuer: "https://dex.example.com", ClientID: "terrapulse", Scopes: []string{"openid", "profile", "email"}, UsernameClaim: "email", GroupsClaim: "groups", Session: 8 * time.Hour}
+	with := func(change func(*OIDC)) *OIDC {
+		o := defaults
+		change(&o)
+		return &o
+	}
+	for _, tt := range []struct {
+		name, api, oidc string
+		want            *OIDC
+		cli             string // as which client the command line signs in
+		said            string // of what is wrong
+	}{
+		{"defaults", "", least, &defaults, "terrapulse", ""},
+		{"a client with a secret", "", least + `client_secret = "0123456789abcdef"`, with(func(o *OIDC) {
+			o.Secret = APIToken{Key: "api.access.oidc.client_secret", Text: "0123456789abcdef"}
+		}), "", ""},
+		{"a template of the secret, and another client", "", least + "client_secret = \"{{ env \\\"S\\\" }}\"\ncli_client_id = \"cli\"", with(func(o *OIDC) {
+			o.Secret, o.CLIClientID = APIToken{Key: "api.access.oidc.client_secret", Text: `{{ env "S" }}`}, "cli"
+		}), "cli", ""},
+		{"everything else", "", least + "client_secret_file = \"s\"\nscopes = [\"openid\", \"groups\"]\nusername_claim = \"sub\"\ngroups_claim = \"roles\"\nredirect_url = \"https://t.example.com/ui/session/callback\"\nca_cert = \"ca.pem\"\nsession_time = \"1h\"",
+			with(func(o *OIDC) {
+				o.Secret, o.Scopes = APIToken{Key: "api.access.oidc.client_secret_file", File: filepath.Join(dir, "s")}, []string{"openid", "groups"}
+				o.UsernameClaim, o.GroupsClaim, o.RedirectURL = "sub", "roles", "https://t.example.com/ui/session/callback"
+				o.CACert, o.Session = filepath.Join(dir, "ca.pem"), time.Hour
+			}), "", ""},
+		{"the address of the pages", "url = \"https://t.example.com\"\n", least, with(func(o *OIDC) { o.RedirectURL = "https://t.example.com/ui/session/callback" }), "terrapulse", ""},
+		{"a provider on this machine", "", strings.Replace(least, "https://dex.example.com", "http://127.0.0.1:5556/dex", 1), with(func(o *OIDC) { o.Issuer = "http://127.0.0.1:5556/dex" }), "terrapulse", ""},
+
+		{"no issuer", "", "client_id = \"terrapulse\"\n", nil, "", "api.access.oidc.issuer: issuer is required"},
+		{"no client", "", "issuer = \"https://dex.example.com\"\n", nil, "", "api.access.oidc.client_id: client_id is required"},
+		{"no address", "", strings.Replace(least, "https://", "", 1), nil, "", `not the address of an OpenID provider: "dex.example.com"`},
+		{"without TLS", "", strings.Replace(least, "https", "http", 1), nil, "", "anyone in between could sign in as anybody"},
+		{"a short secret", "", least + `client_secret = "secret"`, nil, "", "client_secret: the secret has 6 characters, but needs at least 16"},
+		{"a secret twice", "", least + "client_secret = \"0123456789abcdef\"\nclient_secret_file = \"s\"", nil, "", "are both set"},
+		{"scopes in one text", "", least + `scopes = ["openid email"]`, nil, "", `not a scope: "openid email"`},
+		{"a long session", "", least + `session_time = "48h"`, nil, "", "a session of 48h is not possible; use 5m to 24h"},
+		{"another path to come back at", "", least + `redirect_url = "https://t.example.com/callback"`, nil, "", `browsers cannot come back at "https://t.example.com/callback"`},
+		{"an empty client of the command line", "", least + `cli_client_id = ""`, nil, "", "cli_client_id is empty"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			writeFile(t, dir, "f.hcl", "api {\n"+tt.api+"access {\n"+grant+"oidc {\n"+tt.oidc+"\n}\n}\n}\n")
+			o := options(dir, "f.hcl")
+			if tt.said != "" {
+				if said := mistakesIn(t, o); !strings.Contains(said, tt.said) {
+					t.Errorf("said %q, want %q", said, tt.said)
+				}
+				return
+			}
+			cfg, err := Load(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, cfg.API.OIDC); diff != "" {
+				t.Error(diff)
+			}
+			if got := cfg.API.OIDC.CLIClient(); got != tt.cli {
+				t.Errorf("the command line signs in as %q, want %q", got, tt.cli)
 			}
 		})
 	}

@@ -20,6 +20,7 @@ type API struct {
 	Token       APIToken // needed for every request
 	ReadToken   APIToken // enough for requests that change nothing
 	Access      roles.Policy
+	OIDC        *OIDC // nil if people cannot sign in at an OpenID provider
 }
 
 // MinToken is the minimum length of a token, in bytes. As failures are limited, a random token
@@ -54,7 +55,7 @@ func (a API) Loopback() bool {
 // tokenTemplate reports whether the value of a key outside of terraform_provider blocks may be a
 // template of a token.
 func tokenTemplate(key string) bool {
-	return key == "api.token" || key == "api.read_token" || slices.ContainsFunc(DriverKinds, func(k *DriverKind) bool { return slices.Contains(k.Templates, key) })
+	return key == "api.token" || key == "api.read_token" || key == "api.access.oidc.client_secret" || slices.ContainsFunc(DriverKinds, func(k *DriverKind) bool { return slices.Contains(k.Templates, key) })
 }
 
 // hostName is a DNS name, also with underscores, which some networks have.
@@ -63,8 +64,8 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.
 func (l *loader) api(raw *rawAPI, vault bool) API {
 	a := API{
 		BindAddress: raw.BindAddress.V,
-		Token:       l.apiToken("token", raw.Token, raw.TokenFile, vault),
-		ReadToken:   l.apiToken("read_token", raw.ReadToken, raw.ReadTokenFile, vault),
+		Token:       l.secret("api", "token", raw.Token, raw.TokenFile, vault),
+		ReadToken:   l.secret("api", "read_token", raw.ReadToken, raw.ReadTokenFile, vault),
 		Access:      l.access(&raw.Access),
 	}
 	if a.BindAddress != "" {
@@ -88,6 +89,7 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 			a.Hosts = append(a.Hosts, u.Hostname())
 		}
 	}
+	a.OIDC = l.oidc(&raw.Access.OIDC, a.URL, vault)
 	if a.ReadToken.Set() && !a.Token.Set() {
 		l.Fail(raw.Key("token"), "read_token has no effect without token: everybody could act", "set token or token_file, too")
 	}
@@ -97,13 +99,15 @@ func (l *loader) api(raw *rawAPI, vault bool) API {
 	return a
 }
 
-func (l *loader) apiToken(name string, text, file block.String, vault bool) APIToken {
-	t := APIToken{Key: "api." + name, Text: text.V, File: l.abs(file.V)}
+// secret returns a token of the API, or another secret that two keys of a block have: itself, or its file.
+func (l *loader) secret(in, name string, text, file block.String, vault bool) APIToken {
+	t := APIToken{Key: in + "." + name, Text: text.V, File: l.abs(file.V)}
+	what := name[strings.LastIndexByte(name, '_')+1:]
 	switch {
 	case text.Set && file.Set:
 		l.Fail(file.Origin, name+" and "+name+"_file are both set", "remove one of them")
 	case text.Set && text.V == "":
-		l.Fail(text.Origin, "the token is empty", "set a long random text, such as the output of `openssl rand -hex 32`, or remove the key")
+		l.Fail(text.Origin, "the "+what+" is empty", "set a long random text, such as the output of `openssl rand -hex 32`, or remove the key")
 	case file.Set && file.V == "":
 		l.Fail(file.Origin, "the file has no name", "set the path of a file, or remove the key")
 	case text.Set && IsTemplate(text.V):
@@ -111,7 +115,7 @@ func (l *loader) apiToken(name string, text, file block.String, vault bool) APIT
 	case text.Set && strings.Contains(text.V, "{{"):
 		l.Fail(text.Origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
 	case text.Set && len(text.V) < MinToken:
-		l.Fail(text.Origin, fmt.Sprintf("the token has %d characters, but needs at least %d", len(text.V), MinToken), "create one with `openssl rand -hex 32`")
+		l.Fail(text.Origin, fmt.Sprintf("the %s has %d characters, but needs at least %d", what, len(text.V), MinToken), "create one with `openssl rand -hex 32`")
 	case file.Set:
 		t.Key += "_file"
 	case !text.Set:

@@ -75,6 +75,9 @@ func (c *Config) EnvNames() []string {
 	}
 	add(c.API.Token.Text)
 	add(c.API.ReadToken.Text)
+	if c.API.OIDC != nil {
+		add(c.API.OIDC.Secret.Text)
+	}
 	for _, value := range c.Driver().Texts() {
 		add(value.Text)
 	}
