@@ -26,6 +26,7 @@ type guard struct {
 	own         *http.CrossOriginProtection // for the pages of this server
 	hosts       *hosts
 	tokens      *tokens
+	people      *people      // nil if there is no OpenID provider
 	invitations *invitations // nil if there are none
 	public      string       // path that is answered for any host and without a token
 	signed      string       // path whose requests the handler checks itself; "" if there is none

@@ -7,6 +7,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -18,10 +19,14 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 	}
 	c, err := g.identify(r)
 	reads := access.Reads(r.Method)
+	var down *openid.DownError
 	switch {
 	case g.open(r) && reads && (errors.Is(err, errNoToken) || err == nil && !c.Rights.MayAny(roles.View)):
 		return access.Caller{}, true
 	case errors.Is(err, errNoToken) && g.signIn(w, r):
+	case errors.As(err, &down):
+		w.Header().Set("Retry-After", "5")
+		w.refuse(r, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, errTooMany):
 		w.Header().Set("Retry-After", "5")
 		w.refuse(r, http.StatusTooManyRequests, err.Error())
@@ -29,7 +34,7 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 		w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
-		w.refuse(r, http.StatusUnauthorized, err.Error())
+		w.refuse(r, http.StatusUnauthorized, g.explained(err))
 	case !c.Rights.MayAny(roles.View):
 		w.refuse(r, http.StatusForbidden, c.NeedAny(roles.View).Error())
 	case !reads && !c.Rights.Acts() && !c.Proven():
@@ -42,6 +47,14 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 	return access.Caller{}, false
 }
 
+// explained adds to an error that people can sign in here.
+func (g *guard) explained(err error) string {
+	if errors.Is(err, errNoToken) && g.people != nil {
+		return err.Error() + "; or sign in with `terrapulse login`"
+	}
+	return err.Error()
+}
+
 // identify returns who sends a request, with their rights. The error is errNoToken if it needs to say
 // more of itself.
 func (g *guard) identify(r *http.Request) (access.Caller, error) {
@@ -51,7 +64,12 @@ func (g *guard) identify(r *http.Request) (access.Caller, error) {
 		_, page := g.onPage(r)
 		header := r.Header.Get("Authorization")
 		// A proxy in front of the pages may have a password of its own in that header.
-		if token, ok := bearer(header); ok || header != "" && !page {
+		token, ok := bearer(header)
+		if ok && g.people != nil && openid.IsToken(token) {
+			who, err := g.verify(r, token)
+			return callerOf(who, policy), err
+		}
+		if ok || header != "" && !page {
 			c, _, err := g.byToken(r, token, policy)
 			return c, err
 		}

@@ -70,6 +70,7 @@ func (g *guard) bySession(r *http.Request, policy roles.Policy) (access.Caller, 
 	for _, secret := range g.kept(r, policy) {
 		s, err := g.credentials.Session(r.Context(), secret)
 		switch {
+		case err == nil && s.Provider != "" && s.Provider != g.people.name():
 		case err == nil:
 			c := callerOf(s.Identity, policy)
 			c.Session = true

@@ -58,6 +58,9 @@ type Options struct {
 	// Pages is the path below which the handler has pages for people; "" if it has none. A viewer
 	// enters a token once: its session is a cookie.
 	Pages string
+	// OpenID is the provider at which people sign in to the pages, and whose ID tokens are accepted; nil
+	// if there is none.
+	OpenID *OpenID
 	// Invite, if set, gets the path of a page that begins a session with Token without the form. Each
 	// path works once: Invite gets the next one after it was used.
 	Invite func(path string)
@@ -78,10 +81,12 @@ type Server struct {
 }
 
 // SetupError is why the server cannot be used with its options: an origin, a certificate or a token.
-type SetupError struct{ error }
+type SetupError struct{ Err error }
+
+func (e *SetupError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *SetupError) Unwrap() error { return e.error }
+func (e *SetupError) Unwrap() error { return e.Err }
 
 // Listen opens the port, so that it is known early whether it is free, and reads the certificates.
 // Clients wait until Serve. The error is a *SetupError if the options are wrong.
@@ -89,6 +94,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{header: headerTime, grace: graceTime, word: wordTime, log: o.Log, guard: &guard{
 		next: o.Handler, origin: o.AllowOrigin, own: http.NewCrossOriginProtection(), log: o.Log, body: bodyTime, piece: pieceTime,
 	}}
+	s.guard.people = newPeople(o.OpenID)
 	if o.Invite != nil {
 		s.guard.invitations = &invitations{send: o.Invite}
 	}

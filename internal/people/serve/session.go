@@ -81,6 +81,10 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 		default:
 			g.begin(w, r, caller, token, next)
 		}
+	case ok && path == providerPath && r.Method == http.MethodGet && g.people != nil:
+		g.toProvider(w, r)
+	case ok && path == callbackPath && r.Method == http.MethodGet && g.people != nil:
+		g.fromProvider(w, r)
 	case ok && path == signOutPath && r.Method == http.MethodPost:
 		if err := g.endSessions(r); err != nil { // it would stay valid
 			w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
@@ -110,9 +114,13 @@ func (g *guard) begin(w *answer, r *http.Request, c access.Caller, token *creden
 // setCookie sets the cookie of a session; with a negative age it removes it. A browser behind a proxy
 // that ends TLS says so in the header Origin, which it sends with a form.
 func (g *guard) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
+	g.writeCookie(w, r, value, age, strings.HasPrefix(r.Header.Get("Origin"), "https://"))
+}
+
+func (g *guard) writeCookie(w http.ResponseWriter, r *http.Request, value string, age int, overTLS bool) {
 	secure, plain := sessionCookies(r)
 	cookie := http.Cookie{Value: value, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	if overTLS := r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"); overTLS {
+	if overTLS || r.TLS != nil {
 		cookie.Name, cookie.Path, cookie.Secure = secure, "/", true
 	} else {
 		cookie.Name, cookie.Path = plain, g.pagesAt
@@ -154,7 +162,7 @@ func (g *guard) signIn(w *answer, r *http.Request) bool {
 		w.Header().Set("HX-Redirect", g.form(r.URL.RequestURI()))
 		w.WriteHeader(http.StatusNoContent)
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") == "navigate":
-		w.again(r)
+		w.again()
 	default:
 		w.redirect(r, g.form(r.URL.RequestURI()))
 	}
@@ -164,13 +172,8 @@ func (g *guard) signIn(w *answer, r *http.Request) bool {
 // again lets the browser request the same page once more. A browser keeps the cookie back when a
 // page of another site, for example a chat, links here. It sends it when this server's own page leads
 // there.
-func (a *answer) again(r *http.Request) {
-	h := a.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = fmt.Fprintf(a, "<!doctype html><meta http-equiv=\"refresh\" content=\"0\"><title>Terrapulse</title>\n") // an error means that the client has gone
+func (a *answer) again() {
+	a.page("0")
 }
 
 // redirect sends a browser to a path of this server.

@@ -77,15 +77,23 @@ func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
 	return t, nil
 }
 
+// Read returns the token, also from its file.
+func (t Token) Read() (string, error) {
+	if t.File == "" {
+		return t.Value, nil
+	}
+	text, err := os.ReadFile(t.File)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", t.Key, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
 // refresh uses the token's current value if it is valid.
 func (t *token) refresh() error {
-	value := t.Value
-	if t.File != "" {
-		text, err := os.ReadFile(t.File)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", t.Key, err)
-		}
-		value = strings.TrimSpace(string(text))
+	value, err := t.Read()
+	if err != nil {
+		return err
 	}
 	if len(value) < config.MinToken {
 		return fmt.Errorf("use %s: the token has %d characters, but needs at least %d: create one with `openssl rand -hex 32`", t.Key, len(value), config.MinToken)

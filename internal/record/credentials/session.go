@@ -29,6 +29,8 @@ type Session struct {
 	// Token and Hash are of the token that has begun the session, which ends with it; "" if it was none.
 	Token string `json:"token,omitempty"`
 	Hash  string `json:"hash,omitempty"`
+	// Provider is the OpenID provider that has signed the viewer in, in the words of the server; "" if it was none.
+	Provider string `json:"provider,omitempty"`
 }
 
 // Session returns a session that the token begins. It ends when the token expires, or at the latest

@@ -39,6 +39,7 @@ func New(t testing.TB) *Provider {
 	p := &Provider{claims: map[string]any{"sub": "1", "email": "alice@example.com", "email_verified": true, "groups": []string{"network"}}, codes: map[string]string{}, reads: map[string]int{}}
 	p.Rotate(t, "first")
 	p.Server = httptest.NewServer(p)
+	p.Config.SetKeepAlivesEnabled(false) // tests count what stays open
 	t.Cleanup(p.Close)
 	return p
 }

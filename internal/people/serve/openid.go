@@ -1,0 +1,209 @@
+package serve
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/openid"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
+)
+
+// Paths below Options.Pages with which people sign in at an OpenID provider.
+const (
+	providerPath = "session/provider" // sends the browser to the provider
+	callbackPath = "session/callback" // where the provider sends it back
+)
+
+// CallbackPath is where a provider sends browsers back, below the path of the pages.
+const CallbackPath = callbackPath
+
+// flowTime is how long a person may take to sign in at the provider.
+const flowTime = 10 * time.Minute
+
+// maxFlow is the length of a cookie that every browser takes, with its attributes.
+const maxFlow = 3800
+
+// OpenID is an OpenID provider at which people sign in.
+type OpenID struct {
+	Provider *openid.Provider
+	// Redirect is the address of CallbackPath; "" to make it from each request.
+	Redirect string
+	// Session is how long a person is signed in.
+	Session time.Duration
+}
+
+// people are those whom an OpenID provider signs in. Their sessions are kept with those of named tokens.
+type people struct {
+	OpenID
+	now func() time.Time
+
+	mu   sync.Mutex
+	over map[string]time.Time // states of sign-ins that have ended, until their cookie expires
+}
+
+// newPeople returns nil if there is no provider.
+func newPeople(o *OpenID) *people {
+	if o == nil {
+		return nil
+	}
+	return &people{OpenID: *o, now: time.Now, over: map[string]time.Time{}}
+}
+
+// name is the provider with what decides the names that it gives: a session of another one is not valid.
+func (p *people) name() string {
+	if p == nil {
+		return ""
+	}
+	o := p.Provider.Options
+	return strings.Join([]string{o.Issuer, o.ClientID, o.UsernameClaim, o.GroupsClaim}, " ")
+}
+
+// end ends a sign-in on this instance. It reports false if it had ended already.
+func (p *people) end(state string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.over, func(_ string, until time.Time) bool { return !p.now().Before(until) })
+	if _, ended := p.over[state]; ended {
+		return false
+	}
+	if len(p.over) < maxEnded {
+		p.over[state] = p.now().Add(flowTime)
+	}
+	return true
+}
+
+// begun is a sign-in that has begun, as its cookie keeps it: on any instance, the provider's answer then fits the
+// browser. It needs no signature: anybody can get a cookie of their own sign-in.
+type begun struct {
+	openid.Flow
+	Next  string `json:"t"` // the page to which it leads
+	Until int64  `json:"u"` // Unix time
+}
+
+func (b begun) seal() string {
+	text, _ := json.Marshal(b) // texts and a number
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// flow returns the sign-in of a request with a state, and ends it.
+func (p *people) flow(r *http.Request, state string) (flow begun, ok bool) {
+	for _, cookie := range r.CookiesNamed(flowCookie(r, state)) {
+		var one begun
+		text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+		if err == nil && json.Unmarshal(text, &one) == nil && one.State == state && state != "" && p.now().Before(time.Unix(one.Until, 0)) && p.end(state) {
+			return one, true
+		}
+	}
+	return begun{}, false
+}
+
+// flowCookie is the name of the cookie of a sign-in. Several can be under way in a browser.
+func flowCookie(r *http.Request, state string) string {
+	_, plain := sessionCookies(r)
+	return plain + "-" + state[:min(len(state), 8)]
+}
+
+// callback is the address at which the browser comes back.
+func (g *guard) callback(r *http.Request) string {
+	if g.people.Redirect != "" {
+		return g.people.Redirect
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + g.pagesAt + callbackPath
+}
+
+// toProvider sends the browser to the OpenID provider.
+func (g *guard) toProvider(w *answer, r *http.Request) {
+	next := g.destination(r.URL.Query().Get("next"))
+	address, flow, err := g.people.Provider.Begin(r.Context(), g.callback(r))
+	if err != nil {
+		g.notSignedIn(w, r, next, err)
+		return
+	}
+	sealed := begun{flow, next, g.people.now().Add(flowTime).Unix()}.seal()
+	if len(sealed) > maxFlow {
+		sealed = begun{flow, g.pagesAt, g.people.now().Add(flowTime).Unix()}.seal()
+	}
+	// The provider is another site: its answer comes without cookies that are SameSite=Strict.
+	http.SetCookie(w, &http.Cookie{Name: flowCookie(r, flow.State), Value: sealed, Path: g.pagesAt + callbackPath, MaxAge: int(flowTime / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(flow.Redirect, "https:")})
+	w.redirect(r, address)
+}
+
+// fromProvider begins the session of a person whom the OpenID provider sends back.
+func (g *guard) fromProvider(w *answer, r *http.Request) {
+	query := r.URL.Query()
+	name := flowCookie(r, query.Get("state"))
+	flow, valid := g.people.flow(r, query.Get("state"))
+	if !valid { // the browser has loaded the page again, or the link is from elsewhere
+		g.notSignedIn(w, r, g.pagesAt, errors.New("this sign-in has ended, took longer than 10 minutes, or began in another browser: sign in again"))
+		return
+	}
+	secure := strings.HasPrefix(flow.Redirect, "https:")
+	http.SetCookie(w, &http.Cookie{Name: name, Path: g.pagesAt + callbackPath, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure})
+	who, err := g.people.Provider.Finish(r.Context(), flow.Flow, query)
+	var session string
+	if err == nil {
+		now := g.people.now()
+		session, err = g.credentials.Begin(r.Context(), credentials.Session{Identity: who, Began: now, Expires: now.Add(g.people.Session), Provider: g.people.name()})
+	}
+	if err != nil {
+		g.log.Warn("somebody could not sign in with the OpenID provider", "client", r.RemoteAddr, "error", err)
+		g.notSignedIn(w, r, flow.Next, err)
+		return
+	}
+	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "by", who.Name)
+	_ = g.endSessions(r) // the previous one, whose cookie is replaced
+	g.writeCookie(w, r, sessionStart+session, int(g.people.Session/time.Second), secure)
+	w.lead(g.destination(flow.Next))
+}
+
+// notSignedIn shows the form again, with why somebody was not signed in.
+func (g *guard) notSignedIn(w *answer, r *http.Request, next string, err error) {
+	text := err.Error()
+	w.lead(g.form(next) + "&" + url.Values{"why": {text[:min(len(text), 600)]}}.Encode())
+}
+
+// lead lets the browser request a path of this server: after an answer of another site, it sends the
+// cookie of the session only with a request that a page of this server makes.
+func (a *answer) lead(to string) {
+	a.page(fmt.Sprintf("0;url=%s", to))
+}
+
+// page is a page that only leads to another one.
+func (a *answer) page(refresh string) {
+	h := a.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer") // the address may have a code
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = fmt.Fprintf(a, "<!doctype html><meta http-equiv=\"refresh\" content=\"%s\"><title>Terrapulse</title>\n", html.EscapeString(refresh)) // an error means that the client has gone
+}
+
+// verify returns who sends an ID token. It counts wrong ones, as tokens.check does.
+func (g *guard) verify(r *http.Request, token string) (identity.Identity, error) {
+	if _, err := g.tokens.configured(r, token); err != nil {
+		return identity.Identity{}, err
+	}
+	who, err := g.people.Provider.Verify(r.Context(), token)
+	var refused *openid.TokenError
+	if errors.As(err, &refused) {
+		_, _ = g.tokens.guess(r)
+		g.log.Warn("a request to the HTTP API had an ID token that is not accepted", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	return who, err
+}

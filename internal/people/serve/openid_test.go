@@ -1,0 +1,280 @@
+package serve
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/openid"
+	"github.com/terrapulse/terrapulse/internal/people/openid/openidtest"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+// withProvider serves pages to which people sign in at a provider: the group network may operate, and
+// everybody whom it signs in may view.
+func withProvider(t *testing.T, p *openidtest.Provider, tune func(*Options)) *served {
+	t.Helper()
+	provider, err := openid.New(openid.Options{Issuer: p.URL, ClientID: "terrapulse", ClientSecret: "a secret of some length", CLIClientID: "terrapulse-cli",
+		UsernameClaim: "email", GroupsClaim: "groups"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := pagesOptions()
+	o.OpenID, o.Credentials = &OpenID{Provider: provider, Session: 8 * time.Hour}, credentials.New(statetest.NewMemory(), time.Now)
+	o.Policy = func() roles.Policy {
+		return roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.Operate}, To: []string{"group:network"}}, {Roles: []roles.Role{roles.View}, To: []string{"user:*"}}},
+			Groups: map[string][]string{"admins": {"token:nobody"}}}
+	}
+	if tune != nil {
+		tune(&o)
+	}
+	return start(t, o, nil)
+}
+
+var leads = regexp.MustCompile(`content="0;url=([^"]+)"`)
+
+// follow reads a page, and those to which it leads a browser.
+func (v visitor) follow(address string) string {
+	v.t.Helper()
+	for range 5 {
+		text := v.read(v.Get(address))
+		to := leads.FindStringSubmatch(text)
+		if to == nil {
+			return text
+		}
+		address = v.page(html.UnescapeString(to[1]))
+	}
+	v.t.Fatal("the pages lead around in a circle")
+	return ""
+}
+
+func TestOpenID_PeopleSignInAndOut(t *testing.T) {
+	p := openidtest.New(t)
+	s := withProvider(t, p, nil)
+	v := visit(t, s)
+	if got := v.get("/ui/tasks"); !strings.HasPrefix(got, "/ui/sign-in 0") {
+		t.Errorf("without a session: %s", got)
+	}
+	if got := v.follow(v.page("/ui/session/provider?next=%2Fui%2Ftasks%2Fweb%3Fx%3D1")); got != "/ui/tasks/web 2 user:alice@example.com" {
+		t.Errorf("after signing in: %s", got)
+	}
+	if got := v.get("/ui/runs"); got != "/ui/runs 2 user:alice@example.com" {
+		t.Errorf("another page: %s", got)
+	}
+	cookies := v.Jar.Cookies(mustParse(t, v.page("/ui/")))
+	if len(cookies) != 1 {
+		t.Errorf("cookies: %v", cookies)
+	}
+	v.read(v.Post(v.page("/ui/session/end"), "", nil))
+	if got := v.get("/ui/tasks"); !strings.HasPrefix(got, "/ui/sign-in 0") {
+		t.Errorf("after signing out: %s", got)
+	}
+	// The cookie is worth nothing any more, in any browser.
+	v.Jar.SetCookies(mustParse(t, v.page("/ui/")), cookies)
+	if got := v.get("/ui/tasks"); !strings.HasPrefix(got, "/ui/sign-in 0") {
+		t.Errorf("with the cookie of a session that has ended: %s", got)
+	}
+	wantLogged(t, s.log, "a viewer signed in to the pages", "by=user:alice@example.com")
+}
+
+func TestOpenID_SessionsAreValidOnEveryInstanceOfTheStoreAndProvider(t *testing.T) {
+	p := openidtest.New(t)
+	kept := credentials.New(statetest.NewMemory(), time.Now)
+	with := func(tune func(*Options)) visitor {
+		return visit(t, withProvider(t, p, func(o *Options) {
+			o.Credentials = kept
+			if tune != nil {
+				tune(o)
+			}
+		}))
+	}
+	v := with(nil)
+	v.follow(v.page("/ui/session/provider"))
+	session := v.Jar.Cookies(mustParse(t, v.page("/ui/")))[0].Value
+	p.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}) // sessions do not need the provider
+	for name, tt := range map[string]struct {
+		tune func(*Options)
+		want string
+	}{
+		"another instance":   {nil, "/ui/tasks 2 user:alice@example.com"},
+		"another claim":      {func(o *Options) { o.OpenID.Provider.Options.UsernameClaim = "sub" }, "/ui/sign-in 0"},
+		"another issuer":     {func(o *Options) { o.OpenID.Provider.Options.Issuer = "https://dex.example.com" }, "/ui/sign-in 0"},
+		"without a provider": {func(o *Options) { o.OpenID = nil }, "/ui/sign-in 0"},
+		"another store":      {func(o *Options) { o.Credentials = credentials.New(statetest.NewMemory(), time.Now) }, "/ui/sign-in 0"},
+	} {
+		v := with(tt.tune)
+		_, cookie := sessionCookies(&http.Request{Host: mustParse(t, v.page("/")).Host})
+		v.Jar.SetCookies(mustParse(t, v.page("/ui/")), []*http.Cookie{{Name: cookie, Value: session, Path: "/ui/"}})
+		if got := v.get("/ui/tasks"); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+func mustParse(t *testing.T, address string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestOpenID_AnswersBeginASessionOnlyInTheBrowserThatAskedAndOnce(t *testing.T) {
+	p := openidtest.New(t)
+	s := withProvider(t, p, nil)
+	stop := func(v visitor) {
+		v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	v := visit(t, s)
+	stop(v)
+	resp, err := v.Get(v.page("/ui/session/provider"))
+	v.read(resp, err)
+	cookie := resp.Cookies()[0]
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/ui/session/callback" || cookie.MaxAge != 600 {
+		t.Errorf("the cookie of the sign-in: %v", cookie)
+	}
+	at, err := v.Get(resp.Header.Get("Location"))
+	v.read(at, err)
+	answer := at.Header.Get("Location")
+
+	stranger := visit(t, s)
+	const over = "/ui/sign-in?next=%2Fui%2F&amp;why=this+sign-in+has+ended"
+	if got := stranger.read(stranger.Get(answer)); !strings.Contains(got, over) {
+		t.Errorf("in another browser: %s", got)
+	}
+	if got := v.read(v.Get(strings.Replace(answer, "state=", "state=x", 1))); !strings.Contains(got, over) {
+		t.Errorf("with another state: %s", got)
+	}
+	first, err := v.Get(answer)
+	if got := v.read(first, err); !strings.Contains(got, `content="0;url=/ui/"`) || len(first.Cookies()) != 2 {
+		t.Errorf("the first time: %s, %v", got, first.Cookies())
+	}
+	session := first.Cookies()[1]
+	if !session.HttpOnly || session.SameSite != http.SameSiteStrictMode || session.MaxAge != 8*3600 {
+		t.Errorf("the session: %v", session)
+	}
+	// With the same cookie, as if the browser had not removed it.
+	r, _ := http.NewRequest(http.MethodGet, answer, nil)
+	r.AddCookie(cookie)
+	if got := stranger.read(stranger.Do(r)); !strings.Contains(got, over) {
+		t.Errorf("the second time: %s", got)
+	}
+}
+
+func TestOpenID_SaysWhyNobodyCanSignIn(t *testing.T) {
+	p := openidtest.New(t)
+	s := withProvider(t, p, nil)
+	p.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	v := visit(t, s)
+	if got := v.read(v.Get(v.page("/ui/session/provider?next=/ui/runs"))); !strings.Contains(got, "next=%2Fui%2Fruns&amp;why=the+OpenID+provider+"+url.QueryEscape(p.URL)+"+cannot+be+used+now") {
+		t.Errorf("while the provider is down: %s", got)
+	}
+	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 token:api.token" {
+		t.Errorf("with a token, meanwhile: %s", got)
+	}
+}
+
+func TestOpenID_ComesBackAtTheAddressOfThePages(t *testing.T) {
+	p := openidtest.New(t)
+	for _, tt := range []struct{ configured, want string }{
+		{"", "http://127.0.0.1:%/ui/session/callback"},
+		{"https://terrapulse.example.com/ui/session/callback", "https://terrapulse.example.com/ui/session/callback"},
+	} {
+		s := withProvider(t, p, func(o *Options) { o.OpenID.Redirect = tt.configured })
+		v := visit(t, s)
+		v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		resp, err := v.Get(v.page("/ui/session/provider"))
+		v.read(resp, err)
+		got := mustParse(t, resp.Header.Get("Location")).Query().Get("redirect_uri")
+		if want := strings.Replace(tt.want, "%", mustParse(t, v.page("/")).Port(), 1); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if secure := strings.HasPrefix(got, "https"); resp.Cookies()[0].Secure != secure {
+			t.Errorf("the cookie at %s: %v", got, resp.Cookies()[0])
+		}
+		r, _ := http.NewRequest(http.MethodGet, v.page("/ui/session/provider"), nil)
+		r.Host = "evil.example.com"
+		if resp, err = v.Do(r); err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("at another host: %v, %v", resp, err)
+		}
+		resp.Body.Close()
+	}
+}
+
+func TestOpenID_BearerTokens(t *testing.T) {
+	p, other := openidtest.New(t), openidtest.New(t)
+	s := withProvider(t, p, nil)
+	ask := func(method, token string) *http.Response {
+		r, _ := http.NewRequest(method, s.url("http"), nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := client(t, nil).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	v := visit(t, s)
+	for _, tt := range []struct {
+		claims map[string]any
+		want   string
+	}{
+		{nil, "/v1/x 2 user:alice@example.com"},
+		{map[string]any{"groups": nil}, "/v1/x 1 user:alice@example.com"},
+		{map[string]any{"groups": []string{"admins"}}, "/v1/x 1 user:alice@example.com"}, // the configuration says who is in it
+	} {
+		if got := v.read(ask(http.MethodGet, p.Token(t, "terrapulse-cli", tt.claims)), nil); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.claims, got, tt.want)
+		}
+	}
+	viewer := ask(http.MethodPost, p.Token(t, "terrapulse-cli", map[string]any{"groups": nil}))
+	wantError(t, viewer, http.StatusForbidden, "user:alice@example.com may view, but needs the role operate")
+	wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusUnauthorized, "the ID token is not accepted")
+	wantError(t, ask(http.MethodGet, "x"), http.StatusUnauthorized, "not valid here")
+
+	// A provider that is down is nobody's fault.
+	down := withProvider(t, other, nil)
+	other.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	s = down
+	for range 2 * failuresAtOnce {
+		wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusServiceUnavailable, "cannot be used now")
+	}
+	if got := v.read(ask(http.MethodGet, actToken), nil); got != "/v1/x 2 token:api.token" {
+		t.Errorf("a token, meanwhile: %s", got)
+	}
+}
+
+func TestOpenID_WrongTokensAreLimited(t *testing.T) {
+	p := openidtest.New(t)
+	s := withProvider(t, p, nil)
+	wrong := p.Token(t, "grafana", nil)
+	statuses := map[int]int{}
+	for range 2 * failuresAtOnce {
+		r, _ := http.NewRequest(http.MethodGet, s.url("http"), nil)
+		r.Header.Set("Authorization", "Bearer "+wrong)
+		resp, err := client(t, nil).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		statuses[resp.StatusCode]++
+	}
+	if statuses[http.StatusUnauthorized] < failuresAtOnce || statuses[http.StatusTooManyRequests] == 0 {
+		t.Errorf("answers: %v", statuses)
+	}
+}
