@@ -60,6 +60,7 @@ type viewer struct {
 	Roles string
 	// Session is set if the viewer has signed in, and can sign out.
 	Session bool
+	SignIn  string // where the viewer can sign in; "" if that is not possible or done
 }
 
 var templates = parse()
@@ -114,6 +115,9 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
 		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Administers: by.Rights.MayAll(roles.Administer), Roles: by.Rights.String(), Session: access.Of(r.Context()).Session},
 		Data:   v.data,
+	}
+	if p.Provider != "" && !f.Viewer.Session && v.template != "sign-in" {
+		f.Viewer.SignIn = pageURL("sign-in?") + url.Values{"next": {r.URL.RequestURI()}}.Encode()
 	}
 	f.Notice, f.URL = notice(r, f.Now)
 	switch {

@@ -1,14 +1,30 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+)
 
-// signInPage is the form for a token.
+// signInPage is the form for a token, and the way to an OpenID provider.
 type signInPage struct {
-	Next  string `json:"-"`
-	Wrong bool   `json:"wrong,omitempty"`
+	Next     string `json:"-"`
+	Provider string `json:"provider,omitempty"` // "" if there is none
+	At       string `json:"-"`                  // the address that leads to it
+	Wrong    bool   `json:"wrong,omitempty"`
+	Why      string `json:"-"` // nobody could sign in at the provider
 }
 
 func (p *pages) signIn(r *http.Request) (view, error) {
 	q := r.URL.Query()
-	return view{title: "Sign in", template: "sign-in", still: true, data: signInPage{q.Get("next"), q.Has("wrong")}}, nil
+	why := q.Get("why")
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "same-origin" && site != "" {
+		why = "" // a link from elsewhere must not put words here
+	}
+	return view{title: "Sign in", template: "sign-in", still: true, data: signInPage{
+		Next: q.Get("next"), Provider: p.Provider, At: providerURL(q.Get("next")), Wrong: q.Has("wrong"), Why: why}}, nil
+}
+
+// providerURL leads to the OpenID provider, and then to a page.
+func providerURL(next string) string {
+	return pageURL("session/provider?") + url.Values{"next": {next}}.Encode()
 }

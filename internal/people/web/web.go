@@ -34,10 +34,12 @@ type Options struct {
 	Stack string
 	// Viewer returns who looks at a page, and what they may do; by default, as the server says that
 	// has checked the request.
-	Viewer  func(*http.Request) access.Caller
-	Version string
-	Now     func() time.Time
-	Log     *slog.Logger
+	Viewer func(*http.Request) access.Caller
+	// Provider is the name of the OpenID provider at which people sign in; "" if there is none.
+	Provider string
+	Version  string
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // pages is the handler of all pages for viewers who may view the same tasks.

@@ -36,11 +36,14 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 	handler := api.New(options)
 	served := serve.Options{
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.NotificationPath, Pages: outbox.PagesPath,
-		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, handler),
+		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, cfg, handler),
 		Credentials: options.Tokens,
 		Policy:      func() roles.Policy { return i.base.Load().API.Access },
 	}
 	var err error
+	if served.OpenID, err = i.openID(ctx, cfg); err != nil {
+		return nil, err
+	}
 	if served.Token, err = i.token(ctx, cfg, cfg.API.Token); err != nil {
 		return nil, err
 	}
@@ -60,11 +63,11 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 }
 
 // withPages adds the pages to the API.
-func (i *Instance) withPages(ctx context.Context, handler http.Handler) http.Handler {
+func (i *Instance) withPages(ctx context.Context, cfg *config.Config, handler http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
 	mux.Handle(outbox.PagesPath, web.New(ctx, web.Options{
-		API: apiclient.Local(handler), Version: i.Version, Now: time.Now, Log: i.Log,
+		API: apiclient.Local(handler), Provider: providerName(cfg.API.OIDC), Version: i.Version, Now: time.Now, Log: i.Log,
 	}))
 	mux.Handle("GET /{$}", http.RedirectHandler(outbox.PagesPath, http.StatusFound))
 	return mux

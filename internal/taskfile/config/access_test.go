@@ -98,7 +98,7 @@ func TestAccess_OpenIDProvider(t *testing.T) {
 		{"no client", "", "issuer = \"https://dex.example.com\"\n", nil, "", "api.access.oidc.client_id: client_id is required"},
 		{"no address", "", strings.Replace(least, "https://", "", 1), nil, "", `not the address of an OpenID provider: "dex.example.com"`},
 		{"without TLS", "", strings.Replace(least, "https", "http", 1), nil, "", "anyone in between could sign in as anybody"},
-		{"a short secret", "", least + `client_secret = "secret"`, nil, "", "client_secret: the secret has 6 characters, but needs at least 16"},
+		{"an empty secret", "", least + `client_secret = ""`, nil, "", "client_secret: the secret is empty"},
 		{"a secret twice", "", least + "client_secret = \"0123456789abcdef\"\nclient_secret_file = \"s\"", nil, "", "are both set"},
 		{"scopes in one text", "", least + `scopes = ["openid email"]`, nil, "", `not a scope: "openid email"`},
 		{"a long session", "", least + `session_time = "48h"`, nil, "", "a session of 48h is not possible; use 5m to 24h"},

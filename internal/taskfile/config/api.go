@@ -114,7 +114,7 @@ func (l *loader) secret(in, name string, text, file block.String, vault bool) AP
 		l.template(&node{kind: kindString, text: text.V, pos: text.Pos}, t.Key, vault)
 	case text.Set && strings.Contains(text.V, "{{"):
 		l.Fail(text.Origin, "the template looks nothing up", `such as {{ env "TERRAPULSE_TOKEN" }}`)
-	case text.Set && len(text.V) < MinToken:
+	case text.Set && what == "token" && len(text.V) < MinToken:
 		l.Fail(text.Origin, fmt.Sprintf("the %s has %d characters, but needs at least %d", what, len(text.V), MinToken), "create one with `openssl rand -hex 32`")
 	case file.Set:
 		t.Key += "_file"

@@ -36,7 +36,7 @@ type rawOIDC struct {
 	block.Origin
 	Issuer           block.String   `key:"issuer" required:"true" example:"https://dex.example.com" doc:"address of the provider, exactly as it names itself in 'issuer'"`
 	ClientID         block.String   `key:"client_id" required:"true" example:"terrapulse" doc:"client for which the provider issues ID tokens"`
-	ClientSecret     block.String   `key:"client_secret" doc:"secret of the client, unless it is public: plain text, or a template such as '{{ env \"OIDC_SECRET\" }}'. It also signs sessions of the pages: without a secret they end with the instance, and each instance of a cluster has its own"`
+	ClientSecret     block.String   `key:"client_secret" doc:"secret of the client, unless it is public: plain text, or a template such as '{{ env \"OIDC_SECRET\" }}'"`
 	ClientSecretFile block.String   `key:"client_secret_file" example:"/etc/terrapulse/oidc-secret" doc:"file with the secret, in place of 'client_secret'"`
 	CLIClientID      block.String   `key:"cli_client_id" unset:"'client_id' if that client has no secret" example:"terrapulse-cli" doc:"public client as which 'terrapulse login' signs in"`
 	Scopes           block.Strings  `key:"scopes" unset:"'openid', 'profile' and 'email'" example:"groups" doc:"scopes that are requested; dex and Okta need 'groups' for groups"`
