@@ -87,7 +87,7 @@ test-short: ## Run the tests that need no other program, in under a minute
 	go test -short -vet=off -ldflags='-s -w' -p $(JOBS) ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run policy $(if $(EXE),,nomad pages aws) tofu
+	@go run ./tools/fetch run policy $(if $(EXE),,nomad signin pages aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one

@@ -46,6 +46,9 @@ func Nomad(t testing.TB) string {
 // Conftest returns the path of conftest, which judges data by Rego policies.
 func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
 
+// Dex returns the path of dex, an OpenID provider.
+func Dex(t testing.TB) string { return aws(t, "bin/dex") }
+
 // DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
 func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }
 

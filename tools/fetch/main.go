@@ -1,7 +1,7 @@
 // Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
-//	.tools/bin/<program>                        consul, terraform, nomad, conftest, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
+//	.tools/bin/<program>                        consul, terraform, nomad, conftest, dex, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
 //	.tools/consul/<version>/consul              other versions of Consul
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
@@ -30,14 +30,15 @@
 //	go run ./tools/fetch [name | set ...]
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
-// examples/policy: conftest is built from source), nomad (in addition, for the tests with Nomad; not on
+// examples/policy: conftest is built from source), signin (in addition, for the tests of signing in: dex is
+// built from source, which needs a C compiler; not on Windows), nomad (in addition, for the tests with Nomad; not on
 // Windows), pages (in addition, for the tests of the
 // pages: a browser; not on Windows), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
 // need Python, and the tests of the released artefacts; not on Windows), lint, tofu (in addition,
 // for the tests with OpenTofu, which is built from source), and consuls (in addition,
-// for the tests with other versions of Consul). The default is run, policy, nomad, pages and aws,
+// for the tests with other versions of Consul). The default is run, policy, nomad, signin, pages and aws,
 // which `make test` needs.
 package main
 
@@ -97,6 +98,11 @@ var tools = append([]tool{
 	{
 		name: "conftest", version: "0.71.1", set: "policy",
 		pkg: "github.com/open-policy-agent/conftest", at: "v0.71.1",
+	},
+	{
+		// This is release 2.41.1: the module's path does not match its tags.
+		name: "dex", version: "0.0.0-20240807174518-43956db7fd75", set: "signin",
+		module: "tools/dex", pkg: "github.com/dexidp/dex/cmd/dex", cgo: true,
 	},
 	{
 		name: "staticcheck", version: "0.8.2", set: "lint",
@@ -169,7 +175,7 @@ func otherConsuls() []tool {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "nomad", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "nomad", "signin", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -233,12 +239,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "nomad", "pages", "aws"}
+		names = []string{"run", "policy", "nomad", "signin", "pages", "aws"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
+	known := []string{"run", "policy", "signin", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
