@@ -62,6 +62,8 @@ type Options struct {
 	// HintKey returns the key with which HCP Terraform signs its notifications, "" if there is
 	// none. It is nil if no run goes on there.
 	HintKey func(context.Context) (string, error)
+	// Login is where people sign in on the command line; nil if they cannot.
+	Login *Login
 	// Failed, if set, is called for each request that cannot be answered, except where the
 	// sender is at fault.
 	Failed func()

@@ -40,7 +40,8 @@ func (o route) allowed(r *http.Request) (any, error) {
 // methods in the words of Consul-Terraform-Sync.
 func (a *api) routes() map[string]route {
 	return map[string]route{
-		"GET /v1/health": {free, a.getHealth},
+		"GET /v1/health":   {free, a.getHealth},
+		"GET " + LoginPath: {free, a.getLogin},
 
 		"GET /v1/status":                 {view, a.getStatus},
 		"/v1/status":                     {free, unsupported("overallStatus", "GET")},

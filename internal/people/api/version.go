@@ -23,7 +23,11 @@ func (a *api) getVersion(r *http.Request) (any, error) {
 			all = append(all, apispec.RoleOfSender{Role: apispec.RoleOfSenderRole(role), Tasks: tasks})
 		}
 	}
-	return apispec.VersionResponse{Roles: &all, RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
+	var groups *[]string
+	if g := by(r).Groups; len(g) > 0 {
+		groups = &g
+	}
+	return apispec.VersionResponse{Roles: &all, Groups: groups, Proof: apiview.Optional(string(by(r).Proof)), RequestID: middleware.ID(r), Version: a.Version, Commit: apiview.Optional(buildinfo.Commit()),
 		GoVersion: runtime.Version(), APIVersion: apiVersion, Sender: apiview.Optional(by(r).Name), MayAct: rights.Acts()}, nil
 }
 

@@ -39,13 +39,15 @@ type Options struct {
 	// Token is sent as a bearer token to the address only. Requests to a function
 	// URL are signed instead.
 	Token string
+	// Bearer, if set and if there is no Token, returns the token of each request.
+	Bearer func(context.Context) (string, error)
 }
 
 // Client sends requests to one API. It is safe for concurrent use.
 type Client struct {
-	base  *url.URL
-	http  *http.Client
-	token string
+	base   *url.URL
+	http   *http.Client
+	bearer func(context.Context) (string, error) // nil if requests have no token
 
 	overviews keptOverviews
 }
@@ -64,11 +66,23 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &Client{base: base, token: o.Token, http: &http.Client{Transport: transport, CheckRedirect: follow}}
+	client := &Client{base: base, bearer: o.Bearer, http: &http.Client{Transport: transport, CheckRedirect: follow}}
+	if o.Token != "" {
+		client.bearer = func(context.Context) (string, error) { return o.Token, nil }
+	}
 	if region, ok := functionURL(base); ok {
-		client.http.Transport, client.token = &signer{region: region, next: transport}, ""
+		client.http.Transport, client.bearer = &signer{region: region, next: transport}, nil
 	}
 	return client, nil
+}
+
+// Normal returns the address of an API in the form in which two that are the same are equal.
+func Normal(address string) (string, error) {
+	u, err := parseAddress(address)
+	if err != nil {
+		return "", err
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/"), nil
 }
 
 // Close closes connections that are not in use.
@@ -143,8 +157,12 @@ func (c *Client) callWith(ctx context.Context, header http.Header, method, path 
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token) // net/http keeps it from other hosts
+	if c.bearer != nil {
+		token, err := c.bearer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token) // net/http keeps it from other hosts
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

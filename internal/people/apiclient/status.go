@@ -169,6 +169,11 @@ func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
 	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)
 }
 
+// Login returns where people sign in on the command line.
+func (c *Client) Login(ctx context.Context) (apispec.LoginConfigurationResponse, error) {
+	return get[apispec.LoginConfigurationResponse](ctx, c, "v1/login/configuration", nil)
+}
+
 // Cluster returns the instances of a cluster. An instance that is alone refuses it.
 func (c *Client) Cluster(ctx context.Context) (apispec.ClusterStatus, error) {
 	return get[apispec.ClusterStatus](ctx, c, "v1/status/cluster", nil)

@@ -618,6 +618,18 @@ type LegacyErrorResponse struct {
 	Error ErrorObject `json:"error"`
 }
 
+// LoginConfigurationResponse defines model for LoginConfigurationResponse.
+type LoginConfigurationResponse struct {
+	ClientID    string `json:"client_id"`
+	GroupsClaim string `json:"groups_claim"`
+
+	// Issuer the address of the OpenID provider
+	Issuer        string   `json:"issuer"`
+	RequestID     UUID     `json:"request_id"`
+	Scopes        []string `json:"scopes"`
+	UsernameClaim string   `json:"username_claim"`
+}
+
 // ModuleInput further data for the module, which does not trigger the task
 type ModuleInput = map[string]any
 
@@ -1595,9 +1607,15 @@ type VersionResponse struct {
 	Commit    *string `json:"commit,omitempty"`
 	GoVersion string  `json:"go_version"`
 
+	// Groups the groups of the sender, of the configuration and of the OpenID provider
+	Groups *[]string `json:"groups,omitempty"`
+
 	// MayAct whether the sender may change things; otherwise it may only read
-	MayAct    bool `json:"may_act"`
-	RequestID UUID `json:"request_id"`
+	MayAct bool `json:"may_act"`
+
+	// Proof what proves the name: token, certificate, oidc (an ID token, or a session that it began), iam, local (the request comes from the machine itself) or none
+	Proof     *string `json:"proof,omitempty"`
+	RequestID UUID    `json:"request_id"`
 
 	// Roles the roles of the sender
 	Roles *[]RoleOfSender `json:"roles,omitempty"`

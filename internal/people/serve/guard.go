@@ -29,6 +29,7 @@ type guard struct {
 	people      *people      // nil if there is no OpenID provider
 	invitations *invitations // nil if there are none
 	public      string       // path that is answered for any host and without a token
+	login       string       // path that is answered without a token
 	signed      string       // path whose requests the handler checks itself; "" if there is none
 	pagesAt     string       // path below which the pages are; "" if there are none
 	log         *slog.Logger

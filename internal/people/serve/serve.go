@@ -52,6 +52,8 @@ type Options struct {
 	Credentials *credentials.Keeper
 	// Public is a path that is answered for any host and, for a sender without rights, without a token.
 	Public string
+	// Login is a path that is answered without a token.
+	Login string
 	// Signed is a path that is answered for any host and without a token, for any method: the handler
 	// checks the signature of each request. To it, the sender has no rights.
 	Signed string
@@ -117,6 +119,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if s.guard.policy = o.Policy; o.Policy == nil {
 		s.guard.policy = func() roles.Policy { return roles.Policy{} }
 	}
+	s.guard.login = o.Login
 	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
 		return nil, &SetupError{err}

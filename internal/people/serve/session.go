@@ -186,7 +186,7 @@ func (a *answer) redirect(r *http.Request, to string) {
 func (g *guard) open(r *http.Request) bool {
 	path, ok := g.onPage(r)
 	leads := g.pagesAt != "" && (r.URL.Path == "/" || r.URL.Path+"/" == g.pagesAt) // to the pages
-	return ok && (path == signInPath || strings.HasPrefix(path, staticPath)) || leads || r.URL.Path == g.public
+	return ok && (path == signInPath || strings.HasPrefix(path, staticPath)) || leads || r.URL.Path == g.public || g.login != "" && r.URL.Path == g.login
 }
 
 // session returns the cookie of a new session.

@@ -33,9 +33,12 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 		options.Cluster = member
 	}
 	options.Tokens = credentials.New(i.store, time.Now)
+	if o := cfg.API.OIDC; o != nil {
+		options.Login = &api.Login{Issuer: o.Issuer, ClientID: o.CLIClient(), Scopes: o.Scopes, UsernameClaim: o.UsernameClaim, GroupsClaim: o.GroupsClaim}
+	}
 	handler := api.New(options)
 	served := serve.Options{
-		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.NotificationPath, Pages: outbox.PagesPath,
+		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.NotificationPath, Login: api.LoginPath, Pages: outbox.PagesPath,
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, cfg, handler),
 		Credentials: options.Tokens,
 		Policy:      func() roles.Policy { return i.base.Load().API.Access },
