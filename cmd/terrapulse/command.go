@@ -44,6 +44,9 @@ func (a *app) commands() []command {
 			a.restoreCommand(),
 			a.supportBundleCommand(),
 			a.uiCommand(),
+			a.loginCommand(),
+			a.logoutCommand(),
+			a.whoamiCommand(),
 			a.runnerCommand(),
 
 			a.convertCommand(),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/login"
 )
 
 // apiFlags say which API is spoken to, and how: that of a stack, or at an address.
@@ -119,8 +120,24 @@ func (o *apiFlags) resolved() (apiclient.Options, error) {
 		}
 	}
 	opts.SkipVerify = !verify
-	opts.Token, err = o.token(given)
+	if opts.Token, err = o.token(given); err != nil || opts.Token != "" {
+		return opts, err
+	}
+	opts.Bearer, err = signedIn(opts.Address)
 	return opts, err
+}
+
+// signedIn returns what returns the tokens of a person who has signed in at an address; nil if nobody has.
+func signedIn(address string) (func(context.Context) (string, error), error) {
+	normal, err := apiclient.Normal(address)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := login.Default()
+	if err != nil {
+		return nil, nil // as for a service, which has no folder
+	}
+	return folder.Bearer(normal)
 }
 
 // token returns the token of the flags or, without those, of the environment.

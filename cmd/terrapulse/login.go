@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/login"
+	"github.com/terrapulse/terrapulse/internal/people/openid"
+)
+
+// loginTime is how long a person may take to sign in.
+const loginTime = 10 * time.Minute
+
+// loginFlags are how somebody signs in.
+type loginFlags struct {
+	api    apiFlags
+	device bool
+	port   int
+	caCert string
+}
+
+// loginCommand signs a person in at the OpenID provider of an instance.
+func (a *app) loginCommand() command {
+	var l loginFlags
+	f := a.flagSet("login")
+	f.BoolVar(&l.device, "device", false, "Sign in with a browser on another device, where you enter a code.")
+	f.IntVar(&l.port, "listen-port", 0, "The `port` on 127.0.0.1 at which the browser comes back to http://localhost:PORT/callback, if the provider has to know it. Default: any free port.")
+	f.StringVar(&l.caCert, "issuer-ca-cert", "", "The `file` of the authority that the certificate of the OpenID provider is checked with. Default: those of the system.")
+	l.api.registerCurrent(f)
+	return command{flags: f, synopsis: "Sign in at the OpenID provider of an instance",
+		examples: []string{"-http-addr=https://terrapulse.example.com:8558", "-device"}, codes: codesOfTask,
+		help: `Usage: terrapulse login [flags]
+
+  Signs you in at the OpenID provider that api.access.oidc of an instance names,
+  in a browser, or with a code on another device. Other commands with the same
+  -http-addr then act as you, until you sign out with terrapulse logout, or the
+  provider does not renew the sign-in. The tokens are kept in your folder for
+  configuration; only you can read them, and they are sent to this address only.
+`,
+		run: func([]string) int { return a.login(&l) },
+	}
+}
+
+func (a *app) login(l *loginFlags) int {
+	client, address, code := a.loginClient(&l.api)
+	if code >= 0 {
+		return code
+	}
+	ctx, cancel := context.WithTimeoutCause(a.ctx, loginTime, errors.New("nobody signed in within 10 minutes"))
+	defer cancel()
+	at, err := client.Login(ctx)
+	if err != nil {
+		return a.problem("unable to sign in at "+address, err)
+	}
+	if l.caCert != "" {
+		if l.caCert, err = filepath.Abs(l.caCert); err != nil {
+			return a.fail(exitError, err)
+		}
+	}
+	one := login.Login{Address: address, Issuer: at.Issuer, ClientID: at.ClientID, UsernameClaim: at.UsernameClaim, GroupsClaim: at.GroupsClaim, CACert: l.caCert}
+	folder, err := login.Default()
+	if err == nil {
+		err = a.warnOfLogin(folder, one)
+	}
+	if err == nil {
+		options := one.Options()
+		options.Scopes = at.Scopes
+		one.Tokens, err = a.tokensOf(ctx, options, l)
+	}
+	if err == nil {
+		err = a.keepLogin(ctx, folder, one, l)
+	}
+	if err != nil {
+		return a.problem("unable to sign in at "+address, err)
+	}
+	return exitOK
+}
+
+// loginClient returns the client of the API without a token, and its address.
+func (a *app) loginClient(o *apiFlags) (*apiclient.Client, string, int) {
+	if o.given()["stack"] {
+		return nil, "", a.fail(exitMissing, errors.New("a deployment in AWS has no sign-in: requests to it are signed with your AWS credentials"))
+	}
+	opts, err := o.resolved()
+	if err != nil {
+		return nil, "", a.problem("cannot speak to the API", err)
+	}
+	opts.Token, opts.Bearer = "", nil
+	address, err := apiclient.Normal(opts.Address)
+	if err != nil {
+		return nil, "", a.problem("cannot speak to the API", err)
+	}
+	client, err := apiclient.New(opts)
+	if err != nil {
+		return nil, "", a.problem("cannot speak to the API", err)
+	}
+	return client, address, -1
+}
+
+// warnOfLogin says who gets to know the person, and refuses a provider that anybody can pretend to be.
+func (a *app) warnOfLogin(folder login.Folder, l login.Login) error {
+	issuer, err := url.Parse(l.Issuer)
+	if err != nil || issuer.Scheme != "https" && !(issuer.Scheme == "http" && isLoopback(issuer.Hostname())) {
+		return fmt.Errorf("the instance names the OpenID provider %q, which is not reached with https", l.Issuer)
+	}
+	if u, err := url.Parse(l.Address); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		fmt.Fprintf(a.stderr, "Warning: %s is reached without TLS: who is in between can act as you.\n", l.Address)
+	}
+	if others := folder.Others(l); len(others) > 0 {
+		fmt.Fprintf(a.stderr, "Warning: this sign-in is also valid at %s: continue only if you trust %s as much.\n", strings.Join(others, ", "), l.Address)
+	}
+	return nil
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.Unmap().IsLoopback()
+}
+
+// tokensOf signs the person in.
+func (a *app) tokensOf(ctx context.Context, o openid.Options, l *loginFlags) (openid.Tokens, error) {
+	provider, err := openid.New(o)
+	if err != nil {
+		return openid.Tokens{}, err
+	}
+	open := browserCommand()
+	if l.device || open == nil {
+		tokens, err := provider.OnDevice(ctx, func(address, code string) {
+			fmt.Fprintf(a.stderr, "Open %s on any device, and enter the code %s\n", address, code)
+		})
+		if l.device || !errors.Is(err, openid.ErrNoDevices) {
+			return tokens, err
+		}
+	}
+	return provider.InBrowser(ctx, l.port, func(address string) {
+		fmt.Fprintf(a.stderr, "Sign in at %s in the browser on this machine. If it does not open, open this address:\n%s\n", o.Issuer, address)
+		if open != nil {
+			_ = exec.CommandContext(a.ctx, open[0], append(open[1:], address)...).Start() // the address was printed
+		}
+	})
+}
+
+// browserCommand is what opens an address in a browser; nil if there is none that people see.
+func browserCommand() []string {
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"open"}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return nil
+	}
+	path, err := exec.LookPath("xdg-open")
+	if err != nil {
+		return nil
+	}
+	return []string{path}
+}
+
+// keepLogin keeps a login if the instance accepts it, and says who the person is there.
+func (a *app) keepLogin(ctx context.Context, folder login.Folder, one login.Login, l *loginFlags) error {
+	opts, err := l.api.resolved()
+	if err != nil {
+		return err
+	}
+	opts.Token, opts.Bearer = one.ID, nil
+	client, err := apiclient.New(opts)
+	if err != nil {
+		return err
+	}
+	who, err := client.Version(ctx)
+	refused, isRefused := errors.AsType[*apiclient.Error](err)
+	if err != nil && !(isRefused && refused.Status == http.StatusForbidden) {
+		return err
+	}
+	if kept := folder.Write(one); kept != nil {
+		return kept
+	}
+	if err != nil { // the person is known there, and has no role
+		return err
+	}
+	a.printSender(who, fmt.Sprintf("Signed in at %s as ", one.Address))
+	return nil
+}
