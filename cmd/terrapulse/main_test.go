@@ -157,13 +157,18 @@ const onWeb = `condition "services" {
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
+// write replaces a file as a whole: an instance may read it at any time.
 func (s *site) write(name, text string) string {
 	s.t.Helper()
 	path := s.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
 		s.t.Fatal(err)
 	}
 	return path

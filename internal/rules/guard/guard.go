@@ -127,7 +127,7 @@ func (s Spec) source(of Source, now time.Time) Verdict {
 		return Verdict{}
 	}
 	v := Verdict{Text: Removed(of)}
-	if base > of.Applied {
+	if base > of.Applied && limit != emptyHeld {
 		v.Text = fmt.Sprintf("%d of the %d %s that were applied within the last %s are gone (%s)", base-of.Now, base, of.Of, block.Brief(s.Within), lastGone(of))
 	}
 	v.Text += ", and " + limit
@@ -154,6 +154,9 @@ func (s Spec) leaves(at, now time.Time) time.Time {
 	return at.Add(s.Within)
 }
 
+// emptyHeld is the limit of a change that leaves no entries.
+const emptyHeld = `on_empty is "hold"`
+
 // exceeded says which limit the entries exceed. A change that takes nothing away by number exceeds
 // none, whatever was taken away before it.
 func (s Spec) exceeded(c state.Count, base int) string {
@@ -165,7 +168,7 @@ func (s Spec) exceeded(c state.Count, base int) string {
 	case s.overPercent(removed, base):
 		return fmt.Sprintf("max_removed_percent is %d", s.MaxRemovedPercent)
 	case s.HoldEmpty && c.Now == 0:
-		return `on_empty is "hold"`
+		return emptyHeld // however many were applied before
 	}
 	return ""
 }
