@@ -65,6 +65,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 			haproxy: {"  balance leastconn\n", "  server web-1 10.0.0.1:8080 check\n"},
 			page:    {"<h1>&lt;Back> at noon</h1>\n"},
 		},
+		"canary/tasks.yaml":           {"web-muc/haproxy.cfg": {"  server web-1 10.0.0.1:8080 check\n"}, "web-ham/haproxy.cfg": {"  server web-1 10.0.0.1:8080 check\n"}},
 		"catalog/tasks.yaml":          {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
 		"kv/tasks.yaml":               {"feature-flags/features.json": {`{"search":"on"}`}},
 		"exports/tasks.yaml":          {"partners/partners.txt": {"supplier: api, web\n"}},
