@@ -16,8 +16,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -224,7 +224,7 @@ func (a *app) showWhatIf(w apispec.WhatIf, detailed bool, took time.Duration) in
 		}
 	}
 	a.tableOf(w)
-	fmt.Fprintf(a.stdout, "What if, %s: %s (%s)\n", w.Supposed, summaryOfWhatIf(w), rounded(took))
+	fmt.Fprintf(a.stdout, "What if, %s: %s (%s)\n", w.Supposed, apiview.WhatIfSummary(w), rounded(took))
 	if nothing {
 		return a.fail(exitError, errors.New("nothing of it concerns a task: check the names"))
 	}
@@ -246,7 +246,7 @@ func (a *app) tableOf(w apispec.WhatIf) {
 			n = bad
 		}
 		t.row(n, r.Task, text)
-		for _, lost := range lostBy(r) {
+		for _, lost := range apiview.Lost(r) {
 			t.row(n, "", lost)
 		}
 	}
@@ -254,48 +254,4 @@ func (a *app) tableOf(w apispec.WhatIf) {
 		t.print(a.stdout)
 		fmt.Fprintln(a.stdout)
 	}
-}
-
-// lostBy are the resources that a plan destroys or replaces, as far as they are named.
-func lostBy(r apispec.WhatIfResult) (lost []string) {
-	if r.Changes == nil {
-		return nil
-	}
-	for _, res := range apispec.Deref(r.Changes.Resources) {
-		if res.Action == "delete" || res.Action == "replace" {
-			lost = append(lost, map[string]string{"delete": "destroys ", "replace": "replaces "}[res.Action]+res.Address)
-		}
-	}
-	if more := r.Changes.Destroy - len(lost); more > 0 && len(lost) > 0 {
-		lost = append(lost, fmt.Sprintf("and %d more", more))
-	}
-	return lost
-}
-
-// summaryOfWhatIf is one line about all tasks, such as "12 tasks: 1 would be held, 3 would be applied, 8 not concerned".
-func summaryOfWhatIf(w apispec.WhatIf) string {
-	counted := map[apispec.WouldBe]int{}
-	unknown := 0
-	for _, r := range w.Results {
-		if r.Verdict == nil {
-			unknown++
-		} else {
-			counted[r.Verdict.Outcome]++
-		}
-	}
-	var parts []string
-	add := func(n int, words string) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, words))
-		}
-	}
-	add(unknown, "cannot be planned")
-	for _, would := range state.WouldBes {
-		add(counted[apispec.WouldBe(would.Outcome)], would.Words)
-	}
-	add(w.NotConcerned, "not concerned")
-	if len(parts) == 0 {
-		return tasksOf(w.Tasks)
-	}
-	return tasksOf(w.Tasks) + ": " + strings.Join(parts, ", ")
 }

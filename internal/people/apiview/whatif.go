@@ -2,7 +2,9 @@ package apiview
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -77,4 +79,58 @@ func LostFirst(c *state.Changes) *apispec.Changes {
 		})
 	}
 	return shown
+}
+
+// Lost are the resources that a plan destroys or replaces, as far as they are named.
+func Lost(r apispec.WhatIfResult) (lost []string) {
+	if r.Changes == nil {
+		return nil
+	}
+	words := map[string]string{"delete": "destroys ", "replace": "replaces "}
+	for _, resource := range apispec.Deref(r.Changes.Resources) {
+		if word, ok := words[resource.Action]; ok {
+			lost = append(lost, word+resource.Address)
+		}
+	}
+	if more := r.Changes.Destroy - len(lost); more > 0 && len(lost) > 0 {
+		lost = append(lost, fmt.Sprintf("and %d more", more))
+	}
+	return lost
+}
+
+// WhatIfSummary is one line about all tasks, such as "12 tasks: 1 would be held, 3 would be
+// applied, 8 not concerned".
+func WhatIfSummary(w apispec.WhatIf) string {
+	counted := map[apispec.WouldBe]int{}
+	planning, unknown := 0, 0
+	for _, r := range w.Results {
+		switch {
+		case r.State == apispec.WhatIfResultStatePlanning:
+			planning++
+		case r.Verdict == nil:
+			unknown++
+		default:
+			counted[r.Verdict.Outcome]++
+		}
+	}
+	var parts []string
+	add := func(n int, words string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, words))
+		}
+	}
+	add(planning, "being planned")
+	add(unknown, "cannot be planned")
+	for _, would := range state.WouldBes {
+		add(counted[apispec.WouldBe(would.Outcome)], would.Words)
+	}
+	add(w.NotConcerned, "not concerned")
+	tasks := fmt.Sprintf("%d tasks", w.Tasks)
+	if w.Tasks == 1 {
+		tasks = "1 task"
+	}
+	if len(parts) == 0 {
+		return tasks
+	}
+	return tasks + ": " + strings.Join(parts, ", ")
 }

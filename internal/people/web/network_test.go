@@ -91,6 +91,8 @@ type network struct {
 	began time.Time
 	// Runs that tests show: one that waits, one that runs, one that failed.
 	waiting, running, failed string
+	// whatIf is a what-if: two of its plans are there, one is being made, and one of its names is wrong.
+	whatIf string
 }
 
 func newNetwork(t testing.TB) *network {
@@ -112,6 +114,7 @@ func newNetwork(t testing.TB) *network {
 	n.runs()
 	n.fails()
 	n.rest()
+	n.supposed()
 	n.happened()
 	return n
 }
@@ -280,6 +283,30 @@ func (n *network) runs() {
 	task.Reason = run.Reason
 	n.write(name, task)
 	n.running = run.ID
+}
+
+// supposed writes a what-if.
+func (n *network) supposed() {
+	n.t.Helper()
+	q := state.Question{ID: uuid.Must(uuid.NewV7()).String(), Supposed: "without node node-3, without node n7", By: "mia@example.com", Created: n.ago(time.Minute), Tasks: 9,
+		NotConcerned: 6, Unmatched: []string{"no watched service has an instance on node n7"}}
+	plan := func(task string, changes *state.Changes, verdict *state.Verdict) {
+		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Kind: state.KindPlan, State: state.RunRunning, Created: q.Created,
+			Times: state.Times{Started: q.Created}, Work: state.Work{Changes: changes}, WhatIf: &state.WhatIf{ID: q.ID, Supposed: q.Supposed, Verdict: verdict},
+			Reason: state.Reason{Code: state.ReasonForced, Text: "what if, " + q.Supposed + ": plan requested by " + q.By}}
+		if verdict != nil {
+			run.State, run.Ended = state.RunSucceeded, n.ago(50*time.Second)
+		}
+		n.record(state.RunKey(task, run.ID), run)
+		q.Runs = append(q.Runs, state.Answering{Task: task, Run: run.ID})
+	}
+	plan("cdn-origins", &state.Changes{Change: 1}, &state.Verdict{Outcome: state.WouldApply, Text: "would be applied: 0 to add, 1 to change, 0 to destroy"})
+	plan("edge-firewall", &state.Changes{Add: 1, Destroy: 2, Resources: []state.Resource{{Address: "module.firewall.panos_address_object.api", Action: "create"},
+		{Address: `module.firewall.panos_address_object.instance["web-3.node-3.dc1"]`, Action: "delete"}}},
+		&state.Verdict{Outcome: state.WouldHold, Text: "would be held: 2 of 3 service instances are gone, and max_removed_percent is 50"})
+	plan("load-balancer", nil, nil)
+	n.record(state.QuestionKey(q.ID), q)
+	n.whatIf = q.ID
 }
 
 // fails writes the task whose latest runs failed.

@@ -56,7 +56,7 @@ func TestProtected_EveryAnswerHasTheHeaders(t *testing.T) {
 	for _, ask := range []string{
 		"GET /ui/", "GET /ui/tasks", "GET /ui/tasks.json", "HEAD /ui/tasks", "OPTIONS /ui/tasks", "GET /ui/tasks/web", "GET " + run, "GET " + run + ".json",
 		"GET " + run + "/output", "GET /ui/runs", "GET /ui/health", "GET /ui/sign-in", "GET /ui/nothing", "GET /ui/nothing.json", "GET /ui/static/page.js", "GET /ui/static/none.js",
-		"GET /ui/static/..%2ftasks", "HEAD /ui/events", "PUT /ui/tasks", "DELETE /ui/tasks/web", "POST /ui/tasks/web/nothing", "POST /ui/tasks/none/hold", "TRACE /ui/tasks",
+		"GET /ui/static/..%2ftasks", "HEAD /ui/events", "PUT /ui/tasks", "DELETE /ui/tasks/web", "POST /ui/tasks/web/nothing", "POST /ui/tasks/none/hold", "POST /ui/what-if", "GET /ui/what-if/none", "TRACE /ui/tasks",
 	} {
 		method, path, _ := strings.Cut(ask, " ")
 		for _, fetch := range []string{"", "same-origin", "cross-site"} {

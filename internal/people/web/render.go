@@ -56,6 +56,8 @@ type viewer struct {
 	MayAct bool
 	// Administers is set if the viewer may do what concerns all tasks.
 	Administers bool
+	// Operates is set if the viewer may ask what would happen to all tasks.
+	Operates bool
 	// Roles are those of the viewer, in words.
 	Roles string
 	// Session is set if the viewer has signed in, and can sign out.
@@ -113,7 +115,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
 		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
-		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Administers: by.Rights.MayAll(roles.Administer), Roles: by.Rights.String(), Session: access.Of(r.Context()).Session},
+		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Administers: by.Rights.MayAll(roles.Administer), Operates: by.Rights.MayAll(roles.Operate), Roles: by.Rights.String(), Session: access.Of(r.Context()).Session},
 		Data:   v.data,
 	}
 	if p.Provider != "" && !f.Viewer.Session && v.template != "sign-in" {
@@ -203,7 +205,7 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.As(err, &denied):
 		return http.StatusForbidden
-	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun), errors.Is(err, errNoComment):
+	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun), errors.Is(err, errNoComment), errors.Is(err, errNothingGone):
 		return http.StatusBadRequest
 	case errors.Is(err, errRunChanged), errors.Is(err, errReplacedChanged):
 		return http.StatusConflict

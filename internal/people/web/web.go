@@ -86,6 +86,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		"order":                  p.order,
 		"health":                 p.health,
 		"audit":                  p.audit,
+		"what-if/{id}":           p.whatIf,
 	} {
 		mux.HandleFunc("GET "+pageURL(pattern), p.viewed(p.page(show)))
 	}
@@ -98,6 +99,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
 	}
 	mux.HandleFunc("GET "+pageURL("audit/export"), p.viewed(p.auditLines))
+	mux.HandleFunc("POST "+pageURL("what-if"), p.askWhatIf)
 	mux.HandleFunc("GET "+pageURL("events"), p.events)
 	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
 	mux.HandleFunc("GET "+pageURL("icon.svg"), p.icon)

@@ -1,0 +1,119 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/api"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+)
+
+// asking is a site that starts a what-if with one plan, and notes for which tasks.
+func asking(t *testing.T) (s *site, run *state.Run, tasks *atomic.Pointer[[]string]) {
+	tasks = new(atomic.Pointer[[]string])
+	run = &state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: "web", Kind: state.KindPlan, State: state.RunRunning, Created: time.Now().UTC()}
+	s = newSiteOf(t, tasksOnWeb("web", "dns"), func(o *api.Options) {
+		o.Control.WhatIf = func(ctx context.Context, w condition.WhatIf, names []string, by string) (state.Question, error) {
+			if w.String() == "without service none" {
+				return state.Question{}, errors.New("consul.example:8500: connection refused")
+			}
+			tasks.Store(&names)
+			q := state.Question{ID: uuid.Must(uuid.NewV7()).String(), Supposed: w.String(), By: by, Created: run.Created, Tasks: 2, NotConcerned: 1,
+				Runs: []state.Answering{{Task: "web", Run: run.ID}}}
+			_, err := o.Control.Store.Apply(ctx, state.Create(state.QuestionKey(q.ID), state.Encode(q)))
+			return q, err
+		}
+	})
+	if _, err := s.store.Apply(t.Context(), state.Create(state.RunKey("web", run.ID), state.Encode(*run))); err != nil {
+		t.Fatal(err)
+	}
+	return s, run, tasks
+}
+
+func TestWhatIf_ThePageShowsVerdictsWhenPlansAreThere(t *testing.T) {
+	s, run, tasks := asking(t)
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks/web")
+	b.Until("What if this goes?")
+	b.Fill("Name;", "n7")
+	b.Click("Plan it, apply nothing")
+	b.Comes("what-if/")
+	b.Until("What if, without node n7", "2 tasks: 1 being planned, 1 not concerned", "1 plan is being made")
+	if got := *tasks.Load(); len(got) != 1 || got[0] != "web" {
+		t.Errorf("planned are %v, want the task alone", got)
+	}
+	run.State, run.Ended = state.RunSucceeded, time.Now().UTC()
+	run.Changes = &state.Changes{Add: 1, Destroy: 3, Resources: []state.Resource{{Address: "module.web.a", Action: "create"}, {Address: "module.web.b", Action: "replace"}}}
+	run.WhatIf = &state.WhatIf{Supposed: "without node n7", Verdict: &state.Verdict{Outcome: state.WouldHold, Text: "would be held: 12 of 20 service instances are gone"}}
+	kept, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.ID))
+	if err == nil {
+		_, err = s.store.Apply(t.Context(), kept.Write(*run))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Until("2 tasks: 1 would be held, 1 not concerned", "12 of 20", "+1 ~0 -3", "replaces module.web.b", "and 2 more")
+	b.Quiet()
+	b.Click(run.ID[len(run.ID)-8:])
+	b.Comes("runs/" + run.ID)
+}
+
+func TestWhatIf_TheFormIsRefusedWithWords(t *testing.T) {
+	s, _, _ := asking(t)
+	for _, c := range []struct {
+		gone, name, task string
+		status           int
+		words            string
+	}{
+		{"node", " ", "web", http.StatusBadRequest, "say what is gone"},
+		{"rack", "r1", "web", http.StatusBadRequest, "say what is gone"},
+		{"node", "n7", "nobody", http.StatusNotFound, "nobody"},
+		{"service", "none", "", http.StatusInternalServerError, "connection refused"},
+	} {
+		status, page := s.post("/ui/what-if", url.Values{"gone": {c.gone}, "name": {c.name}, "task": {c.task}})
+		if status != c.status || !strings.Contains(page, c.words) {
+			t.Errorf("%+v: %d %s", c, status, page)
+		}
+	}
+}
+
+func TestWhatIf_OnlyThoseWhoOperateAllTasksAsk(t *testing.T) {
+	s, _, tasks := asking(t)
+	ask := func(rights roles.Rights, method, path, form string) (int, string) {
+		req := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Rights: rights}), method, path, strings.NewReader(form))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer := httptest.NewRecorder()
+		s.pages.ServeHTTP(answer, req)
+		return answer.Code, answer.Body.String()
+	}
+	for _, c := range []struct {
+		rights roles.Rights
+		may    bool
+	}{
+		{roles.Viewing(), false},
+		{roles.Given(map[roles.Role][]string{roles.Operate: {"web"}}), false},
+		{roles.Given(map[roles.Role][]string{roles.Operate: {"*"}}), true},
+	} {
+		if _, page := ask(c.rights, http.MethodGet, "/ui/tasks/web", ""); strings.Contains(page, "What if this goes?") != c.may {
+			t.Errorf("%s: the page has the form: %t", c.rights, !c.may)
+		}
+		tasks.Store(nil)
+		status, page := ask(c.rights, http.MethodPost, "/ui/what-if", "gone=node&name=n7")
+		if started := tasks.Load() != nil; started != c.may || (status == http.StatusSeeOther) != c.may || !c.may && (status != http.StatusForbidden || !strings.Contains(page, "operate")) {
+			t.Errorf("%s: started %t, %d %s", c.rights, started, status, page)
+		}
+	}
+}
