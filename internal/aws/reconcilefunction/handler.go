@@ -176,7 +176,11 @@ func (i *invocation) suppose(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), "an invocation of the function")
+	by := "an invocation of the function"
+	if req.For != "" {
+		by += " for " + state.Cut(req.For)
+	}
+	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), by)
 	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle, WhatIf: &q}
 	answer.Launches, answer.Runs = started(launches)
 	return answer, err

@@ -11,12 +11,12 @@ import (
 )
 
 // whatIf has functions/reconcile start the plans of a what-if in containers.
-func (s inspections) whatIf(ctx context.Context, w condition.WhatIf, tasks []string, _ string) (state.Question, error) {
+func (s inspections) whatIf(ctx context.Context, w condition.WhatIf, tasks []string, by string) (state.Question, error) {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return state.Question{}, fmt.Errorf("encode what is supposed: %w", err)
 	}
-	answer, err := s.function.Call(ctx, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text})
+	answer, err := s.function.Call(ctx, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text, For: by})
 	switch {
 	case err != nil:
 		return state.Question{}, fmt.Errorf("start the plans of a what-if: %w", err)
