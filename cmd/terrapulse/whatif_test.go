@@ -184,3 +184,22 @@ func TestWhatIf_ARunningInstanceAnswersAndRecordsNothingOfIt(t *testing.T) {
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, "nobody")
 }
+
+func TestWhatIf_ATaskWaitsForThoseThatItComesAfter(t *testing.T) {
+	s := newParallelSite(t)
+	s.rack("rack-a", "web", 1, 12)
+	s.rack("rack-b", "web", 13, 20)
+	on := "condition \"services\" {\n names = [\"web\"]\n }\n"
+	file := s.config(s.task("edge-1", on) + s.task("lb", on+"after = [\"edge-*\"]\nguard {\n max_removed_percent = 100\n }"))
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	store := []string{"inspect", "-store", "sqlite:" + s.path("state.db"), "-config-file", file, "-json"}
+	_, results := answerOf(t, s.run(append(store, "-without", "node=rack-a")...))
+	would(t, results, "edge-1", apispec.WouldBeHeld, "12 of 20")
+	would(t, results, "lb", apispec.WouldBeStopped, "would not run: waits for edge-1, which would be held; after that it would be applied after edge-*: 1 to add")
+	p := s.start("-config-file", file)
+	at := p.served()
+	for node, outcome := range map[string]apispec.WouldBe{"rack-a": apispec.WouldBeStopped, "rack-b": apispec.WouldBeApplied} {
+		_, results := answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node="+node))
+		would(t, results, "lb", outcome, "would be applied after edge-*: 1 to add")
+	}
+}

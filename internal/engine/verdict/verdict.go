@@ -5,6 +5,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
@@ -31,7 +32,8 @@ type Case struct {
 	Now     time.Time
 }
 
-// Of returns what would happen to the task.
+// Of returns what would happen to the task. It knows only this task: what those that it comes after
+// would do is for apiview.InOrder.
 func Of(c Case) state.Verdict {
 	v := c.judged()
 	if v.Outcome == state.WouldNotChange {
@@ -43,6 +45,9 @@ func Of(c Case) state.Verdict {
 		v = state.Verdict{Outcome: state.WouldStop, Text: fmt.Sprintf("would not run: %s; after that it %s", stop, v.Text), Causes: v.Causes}
 	case later != "" && v.Outcome == state.WouldApply:
 		v = state.Verdict{Outcome: state.WouldLater, Text: fmt.Sprintf("would change nothing now, and its next run would apply it: %s (%s)", c.Changes.ToDo(), later)}
+	}
+	if v.Outcome != state.WouldStop && v.Outcome != state.WouldLater {
+		v.After = c.Task.After
 	}
 	v.Text = state.Cut(v.Text)
 	return v
@@ -71,7 +76,11 @@ func (c Case) judged() state.Verdict {
 	if times := window.Judge(c.Task.Windows, window.Change{Action: window.Apply, Removals: c.Removals}, c.Now); !times.Open {
 		return state.Verdict{Outcome: state.WouldWindow, Text: fmt.Sprintf("would wait for its window: %s (it is %s)", c.Changes.ToDo(), times.Text)}
 	}
-	return state.Verdict{Outcome: state.WouldApply, Text: "would be applied: " + c.Changes.ToDo()}
+	after := ""
+	if len(c.Task.After) > 0 {
+		after = " after " + strings.Join(c.Task.After, ", ")
+	}
+	return state.Verdict{Outcome: state.WouldApply, Text: "would be applied" + after + ": " + c.Changes.ToDo()}
 }
 
 // admitted says why the task would not run, or why nothing would trigger it yet.

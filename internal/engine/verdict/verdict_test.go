@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/verdict"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/window"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -27,6 +28,15 @@ func known(change func(*verdict.Case)) verdict.Case {
 	return c
 }
 
+// closed is a window that denies changes at noon.
+func closed(exceptRemovals bool) []window.Window {
+	w, err := window.Window{Kind: window.Deny, Schedule: "0 11 * * *", Duration: 2 * time.Hour, TimeZone: "UTC", AllowRemovalsAlways: exceptRemovals}.Parse()
+	if err != nil {
+		panic(err)
+	}
+	return []window.Window{w}
+}
+
 func TestOf_SaysWhatWouldHappen(t *testing.T) {
 	gone := []state.Cause{{Rule: state.RuleInputGuard, Text: "12 of 20 are gone"}}
 	approval := []state.Cause{{Rule: state.RuleApproval, Text: "every plan needs an approval"}}
@@ -42,6 +52,11 @@ func TestOf_SaysWhatWouldHappen(t *testing.T) {
 		"stopped would not run: on hold by ann since 2086-03-14T11:00:00Z; after that it would be held": func(c *verdict.Case) {
 			c.State.OnHold, c.Causes = &state.OnHold{By: "ann", At: noon.Add(-time.Hour)}, gone
 		},
+		"window would wait for its window: 1 to add":                      func(c *verdict.Case) { c.Task.Windows = closed(false) },
+		"applied would be applied: 1 to add, 0 to":                        func(c *verdict.Case) { c.Task.Windows, c.Removals = closed(true), true },
+		"window would wait for its window: 1":                             func(c *verdict.Case) { c.Task.Windows = closed(true) },
+		"applied would be applied after edge-*, vpn: 1 to add":            func(c *verdict.Case) { c.Task.After = []string{"edge-*", "vpn"} },
+		"later would change nothing now":                                  func(c *verdict.Case) { c.Condition, c.State.Forced = "A", "a-run" },
 		"stopped would not run: paused by bob":                            func(c *verdict.Case) { c.Paused = &state.Paused{By: "bob", Since: noon} },
 		"stopped would not run: the task is disabled":                     func(c *verdict.Case) { t := *c.Task; t.Enabled = false; c.Task = &t },
 		"later would change nothing now, and its next run would apply it": func(c *verdict.Case) { c.Condition = "A" },

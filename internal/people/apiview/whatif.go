@@ -3,12 +3,14 @@ package apiview
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Verdict returns what would happen to a task as the API shows it; nil if that is not known.
@@ -23,6 +25,47 @@ func Verdict(v *state.Verdict) *apispec.Verdict {
 	return shown
 }
 
+// InOrder corrects the verdicts of tasks, by their names: a task waits if one that it comes after would
+// not be applied.
+func InOrder(would map[string]*state.Verdict) {
+	names := slices.Sorted(maps.Keys(would))
+	blocking := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !unfinished(would[name].Outcome) })
+	for len(blocking) > 0 {
+		var next []string
+		for _, name := range names {
+			v := would[name]
+			if len(v.After) == 0 || v.Outcome == state.WouldFail || v.Outcome == state.WouldNotChange {
+				continue
+			}
+			t := config.Task{Name: name, After: v.After}
+			if i := slices.IndexFunc(blocking, t.ComesAfter); i >= 0 {
+				text := fmt.Sprintf("would not run: waits for %s, which %s; after that it %s", blocking[i], Words(would[blocking[i]].Outcome), v.Text)
+				if !unfinished(v.Outcome) {
+					next = append(next, name)
+				}
+				would[name] = &state.Verdict{Outcome: state.WouldStop, Text: state.Cut(text), Causes: v.Causes}
+			}
+		}
+		blocking = next
+	}
+}
+
+// unfinished reports whether a task would not be at rest with everything applied, so that those
+// that come after it wait.
+func unfinished(o state.WouldBe) bool {
+	return slices.Contains([]state.WouldBe{state.WouldFail, state.WouldHold, state.WouldApprove, state.WouldStop, state.WouldWindow}, o)
+}
+
+// Words are an outcome in words, such as "would be held".
+func Words(o state.WouldBe) string {
+	for _, w := range state.WouldBes {
+		if w.Outcome == o {
+			return w.Words
+		}
+	}
+	return "would be " + string(o)
+}
+
 // Question returns a what-if with its runs, as far as they are kept, as the API shows it.
 func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 	shown := apispec.WhatIf{ID: Optional(q.ID), Supposed: q.Supposed, By: Optional(q.By), Created: Moment(q.Created), Tasks: q.Tasks, NotConcerned: q.NotConcerned,
@@ -33,6 +76,13 @@ func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 	for _, t := range q.Unreadable {
 		shown.Results = append(shown.Results, apispec.WhatIfResult{Task: t.Task, State: apispec.WhatIfResultStateFailed, Error: &t.Error})
 	}
+	would := map[string]*state.Verdict{}
+	for _, answering := range q.Runs {
+		if run, kept := runs[answering.Run]; kept && run.State.Ended() && run.WhatIf != nil && run.WhatIf.Verdict != nil {
+			would[answering.Task] = run.WhatIf.Verdict
+		}
+	}
+	InOrder(would)
 	for _, answering := range q.Runs {
 		run, kept := runs[answering.Run]
 		result := apispec.WhatIfResult{Task: answering.Task, Run: Optional(answering.Run), RunURL: Optional(RunURL(answering.Task, answering.Run))}
@@ -47,9 +97,7 @@ func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 				shown.NotConcerned++
 				continue
 			}
-			if run.WhatIf != nil {
-				result.Verdict = Verdict(run.WhatIf.Verdict)
-			}
+			result.Verdict = Verdict(would[answering.Task])
 			if run.State != state.RunSucceeded {
 				result.State, result.Error = apispec.WhatIfResultStateFailed, Optional(cmp.Or(run.Error, "the run is "+string(run.State)))
 			}

@@ -84,8 +84,17 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
 	w.Planning(len(concerned))
 	shown := apiview.Question(q, nil)
+	would := map[string]*state.Verdict{}
 	for _, r := range planner.Plan(ctx, concerned) {
-		shown.Results = append(shown.Results, w.result(ctx, r, *known[r.Task], paused))
+		result, v := w.result(ctx, r, *known[r.Task], paused)
+		would[r.Task.Name] = &v
+		shown.Results = append(shown.Results, result)
+	}
+	apiview.InOrder(would)
+	for i, r := range shown.Results {
+		if v := would[r.Task]; v != nil {
+			shown.Results[i].Verdict = apiview.Verdict(v)
+		}
 	}
 	return shown, nil
 }
@@ -127,7 +136,7 @@ func (w WhatIf) compare(ctx context.Context, t *config.Task, supposed *consul.Su
 }
 
 // result judges a plan.
-func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, paused *state.Paused) apispec.WhatIfResult {
+func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, paused *state.Paused) (apispec.WhatIfResult, state.Verdict) {
 	t, plan := planned.Task, planned.Plan
 	var sources []guard.Source
 	var changed state.EntryChanges
@@ -149,12 +158,12 @@ func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, 
 		}
 	}
 	v := verdict.Of(known)
-	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned, Verdict: apiview.Verdict(&v),
+	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned,
 		Changes: apiview.LostFirst(plan.Changes), Plan: apiview.Optional(plan.Text)}
 	if planned.Err != nil {
 		shown.State, shown.Error = apispec.WhatIfResultStateFailed, apiview.Optional(planned.Err.Error())
 	}
-	return shown
+	return shown, v
 }
 
 // check runs the task's checks on the plan.

@@ -26,6 +26,8 @@ type Verdict struct {
 	Outcome WouldBe `json:"outcome"`
 	Text    string  `json:"text"`             // in one sentence, such as "would be held: 12 of 20 service instances are gone, and …"
 	Causes  []Cause `json:"causes,omitempty"` // of an approval
+	// After are the names and patterns of the tasks that the task comes after, if it would run.
+	After []string `json:"after,omitempty"`
 }
 
 // WouldBe is what would happen to a task.
