@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,6 +186,32 @@ func TestHCP_OnceWaitsForTheApplyAndInspectAppliesNothing(t *testing.T) {
 	r = s.run("-once", "-config-file", file)
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "driver.terraform-cloud.token: token is required; set the environment variable TFC_TOKEN")
+}
+
+// The plan of a what-if is a speculative run with the data that is supposed; the workspace stays as it is.
+func TestHCP_WhatIfPlansWithWhatIsLeft(t *testing.T) {
+	s, hcp := newCloudSite(t)
+	s.register("web", "web-2", 8081, "passing")
+	file := s.cloudConfig(0, "")
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	applied, before := s.read("lb.txt"), hcp.Workspace("cts-lb")
+
+	at := s.start("-config-file", file).served()
+	r := s.run("inspect", "-http-addr", at, "-without", "instance=web-2")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "### Task lb", "module.lb.local_file.out: Plan to replace", "would be applied: 1 to add, 0 to change, 1 to destroy", "1 task: 1 would be applied")
+	after := hcp.Workspace("cts-lb")
+	if s.read("lb.txt") != applied || !reflect.DeepEqual(after.Variables, before.Variables) {
+		t.Errorf("applied is %q, the variables are %+v", s.read("lb.txt"), after.Variables)
+	}
+	for _, run := range after.Runs[len(before.Runs):] {
+		if !run.PlanOnly {
+			t.Errorf("run %s is not speculative", run.ID)
+		}
+	}
+	if len(after.Runs) == len(before.Runs) {
+		t.Error("the workspace has no run of the what-if")
+	}
 }
 
 // A plan that waits can be approved with Terrapulse and in HCP Terraform.
