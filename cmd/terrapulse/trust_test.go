@@ -37,12 +37,20 @@ func (s *site) applied() int { return strings.Count(s.read("lb.txt"), "\n") }
 // overview is the task lb as status shows it.
 func (s *site) overview() apispec.TaskOverview {
 	s.t.Helper()
-	r := s.runInTest("status", "-json")
-	var shown apispec.Overview
-	if err := json.Unmarshal([]byte(r.stdout), &shown); err != nil || len(shown.Tasks) == 0 {
-		return apispec.TaskOverview{}
+	if all := s.tasks(); len(all) > 0 {
+		return all[0]
 	}
-	return shown.Tasks[0]
+	return apispec.TaskOverview{}
+}
+
+// tasks are all tasks as status shows them.
+func (s *site) tasks() []apispec.TaskOverview {
+	s.t.Helper()
+	var shown apispec.Overview
+	if err := json.Unmarshal([]byte(s.runInTest("status", "-json").stdout), &shown); err != nil {
+		return nil
+	}
+	return shown.Tasks
 }
 
 // inPhase waits until the task lb is in a phase, and its reason has a text.
