@@ -131,6 +131,7 @@ func (w *world) agree() {
 	}
 	w.agreeOnRenames()
 	w.agreeOnStates()
+	w.verifyAll()
 	for _, task := range w.tasks() {
 		record := w.judge.tasks[task]
 		if wait := record.Waits(); wait != nil && wait.Content != nil && record.Run.Resume == nil && !w.absent {

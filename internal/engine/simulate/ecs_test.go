@@ -303,7 +303,7 @@ func (c *container) work(ctx context.Context, launch state.Launch) bool {
 		}
 	}
 	r.Config = func() *config.Config { return bundles[b].config }
-	r.Consul, r.Driver = eyes{process: c.process}, hand
+	r.Consul, r.Driver, r.Verify = eyes{process: c.process}, hand, hand.verify
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
 	for _, planned := range launch.Runs {

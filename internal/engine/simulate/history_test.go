@@ -55,6 +55,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.ordered = seed >= orderSeeds && seed < fleetSeeds; w.ordered {
 			w.pointer = w.firstBundle()
 			w.judge.pushes[0] = bundles[w.pointer].digest
+			w.unverifies = seed%2 == 0
 		}
 		if w.ruled = seed%3 == 0 && !w.fleet; w.ruled {
 			w.pointer += withoutRules

@@ -40,6 +40,7 @@ type judge struct {
 	meant    map[int]string      // by process of a person: the wait that is to end
 
 	crossings crossings
+	proofs    proofs
 	news      news
 	rules     rules
 	removal   removals
@@ -56,6 +57,7 @@ func (j *judge) init() {
 	j.rules.init()
 	j.removal.init()
 	j.crossings.init()
+	j.proofs.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
@@ -224,6 +226,7 @@ func (j *judge) run(v view, unread map[string]bool, task string, run state.Run, 
 	j.removing(v, launch, before, run)
 	j.paused(v, launch, before, run)
 	j.ordered(v, launch, before, run)
+	j.provesNothing(v, run)
 	j.takes(v, before, run)
 	j.follows(v, before, run)
 	if v.act != nil && v.act.requests == task {
@@ -265,6 +268,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	j.resumed(v, before, now)
 	j.approved(v, name, before, now)
 	j.drifted(v, name, before, now)
+	j.verified(v, name, before, now)
 	j.requested(v, name, before, now)
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
@@ -403,6 +407,8 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
 	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
+	case j.unproven(w, t):
+		return fmt.Sprintf("%s is not verified: %s", t.Name, state.Encode(record))
 	case w.unseen(t) && j.last.Paused == nil: // checks for drift wait
 		return fmt.Sprintf("somebody has changed what %s has made, and nobody is told: %s", t.Name, state.Encode(record))
 	}

@@ -68,7 +68,7 @@ func (w *world) startInstance() {
 	a := &act{}
 	hand := &hand{process: p}
 	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: summary.Keep(view{process: p}), Logs: hand,
-		Consul: eyes{process: p}, Driver: hand, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+		Consul: eyes{process: p}, Driver: hand, Verify: hand.verify, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
 	far := p.newFar()
 	if w.remote {
 		r.Driver = far

@@ -27,7 +27,7 @@ type mutant struct {
 	test     string // package and name of the test that catches it, if no seed shows it soon
 }
 
-var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, sharedMutants, remoteMutants, documentMutants, crossingMutants, summaryMutants, orderMutants)
+var mutants = slices.Concat(engineMutants, eventMutants, ruleMutants, removalMutants, pauseMutants, lingerMutants, sharedMutants, remoteMutants, documentMutants, crossingMutants, summaryMutants, orderMutants, verifiedMutants)
 
 // engineMutants break what holds for every task.
 var engineMutants = []mutant{

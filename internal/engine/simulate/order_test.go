@@ -29,6 +29,7 @@ func forOrder(plain []bundle) []bundle {
 		cfg := *b.config
 		cfg.Tasks = slices.Clone(cfg.Tasks)
 		for i := range cfg.Tasks {
+			cfg.Tasks[i].Verify = verifications[cfg.Tasks[i].Name]
 			if t := &cfg.Tasks[i]; predecessors[t.Name] != nil {
 				t.After, t.AfterTimeout = predecessors[t.Name], 10*time.Minute
 			}
@@ -69,7 +70,7 @@ func (j *judge) hasWork(w *world, t *config.Task) bool {
 		return s.Run != nil
 	}
 	changed := s.Observed != s.Applied && s.Observed == w.consul.digests[serviceOf(t.Name)]
-	return s.AppliedAt.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Doubt != ""
+	return s.AppliedAt.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Doubt != "" || s.Unverified != nil
 }
 
 // explainedByOrder reports whether a task says that it waits for another one, which waits itself.
@@ -80,7 +81,7 @@ func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool 
 	}
 	other := j.tasks[after.Task]
 	shown := w.consul.digests[serviceOf(after.Task)]
-	return other.Held != nil || other.Cancelled() || j.explained(w, after.Task, shown)
+	return other.Held != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil) || j.explained(w, after.Task, shown)
 }
 
 // behind reports whether a task waits for another one, which waits for something else in the end.

@@ -89,6 +89,7 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			return nil
 		}
 		h.judge.showed(h.process, t.Name, run, snap)
+		h.judge.toVerify(h.world, job, run)
 		h.judge.permitted(h.process, t.Name, run, it)
 		return nil
 	})

@@ -52,9 +52,11 @@ type world struct {
 	third   bool     // the same, but with the driver of package drivertest
 	fleet   bool     // there are many tasks
 	ordered bool     // tasks come after others
-	crosses bool     // tasks are renamed, and people end what they like
-	absent  bool     // nobody approves or releases anything, once the faults have ended
-	weather weather
+	// unverifies says that what was applied does not always work.
+	unverifies bool
+	crosses    bool // tasks are renamed, and people end what they like
+	absent     bool // nobody approves or releases anything, once the faults have ended
+	weather    weather
 
 	mu      sync.Mutex // the scheduler's, but while it waits
 	arrived []*request // since the last step
@@ -242,6 +244,10 @@ func (w *world) step() {
 	}
 	if w.judge.pauses.some && w.chance(20) {
 		w.pauseOrResume()
+		return
+	}
+	if w.unverifies && w.chance(20) {
+		w.attend()
 		return
 	}
 	if w.remote && w.stepThere() {
