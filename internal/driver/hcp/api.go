@@ -52,6 +52,9 @@ type API interface {
 	// PlanJSON returns the plan as `terraform show -json` prints it; ErrNotFound if the
 	// token may not read it.
 	PlanJSON(ctx context.Context, plan string) ([]byte, error)
+	// State returns the current state of a workspace; ErrNotFound if there is none, or if the token may
+	// not read it.
+	State(ctx context.Context, workspace string) (State, error)
 	// Log returns the output of a plan or an apply so far.
 	Log(ctx context.Context, url string) ([]byte, error)
 
@@ -156,6 +159,12 @@ type Phase struct {
 // changes returns the numbers.
 func (p Phase) changes() *state.Changes {
 	return &state.Changes{Add: p.Add, Change: p.Change, Destroy: p.Destroy, Unknown: !p.Counted}
+}
+
+// State is a state of Terraform.
+type State struct {
+	Run     string // id of the run that has written it; "" if none has
+	Content []byte // secret
 }
 
 // Event is what happened to a run.

@@ -222,6 +222,39 @@ func (c *Client) PlanJSON(ctx context.Context, plan string) ([]byte, error) {
 	return raw, err
 }
 
+// State implements API. The address of the content is signed, or is one of the API's own host, which needs
+// the token.
+func (c *Client) State(ctx context.Context, workspace string) (State, error) {
+	answer, err := call[resource](ctx, c, request{method: http.MethodGet, path: pathOf("workspaces", workspace, "current-state-version")}, nil)
+	if errors.Is(err, ErrDenied) {
+		return State{}, ErrNotFound
+	}
+	if err != nil {
+		return State{}, err
+	}
+	a, err := decode[struct {
+		Address string `json:"hosted-state-download-url"`
+	}](answer.Data)
+	if err != nil {
+		return State{}, err
+	}
+	if a.Address == "" {
+		return State{}, ErrNotFound
+	}
+	raw, err := c.do(ctx, request{method: http.MethodGet, path: a.Address, bare: true, withToken: c.own(a.Address)})
+	if errors.Is(err, ErrDenied) {
+		err = ErrNotFound
+	}
+	return State{Run: answer.Data.one("run"), Content: raw}, err
+}
+
+// own reports whether an address is one of the API's own host.
+func (c *Client) own(address string) bool {
+	there, err := url.Parse(address)
+	api, apiErr := url.Parse(c.base)
+	return err == nil && apiErr == nil && there.Scheme == api.Scheme && there.Host == api.Host
+}
+
 // Log implements API.
 func (c *Client) Log(ctx context.Context, address string) ([]byte, error) {
 	return c.do(ctx, request{method: http.MethodGet, path: address, bare: true})

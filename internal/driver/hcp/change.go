@@ -150,7 +150,7 @@ func (s *step) copyPlan(ctx context.Context, run Run) {
 	w := s.job.Run.Wait
 	earlier := s.job.Continued && w != nil && w.For != state.WaitRemotePlan
 	if !s.planned && !earlier {
-		s.copyLog(ctx, run.Plan)
+		s.planText = s.copyLog(ctx, run.Plan)
 	}
 	s.planned = true
 }
@@ -319,9 +319,10 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 	}
 	s.copyPlan(ctx, run)
 	if run.Status == statusNoChanges {
+		s.checked(ctx, run, run.Plan, s.planText, s.checksOfPlan)
 		return s.finish(ctx, &state.Changes{}, false)
 	}
-	s.copyLog(ctx, run.Apply)
+	s.checked(ctx, run, run.Apply, s.copyLog(ctx, run.Apply), s.checksOfState)
 	return s.finish(ctx, s.applied(ctx, run), true)
 }
 

@@ -127,6 +127,7 @@ type request struct {
 	query        url.Values
 	body         []byte
 	bare         bool // signed by its address: without a token
+	withToken    bool // a bare request that needs the token nevertheless
 	// once is set if the request must not be repeated when its answer is lost.
 	once bool
 	// brief is set if the request is not repeated when HCP Terraform is busy.
@@ -195,7 +196,11 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, error) {
 	req.Header.Set("User-Agent", "terrapulse/"+buildinfo.Version)
 	if r.bare {
 		req.Header.Set("Content-Type", "application/octet-stream")
-	} else {
+	}
+	if r.withToken {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if !r.bare {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 		req.Header.Set("Content-Type", mediaType)
 		req.Header.Set("Accept", mediaType)

@@ -26,7 +26,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver/module"
 	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
@@ -140,9 +139,6 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 		add(d.CheckValues(cfg, t))
 	}
 	add(rootmodule.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
-	if verify.RequiresChecks(t.Verify) {
-		add(fmt.Errorf("task %s: terraform = true of a verify block does not work with the driver terraform-cloud: the results of check blocks are not read from HCP Terraform; use http or command", t.Name))
-	}
 	return all
 }
 

@@ -22,23 +22,24 @@ import (
 // step is one call of the driver for a task.
 type step struct {
 	*Driver
-	api     API
-	token   string
-	cloud   *config.Cloud
-	job     driver.Job
-	destroy bool
-	values  values.Values
-	scrub   *redact.Scrubber
-	upload  upload
-	rec     state.Remote
-	ws      Workspace // as it was found; zero before
-	planned bool      // this step has copied the output of the plan
-	created bool      // this step has created the workspace
-	first   bool      // the task had no run in HCP Terraform before
-	adopted bool      // this step takes it over from Consul-Terraform-Sync
-	unsure  bool      // the recorded run was not found: there may be another one
-	reads   bool      // this step changes nothing of a workspace that exists
-	wrote   bool      // this step has recorded its remote run
+	api      API
+	token    string
+	cloud    *config.Cloud
+	job      driver.Job
+	destroy  bool
+	values   values.Values
+	scrub    *redact.Scrubber
+	upload   upload
+	rec      state.Remote
+	ws       Workspace // as it was found; zero before
+	planned  bool      // this step has copied the output of the plan
+	planText string    // that output
+	created  bool      // this step has created the workspace
+	first    bool      // the task had no run in HCP Terraform before
+	adopted  bool      // this step takes it over from Consul-Terraform-Sync
+	unsure   bool      // the recorded run was not found: there may be another one
+	reads    bool      // this step changes nothing of a workspace that exists
+	wrote    bool      // this step has recorded its remote run
 
 	// Of plans only.
 	replaced []string // variables of the workspace whose values come with the plan

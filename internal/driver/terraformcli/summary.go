@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/driver/checkblock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -31,7 +32,7 @@ var actions = map[string]string{
 
 func (r *reader) line(line string) {
 	switch {
-	case warns(line):
+	case checkblock.Warns(line):
 		r.warned = true
 	case strings.HasPrefix(line, "Apply complete!"), strings.HasPrefix(line, "Destroy complete!"):
 		r.counts(line)

@@ -409,6 +409,9 @@ func (w wire) Events(ctx context.Context, id string) ([]hcp.Event, error) {
 	})
 }
 
+// State implements hcp.API. No module has check blocks.
+func (w wire) State(context.Context, string) (hcp.State, error) { return hcp.State{}, hcp.ErrNotFound }
+
 // PlanJSON implements hcp.API.
 func (w wire) PlanJSON(ctx context.Context, plan string) ([]byte, error) {
 	return call(ctx, w, "read "+plan, func(c *cloud, _ bool) ([]byte, error) {

@@ -237,6 +237,7 @@ type account struct {
 type Rights struct {
 	NoRuns       bool // it cannot create runs or decide on them, as an organization's token
 	NoPlanJSON   bool // it cannot read a plan's JSON
+	NoState      bool // it cannot read the state of a workspace
 	NoDelete     bool // it cannot delete workspaces
 	NoWorkspaces bool // it cannot create, change or delete workspaces and variables
 }

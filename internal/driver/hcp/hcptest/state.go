@@ -128,7 +128,7 @@ func (c *call) showState(v *stateVersion) object {
 func (s *Server) routeStates() {
 	const of = "/api/v2/workspaces/{id}"
 	s.mux.HandleFunc("GET "+of+"/current-state-version", s.ofWorkspace(func(c *call, w *workspace) (answer, error) {
-		if v := w.state(); v != nil {
+		if v := w.state(); v != nil && !c.by.rights.NoState {
 			return answer{data: c.showState(v)}, nil
 		}
 		return c.missing()
