@@ -30,7 +30,7 @@ var evils = []string{evil, "javascript:window.pwned=1//" + evil, "//evil.example
 // words are the values of texts that decide what a page shows. The last one is hostile.
 var words = map[reflect.Type][]string{
 	reflect.TypeFor[apispec.Phase](): {"new", "applied", "pending", "running", "waiting", "failing", "interrupted", "cancelled", "held", "unreadable", "blocked", "corrupt",
-		"drifted", "disabled", "removed", evil},
+		"drifted", "unverified", "disabled", "removed", evil},
 	reflect.TypeFor[apispec.RunState]():    {"running", "waiting", "succeeded", "failed", "lost", "cancelled", "intended", "superseded", evil},
 	reflect.TypeFor[apispec.WaitFor]():     {"approval"},
 	reflect.TypeFor[apispec.RunKind]():     {"apply", "destroy", "drift", evil},
@@ -133,6 +133,9 @@ func hostile(t *testing.T, variant int) *site {
 	answer[apispec.VersionResponse](t, api, variant, "GET /v1/version", nil)
 	answer[apispec.ClusterStatus](t, api, variant, "GET /v1/status/cluster", nil)
 	answer[apispec.EventsResponse](t, api, variant, "GET /v1/events", nil)
+	answer[apispec.OrderResponse](t, api, variant, "GET /v1/order", nil)
+	answer[apispec.AuditResponse](t, api, variant, "GET /v1/audit", nil)
+	answer[apispec.WhatIfResponse](t, api, variant, "GET /v1/what-if/{id}", nil)
 	api.HandleFunc("GET /", func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the pages read %s, for which there is no hostile answer: add it above", r.URL.Path)
 	})
@@ -208,7 +211,7 @@ func TestPages_HostileAPIRunsNothingInTheBrowser(t *testing.T) {
 		b.Quiet()
 		s.refused(b, hostileTask(8, variant))
 	}
-	for _, kind := range []string{"/ui/tasks", "/ui/tasks/…", "/ui/tasks/…/runs/…", "/ui/runs", "/ui/health"} {
+	for _, kind := range []string{"/ui/tasks", "/ui/tasks/…", "/ui/tasks/…/runs/…", "/ui/runs", "/ui/order", "/ui/audit", "/ui/health"} {
 		if seen[kind] == 0 {
 			t.Errorf("no link leads to %s: %v", kind, seen)
 		}
@@ -224,6 +227,13 @@ func (s *site) walk(b *browsertest.Browser, u *url.URL) []string {
 		s.t.Errorf("%.100s…: %s %.200s", u, res.Status, body)
 	}
 	switch {
+	case strings.HasPrefix(kind, "application/jsonl"):
+		for line := range strings.Lines(body) {
+			if strings.Contains(line, "<") || !json.Valid([]byte(line)) {
+				s.t.Errorf("%.60s… is read as HTML or no JSON: %.200s", u, line)
+			}
+		}
+		return nil
 	case strings.HasPrefix(kind, "application/json"):
 		if strings.Contains(body, "<") || !json.Valid([]byte(body)) {
 			s.t.Errorf("%.60s… is read as HTML or no JSON: %.200s", u, body)
