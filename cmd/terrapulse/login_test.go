@@ -162,7 +162,10 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 		if kept[key] = value; err == nil {
 			text, err = json.Marshal(kept)
 		}
-		if err = os.WriteFile(files[0], text, 0o600); err != nil {
+		if err == nil {
+			err = os.WriteFile(files[0], text, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

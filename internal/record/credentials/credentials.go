@@ -73,7 +73,7 @@ func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.
 var (
 	ErrUnknown = errors.New("there is no such token, it was revoked, or it has expired")
 	ErrExists  = errors.New("a token has this name already")
-	ErrName    = errors.New("not a name of a token: use 1 to 64 letters, digits, dots and dashes; the first is a letter or digit, and names do not begin with api.")
+	ErrName    = errors.New("not a name of a token: use 1 to 64 letters, digits, dots and dashes; the first is a letter or digit, and names that begin with \"api.\" are reserved")
 	ErrExpires = errors.New("a token cannot expire in the past")
 )
 

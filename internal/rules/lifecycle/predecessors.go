@@ -32,7 +32,7 @@ var Predecessors = []Predecessor{
 	{"a remote run of it is given up", true, "until that is known to have ended"},
 	{"drifted", false, "what Consul shows is applied; with `action: apply`, the run that corrects it comes first"},
 	{"checked for drift", false, "a check changes nothing"},
-	{"disabled", false, "it has nothing to apply, whatever became of its latest run: a person can let others pass it in this way"},
+	{"disabled", false, "it has nothing to apply, also if its latest run has failed: a person can let others pass it in this way"},
 	{"disabled while its run is under way", true, "until the run has ended"},
 	{"at rest, after one that is not", true, "the order holds along the chain"},
 	{"disabled, after one that is not at rest", true, "the order holds along the chain"},
