@@ -325,16 +325,18 @@ func TestDriver_WorkspaceInWhichNothingWasAppliedIsCreatedAgain(t *testing.T) {
 func TestDriver_DestroyInAWorkspaceThatIsGoneFailsOnlyIfSomethingMayHaveBeenApplied(t *testing.T) {
 	t.Parallel()
 	gone := state.Remote{Workspace: "ws-gone", Name: "net-web", Created: true}
-	for _, begun := range []bool{false, true} {
+	for name, begun := range map[string]state.RemoteRun{
+		"no run":                         {},
+		"a run":                          {ID: "run-1", Workspace: "net-web"},
+		"a run whose creation was asked": {Version: "cv-1", Workspace: "net-web"}, // the answer was lost
+	} {
 		s := newTask(t, hcptest.WithoutTerraform())
 		s.job.Run.Kind, s.rec = state.KindDestroy, gone
-		if begun {
-			s.rec.Run = state.RemoteRun{ID: "run-1", Workspace: "net-web"}
-		}
+		s.rec.Run = begun
 		_, err := s.driver.Destroy(t.Context(), s.job)
-		if begun {
+		if begun.Workspace != "" {
 			if err == nil {
-				t.Fatal("a destroy succeeds although a run may have been confirmed there")
+				t.Fatalf("%s: a destroy succeeds although a run may have been confirmed there", name)
 			}
 			contains(t, err.Error(), "is gone, or the token may not read it")
 		} else if err != nil {
