@@ -41,7 +41,11 @@ func (w *world) settle() (took time.Duration) {
 	if w.home != inAWS {
 		w.settleLoop()
 	}
-	for w.home == inAWS && time.Since(began) < settleWithin && w.broken == "" {
+	within := settleWithin
+	if w.absent {
+		within *= 2 // polls of remote runs that wait for a person become rare only then
+	}
+	for w.home == inAWS && time.Since(began) < within && w.broken == "" {
 		w.resumeAll()
 		w.agree()
 		idle := w.invoke(reconcile.TickOptions{})
@@ -53,7 +57,7 @@ func (w *world) settle() (took time.Duration) {
 	took = time.Since(began)
 	if why := w.unsettled(); why != "" {
 		w.violated("no change is lost: %s after the last fault %s", took, why)
-	} else if took >= settleWithin {
+	} else if took >= within {
 		w.violated("an idle tick only reads: with all applied there is still something to do")
 	}
 	if n, tasks := w.applies-before, len(w.judge.configuration(bundles[w.pointer].digest).Tasks); n > 4*tasks+len(services) { // some may have been deleted since they were decided
