@@ -77,7 +77,7 @@ func TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere(t *testing.T) {
 		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there" {
 			t.Errorf("%q, %v", why, err)
 		}
-		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
 		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
 			t.Fatal(err)
 		}
@@ -89,6 +89,27 @@ func TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		if by := c.by(); by["a"] != 2 {
+			t.Errorf("they carried out %v", by)
+		}
+	})
+}
+
+// An instance that is dead and full gets no offer, so only its record shows that it is gone: not if a
+// wrong clock has written it.
+func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		full := state.Runner{ID: "d", Definition: "same", Parallel: 2, Since: time.Now(), Until: time.Now().Add(3 * time.Hour)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(full))); err != nil {
+			t.Fatal(err)
+		}
+		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there, or its clock is wrong" {
+			t.Errorf("%q, %v", why, err)
+		}
+		c.meant(a, "d", true, "1")
+		time.Sleep(20 * time.Second)
+		if by := c.by(); by["a"] != 1 {
 			t.Errorf("they carried out %v", by)
 		}
 	})

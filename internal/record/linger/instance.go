@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// announcedFor is how long the record of an instance is valid. It is written again when
-	// half of that has passed.
-	announcedFor = 2 * time.Hour
+	// announcedFor is how long the record of an instance is valid. It is written again when half of
+	// that has passed: an instance that does nothing writes once in 5 minutes at most. A launch that
+	// waits for room on an instance that has died waits for so long.
+	announcedFor = 12 * time.Minute
 
 	// leaderPace is how often the leader writes how much room it has: only people read it.
 	leaderPace = 5 * time.Second
@@ -233,7 +234,7 @@ func Changes(ctx context.Context, store state.Store, prefix string, log *slog.Lo
 func (o *Offers) Roomiest(runners []state.Stored[state.Runner], self string) []state.Stored[state.Runner] {
 	var free []state.Stored[state.Runner]
 	for _, r := range runners {
-		if r.Data.Free() && r.Data.ID != self && o.Unreached(r) == "" {
+		if r.Data.Free() && r.Data.ID != self && o.refuses(r) == "" {
 			free = append(free, r)
 		}
 	}
@@ -241,8 +242,20 @@ func (o *Offers) Roomiest(runners []state.Stored[state.Runner], self string) []s
 	return free
 }
 
-// Unreached returns why an instance can be offered no launch, also if it has room; "" if it can.
+// Unreached returns why a launch must not wait for room on an instance; "" if it may. An instance that
+// is dead and had a wrong clock has written a time that may be hours ahead.
 func (o *Offers) Unreached(r state.Stored[state.Runner]) string {
+	if why := o.refuses(r); why != "" {
+		return why
+	}
+	if r.Data.Until.After(o.Now().Add(announcedFor + o.Skew)) {
+		return "that instance is not there, or its clock is wrong"
+	}
+	return ""
+}
+
+// refuses returns why an instance can be offered no launch, also if it has room; "" if it can.
+func (o *Offers) refuses(r state.Stored[state.Runner]) string {
 	switch {
 	case !r.Exists(), r.Data.Parallel == 0, !o.Now().Before(r.Data.Until.Add(o.Skew)):
 		return "that instance is not there"
