@@ -81,6 +81,9 @@ func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool 
 	}
 	other := j.tasks[after.Task]
 	shown := w.consul.digests[serviceOf(after.Task)]
+	if (other.Destroy != nil || !other.RemovedAt.IsZero()) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
+		return j.explainedByOrder(w, other, other.Observed)
+	}
 	return other.Held != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil) || j.explained(w, after.Task, shown)
 }
 
