@@ -2,10 +2,10 @@ package simulate
 
 import (
 	"context"
-	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"

@@ -133,8 +133,9 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 
 // approveAll has somebody approve what all tasks lose by a replaced Consul.
 func (w *world) approveAll() {
-	w.person("approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
-		return c.ApproveAll(ctx, identity.Identity{Name: "a person"}, "")
+	by := identity.Identity{Name: names[w.rng.IntN(len(names))], Proof: identity.OIDC}
+	w.person(by.Name+" approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
+		return c.ApproveAll(ctx, by, "")
 	})
 }
 
