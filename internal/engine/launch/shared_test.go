@@ -233,8 +233,8 @@ func TestShared_InstanceThatReadOtherFilesSinceTheOfferDoesNotTakeIt(t *testing.
 		defer stopB()
 		time.Sleep(3 * time.Second)
 		defer a.Share(t.Context(), c.Apply)()
-		time.Sleep(time.Second) // the leader has read that there is room
-		works.Store("other")    // its record says otherwise until it writes it again
+		time.Sleep(1500 * time.Millisecond) // the leader has read that there is room; the instances read at whole seconds
+		works.Store("other")                // its record says otherwise until it writes it again
 		c.launch(a, "1", "2", "3")
 		time.Sleep(linger.OfferFor + 15*time.Second)
 		if by := c.by(); by["a"] != 3 {
