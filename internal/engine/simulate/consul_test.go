@@ -121,7 +121,7 @@ func (s *server) weather(w *world) {
 	switch w.rng.IntN(4) {
 	case 0:
 		service := s.names[w.rng.IntN(len(s.names))]
-		s.closed[service] = w.chance(w.weather.unread * 3)
+		s.close(service, w.chance(w.weather.unread*3))
 		w.note("%s can be read: %v", service, !s.closed[service])
 	case 1:
 		s.gone = !s.gone && w.chance(300)
@@ -136,6 +136,14 @@ func (s *server) weather(w *world) {
 		s.index++
 		s.forget(w)
 	}
+}
+
+// close takes the right to read a service, or gives it.
+func (s *server) close(service string, closed bool) {
+	if s.docs != nil && s.closed[service] != closed {
+		s.docs.rights[service]++
+	}
+	s.closed[service] = closed
 }
 
 func (s *server) clear(w *world) {

@@ -117,8 +117,7 @@ func (s *server) drawDocuments(w *world) {
 // hide hides the documents of a service, or shows them again.
 func (s *server) hide(w *world) {
 	service := services[w.rng.IntN(len(services))]
-	s.closed[service] = !s.closed[service]
-	s.docs.rights[service]++
+	s.close(service, !s.closed[service])
 	w.note("%s can be read: %v", service, !s.closed[service])
 }
 

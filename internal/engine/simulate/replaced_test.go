@@ -69,7 +69,7 @@ func (s *server) replace(w *world) {
 	s.learn()
 	s.forget(w)
 	if w.rng.IntN(3) == 0 { // its rights are not there yet
-		s.closed[services[w.rng.IntN(len(services))]] = true
+		s.close(services[w.rng.IntN(len(services))], true)
 	}
 	s.before = maps.Clone(s.digests)
 	w.note("Consul is %q now (index %d), with %v", s.cluster, s.index, s.digests)
