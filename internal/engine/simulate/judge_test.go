@@ -37,6 +37,7 @@ type judge struct {
 	rendered map[string]string   // by run: digest that a successful apply rendered
 	infra    map[string]string   // by task: what is there
 	byHand   map[string]bool     // tasks that an error asks a person to run once
+	spoilt   map[string]*process // by task: it lost the run, and its Terraform ended after the next one had begun
 	meant    map[int]string      // by process of a person: the wait that is to end
 
 	crossings crossings
@@ -65,7 +66,7 @@ func (j *judge) init() {
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
 	j.asked, j.changed, j.modules = map[int]map[string]bool{}, map[int]bool{}, map[string]string{}
 	j.yielding, j.gone = map[string]bool{}, map[string]bool{}
-	j.byHand, j.meant = map[string]bool{}, map[int]string{}
+	j.byHand, j.meant, j.spoilt = map[string]bool{}, map[int]string{}, map[string]*process{}
 	j.applying, j.applied, j.rendered, j.infra = map[string]*process{}, map[string]bool{}, map[string]string{}, map[string]string{}
 }
 
@@ -332,6 +333,7 @@ func (j *judge) begins(p *process, task, run, module string, late bool) {
 	p.paused = false
 	delete(j.yielding, task)
 	delete(j.byHand, task)
+	delete(j.spoilt, task)
 	delete(j.removal.gone, task)
 	j.applying[task], j.applied[run], j.infra[task] = p, true, "half done"
 	j.crowded(p)
@@ -366,6 +368,8 @@ func (j *judge) claims(p *process) bool {
 func (j *judge) ends(p *process, task, run, digest string, broken error) {
 	if j.applying[task] == p {
 		delete(j.applying, task)
+	} else {
+		j.spoilt[task] = p
 	}
 	if j.infra[task] = "half done"; broken == nil {
 		j.rendered[run], j.infra[task] = digest, digest
@@ -378,6 +382,10 @@ func (j *judge) died(container string) {
 		if p.name == container {
 			delete(j.applying, task)
 		}
+	}
+	// It may not have recorded yet that the task must run again: docs/high-availability.md.
+	for task, p := range j.spoilt {
+		j.byHand[task] = j.byHand[task] || p.name == container
 	}
 }
 
