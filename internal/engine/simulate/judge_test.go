@@ -174,6 +174,7 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			if _, there := j.runs[task][run.ID]; !there && run.Kind.Occupies() && run.State == state.RunIntended {
 				j.decided(v, launch, run)
 			}
+			v.heed(run)
 			j.run(v, unread, task, run, launch)
 			touched = append(touched, task)
 		case "task":

@@ -159,6 +159,15 @@ func (c *cloud) add(w *world, name string) *workspace {
 	return ws
 }
 
+// heed has a person create the workspace that the error of a run asks for.
+func (w *world) heed(run state.Run) {
+	name := workspacePrefix + run.Task
+	if strings.Contains(run.Error, "create an empty one called "+name+" ") && w.cloud.of(name) == nil {
+		w.note("a person creates the workspace that is gone")
+		w.cloud.add(w, name)
+	}
+}
+
 // queue creates a run.
 func (c *cloud) queue(w *world, ws *workspace, up *upload) *remoteRun {
 	r := &remoteRun{id: c.id("run"), workspace: ws.ID, version: up.id, task: ws.task(), created: time.Now(), status: pending}
