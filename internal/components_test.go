@@ -1,4 +1,4 @@
-// Package internal has the rooms of the project. A room holds the packages of one role.
+// Package internal has the components of the project. A component holds the packages of one role.
 package internal
 
 import (
@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// rooms are all rooms, from below: a package imports packages of its own room and of
-// rooms below it. docs/architecture.md says what each room is for.
-var rooms = []string{"base", "record", "rules", "taskfile", "consul", "driver", "stores", "engine", "people", "aws", "process"}
+// components are all components, from below: a package imports packages of its own component and of
+// components below it. docs/architecture.md says what each component is for.
+var components = []string{"base", "record", "rules", "taskfile", "consul", "driver", "stores", "engine", "people", "aws", "process"}
 
-// forTests are the rooms that only tests and other helpers of tests import.
+// forTests are the components that only tests and other helpers of tests import.
 var forTests = []string{"testtools", "browsertest"}
 
 const module = "github.com/terrapulse/terrapulse/internal/"
 
-func TestRooms_ImportsPointDownwards(t *testing.T) {
+func TestComponents_ImportsPointDownwards(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || !strings.Contains(path, "/") {
 			return err
@@ -31,13 +31,13 @@ func TestRooms_ImportsPointDownwards(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		here := room(filepath.ToSlash(path))
+		here := component(filepath.ToSlash(path))
 		helper := forTest(filepath.ToSlash(filepath.Dir(path)))
 		if strings.HasSuffix(path, "_test.go") || helper {
 			return nil
 		}
-		if !slices.Contains(rooms, here) {
-			t.Errorf("%s is in no room: put it into one of %s", path, strings.Join(rooms, ", "))
+		if !slices.Contains(components, here) {
+			t.Errorf("%s is in no component: put it into one of %s", path, strings.Join(components, ", "))
 		}
 		for _, spec := range file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
@@ -49,8 +49,8 @@ func TestRooms_ImportsPointDownwards(t *testing.T) {
 			case !ours:
 			case forTest(there):
 				t.Errorf("%s imports %s, which is for tests", path, there)
-			case slices.Index(rooms, room(there)) > slices.Index(rooms, here):
-				t.Errorf("%s imports %s: %s is above %s", path, there, room(there), here)
+			case slices.Index(components, component(there)) > slices.Index(components, here):
+				t.Errorf("%s imports %s: %s is above %s", path, there, component(there), here)
 			}
 		}
 		return nil
@@ -60,12 +60,12 @@ func TestRooms_ImportsPointDownwards(t *testing.T) {
 	}
 }
 
-func TestRooms_AreDescribed(t *testing.T) {
+func TestComponents_AreDescribed(t *testing.T) {
 	doc, err := os.ReadFile("../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(doc), "| room |")
+	_, table, _ := strings.Cut(string(doc), "| component |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var described []string
 	for _, row := range strings.Split(table, "\n") {
@@ -73,17 +73,17 @@ func TestRooms_AreDescribed(t *testing.T) {
 			described = append(described, name)
 		}
 	}
-	if slices.Reverse(described); !slices.Equal(described, rooms) {
-		t.Errorf("docs/architecture.md describes %v, from below; want %v", described, rooms)
+	if slices.Reverse(described); !slices.Equal(described, components) {
+		t.Errorf("docs/architecture.md describes %v, from below; want %v", described, components)
 	}
 }
 
-func room(path string) string {
+func component(path string) string {
 	first, _, _ := strings.Cut(path, "/")
 	return first
 }
 
-// forTest reports whether a package only helps tests: by its room, or by its name.
+// forTest reports whether a package only helps tests: by its component, or by its name.
 func forTest(path string) bool {
-	return slices.Contains(forTests, room(path)) || slices.ContainsFunc(strings.Split(path, "/"), func(s string) bool { return strings.HasSuffix(s, "test") })
+	return slices.Contains(forTests, component(path)) || slices.ContainsFunc(strings.Split(path, "/"), func(s string) bool { return strings.HasSuffix(s, "test") })
 }
