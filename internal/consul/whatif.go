@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -61,6 +62,28 @@ func (c *Client) Suppose(ctx context.Context, tasks []*config.Task, w condition.
 	}
 	s.Unmatched = sup.Unmatched()
 	return s, nil
+}
+
+// Sort notes in a question which of the tasks are not concerned, and which cannot be read. It returns
+// the others, for which prepare is called with their place if it is set: its error says that a task
+// cannot be read either.
+func (s *Supposed) Sort(q *state.Question, tasks []*config.Task, prepare func(i int) error) (concerned []*config.Task) {
+	q.Unmatched = s.Unmatched
+	for i, t := range tasks {
+		is, err := s.Concerned(i)
+		if err == nil && is && prepare != nil {
+			err = prepare(i)
+		}
+		switch {
+		case err != nil:
+			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: state.Cut(err.Error())})
+		case is:
+			concerned = append(concerned, t)
+		default:
+			q.NotConcerned++
+		}
+	}
+	return concerned
 }
 
 // Concerned reports whether the data of a task, by its place among the tasks, differs

@@ -74,13 +74,3 @@ func (v *Value[T]) Entry(name string) Origin { return v.Part(Joined(v.Path, name
 
 // Place is the origin itself, for blocks that embed it.
 func (o *Origin) Place() *Origin { return o }
-
-// Labelled is embedded by a block with a label, as in check "name" { ... }. In YAML and
-// JSON the label is a key above the block's own.
-type Labelled struct {
-	Origin
-	Label string
-}
-
-// SetLabel notes the label.
-func (l *Labelled) SetLabel(label string) { l.Label = label }

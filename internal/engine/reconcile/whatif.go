@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
@@ -27,35 +28,18 @@ var ErrDisabledTask = errors.New("the task is disabled: nothing would happen to 
 // writes the question under the given id: which runs answer it. Without names, it is about
 // all enabled tasks. No record of a task changes.
 func (p Planner) WhatIf(ctx context.Context, w condition.WhatIf, names []string, id, who string) (state.Question, []state.Launch, error) {
-	q := state.Question{ID: id, Supposed: w.String(), By: who, Created: p.Now()}
+	q, cfg, tasks, err := p.question(ctx, w, names, id, who)
+	if err != nil {
+		return q, nil, err
+	}
 	if p.Consul == nil {
 		return q, nil, errors.New("this process cannot read Consul for a what-if")
-	}
-	effective, err := p.Source.Read(ctx, p.Store, p.Config)
-	if err != nil {
-		return q, nil, err
-	}
-	tasks, err := supposable(effective.Config, names)
-	if err != nil {
-		return q, nil, err
 	}
 	s, err := p.Consul.Suppose(ctx, tasks, w)
 	if err != nil {
 		return q, nil, err
 	}
-	q.Tasks, q.Unmatched = len(tasks), s.Unmatched
-	var concerned []string
-	for i, t := range tasks {
-		switch is, err := s.Concerned(i); {
-		case err != nil:
-			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: state.Cut(err.Error())})
-		case is:
-			concerned = append(concerned, t.Name)
-		default:
-			q.NotConcerned++
-		}
-	}
-	launches, err := p.ask(ctx, &q, effective.Config, w, concerned, runsPerLaunch)
+	launches, err := p.ask(ctx, &q, cfg, w, s.Sort(&q, tasks, nil), runsPerLaunch)
 	return q, launches, err
 }
 
@@ -66,31 +50,34 @@ const allPerLaunch = 90
 // WhatIfAll is WhatIf where this process does not read Consul: the runs find out themselves
 // whether their tasks are concerned.
 func (p Planner) WhatIfAll(ctx context.Context, w condition.WhatIf, names []string, id, who string) (state.Question, []state.Launch, error) {
-	q := state.Question{ID: id, Supposed: w.String(), By: who, Created: p.Now()}
-	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	q, cfg, tasks, err := p.question(ctx, w, names, id, who)
 	if err != nil {
 		return q, nil, err
 	}
-	tasks, err := supposable(effective.Config, names)
-	if err != nil {
-		return q, nil, err
-	}
-	q.Tasks = len(tasks)
-	all := make([]string, len(tasks))
-	for i, t := range tasks {
-		all[i] = t.Name
-	}
-	launches, err := p.ask(ctx, &q, effective.Config, w, all, allPerLaunch)
+	launches, err := p.ask(ctx, &q, cfg, w, tasks, allPerLaunch)
 	return q, launches, err
 }
 
+// question returns a question without its answers, and the tasks that it is about.
+func (p Planner) question(ctx context.Context, w condition.WhatIf, names []string, id, who string) (state.Question, *config.Config, []*config.Task, error) {
+	q := state.Question{ID: id, Supposed: w.String(), By: who, Created: p.Now()}
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	if err != nil {
+		return q, nil, nil, err
+	}
+	tasks, err := supposable(effective.Config, names)
+	q.Tasks = len(tasks)
+	return q, effective.Config, tasks, err
+}
+
 // ask launches the runs that answer a question, and writes it.
-func (p Planner) ask(ctx context.Context, q *state.Question, cfg *config.Config, w condition.WhatIf, tasks []string, perLaunch int) ([]state.Launch, error) {
+func (p Planner) ask(ctx context.Context, q *state.Question, cfg *config.Config, w condition.WhatIf, tasks []*config.Task, perLaunch int) ([]state.Launch, error) {
 	raw, err := json.Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode what is supposed: %w", err)
 	}
-	return p.launch(ctx, cfg, tasks, perLaunch, state.Launch{WhatIf: raw}, state.Run{
+	names := list.Map(tasks, func(t *config.Task) string { return t.Name })
+	return p.launch(ctx, cfg, names, perLaunch, state.Launch{WhatIf: raw}, state.Run{
 		WhatIf: &state.WhatIf{ID: q.ID, Supposed: q.Supposed},
 		Reason: state.Reason{Code: state.ReasonForced, Text: fmt.Sprintf("what if, %s: plan requested by %s", q.Supposed, q.By)},
 	}, p.writeQuestion(q))

@@ -25,14 +25,18 @@ func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
 	if err := j.details(ctx); err != nil {
 		return nil, err
 	}
-	env := environ.Shared
-	if j.Environ != nil {
-		env = j.Environ
-	}
 	return Check(ctx, j.task, j.done.plan, policycheck.Input{
 		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
 		Entries: policycheck.Entries(consul.AllNames(j.done.differences)),
-	}, j.dir, env(), j.out)
+	}, j.dir, j.environ(), j.out)
+}
+
+// environ is the environment of checks and verifications.
+func (r *Runner) environ() []string {
+	if r.Environ == nil {
+		return environ.Shared()
+	}
+	return r.Environ()
 }
 
 // Check runs a task's checks on a plan, in a folder and with an environment, and returns why it
@@ -57,7 +61,7 @@ func Check(ctx context.Context, t *config.Task, plan driver.Plan, in policycheck
 	var causes []state.Cause
 	var failed []string
 	for _, r := range results {
-		show(out, r)
+		showCheck(out, r)
 		switch {
 		case r.Refused == "":
 		case r.OnFail == policycheck.Fail:
@@ -72,8 +76,8 @@ func Check(ctx context.Context, t *config.Task, plan driver.Plan, in policycheck
 	return causes, nil
 }
 
-// show writes what a check found.
-func show(out io.Writer, r policycheck.Result) {
+// showCheck writes what a check found.
+func showCheck(out io.Writer, r policycheck.Result) {
 	verdict := "passed"
 	if r.Refused != "" {
 		verdict = "refused the plan"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
@@ -35,14 +36,20 @@ type judgement struct {
 // judge returns the judgement of a run of a task with this record. unknown says that it is not
 // known what the task was applied with last.
 func (c *claim) judge(task *config.Task, known state.Task, done *result, unknown bool, out io.Writer) *judgement {
-	j := &judgement{claim: c, task: task, done: done, out: out, losses: known.Losses}
-	for _, d := range done.differences {
-		j.sources = append(j.sources, guard.Source{Count: d.Count().WithPeaks(known.Counts), Changes: d.Changes()})
-	}
+	j := &judgement{claim: c, task: task, done: done, out: out, sources: Sources(done.differences, known), losses: known.Losses}
 	if c.claimed.Kind == state.KindApply || c.claimed.WhatIf != nil {
 		j.input, j.until = task.InputCauses(j.sources, unknown, c.judgedAt())
 	}
 	return j
+}
+
+// Sources are what the guards judge: what a task with this record would have other than what it was applied
+// with.
+func Sources(differences []consul.Difference, known state.Task) (all []guard.Source) {
+	for _, d := range differences {
+		all = append(all, guard.Source{Count: d.Count().WithPeaks(known.Counts), Changes: d.Changes()})
+	}
+	return all
 }
 
 // run applies or destroys by the driver what the judgement permits. Its error is a

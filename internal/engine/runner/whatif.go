@@ -69,22 +69,13 @@ func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *confi
 	}
 	j := c.judge(task, record.Data, done, unknown, out)
 	j.dir = cfg.Dir()
-	known := verdict.Case{Task: task, Definition: done.definition, Condition: done.snap.Condition.Digest, Causes: j.input,
-		Removals: done.entries.OnlyRemovals(), Err: failed, Now: c.Now()}
-	if failed == nil {
-		known.Changes = done.plan.Changes
-	}
-	if known.Changes.Any() {
-		causes, err := j.causes(ctx, done.plan)
-		if known.Err = err; err == nil {
-			known.Causes = causes
-		}
-	}
 	all, err := state.ReadReconcile(ctx, c.Store)
 	if err != nil {
 		return err
 	}
-	known.State, known.Paused = record.Data, all.Data.Paused
+	known := verdict.Case{Task: task, Definition: done.definition, State: record.Data, Paused: all.Data.Paused, Condition: done.snap.Condition.Digest,
+		Causes: j.input, Removals: done.entries.OnlyRemovals(), Now: c.Now()}
+	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx, done.plan) })
 	v := c.Suppose.Verdict(known)
 	done.verdict = &v
 	fmt.Fprintf(out, "\nWhat if, %s: %s.\n", c.claimed.WhatIf.Supposed, v.Text)

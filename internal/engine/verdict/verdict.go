@@ -32,6 +32,22 @@ type Case struct {
 	Now     time.Time
 }
 
+// Planned returns the case with the changes of a plan, or with why there is no plan. If the plan changes
+// something, causes says why it needs an approval, or why it must not be applied at all.
+func (c Case) Planned(changes *state.Changes, failed error, causes func() ([]state.Cause, error)) Case {
+	if c.Err = failed; failed != nil {
+		return c
+	}
+	if c.Changes = changes; !changes.Any() {
+		return c
+	}
+	found, err := causes()
+	if c.Err = err; err == nil {
+		c.Causes = found
+	}
+	return c
+}
+
 // Of returns what would happen to the task. It knows only this task: what those that it comes after
 // would do is for apiview.InOrder.
 func Of(c Case) state.Verdict {

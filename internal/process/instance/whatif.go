@@ -16,7 +16,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -54,7 +53,7 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 	if err != nil {
 		return apispec.WhatIf{}, err
 	}
-	q := state.Question{Supposed: what.String(), Tasks: len(enabled), Unmatched: supposed.Unmatched}
+	q := state.Question{Supposed: what.String(), Tasks: len(enabled)}
 	var paused *state.Paused
 	if w.Store != nil {
 		all, err := state.ReadReconcile(ctx, w.Store)
@@ -64,21 +63,10 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 		paused = all.Data.Paused
 	}
 	known := map[*config.Task]*compared{}
-	var concerned []*config.Task
-	for i, t := range enabled {
-		is, err := supposed.Concerned(i)
-		if err == nil && is {
-			known[t], err = w.compare(ctx, t, supposed, i)
-		}
-		switch {
-		case err != nil:
-			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: err.Error()})
-		case is:
-			concerned = append(concerned, t)
-		default:
-			q.NotConcerned++
-		}
-	}
+	concerned := supposed.Sort(&q, enabled, func(i int) (err error) {
+		known[enabled[i]], err = w.compare(ctx, enabled[i], supposed, i)
+		return err
+	})
 	planner := w.Planner
 	planner.WhatIf = &state.WhatIf{Supposed: q.Supposed}
 	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
@@ -138,26 +126,22 @@ func (w WhatIf) compare(ctx context.Context, t *config.Task, supposed *consul.Su
 // result judges a plan.
 func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, paused *state.Paused) (apispec.WhatIfResult, state.Verdict) {
 	t, plan := planned.Task, planned.Plan
-	var sources []guard.Source
 	var changed state.EntryChanges
 	for _, d := range c.differences {
-		sources = append(sources, guard.Source{Count: d.Count().WithPeaks(c.record.Counts), Changes: d.Changes()})
 		d.CountIn(&changed)
 	}
 	now := time.Now()
-	causes, _ := t.InputCauses(sources, c.unknown, now)
+	causes, _ := t.InputCauses(runner.Sources(c.differences, c.record), c.unknown, now)
 	known := verdict.Case{Task: t, Definition: t.Digest(w.Planner.Config), State: c.record, Paused: paused, Condition: c.snap.Condition.Digest,
-		Causes: causes, Removals: changed.OnlyRemovals(), Err: planned.Err, Now: now}
-	if planned.Err == nil {
-		known.Changes = plan.Changes
-	}
-	if known.Changes.Any() {
+		Causes: causes, Removals: changed.OnlyRemovals(), Now: now}
+	v := verdict.Of(known.Planned(plan.Changes, planned.Err, func() ([]state.Cause, error) {
 		refused, err := w.check(ctx, t, plan, c)
-		if known.Err = err; err == nil {
-			known.Causes, _ = t.PlanCauses(known.Causes, append(refused, plan.Causes...), *plan.Changes, plan.InState, c.record.Losses, now)
+		if err != nil {
+			return nil, err
 		}
-	}
-	v := verdict.Of(known)
+		causes, _ := t.PlanCauses(causes, append(refused, plan.Causes...), *plan.Changes, plan.InState, c.record.Losses, now)
+		return causes, nil
+	}))
 	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned,
 		Changes: apiview.LostFirst(plan.Changes), Plan: apiview.Optional(plan.Text)}
 	if planned.Err != nil {

@@ -1,14 +1,10 @@
 package policycheck
 
 import (
-	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
-	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Keys are the keys of a check block.
@@ -23,27 +19,14 @@ type Keys struct {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-// Specs checks the blocks, and returns the checks: those of parents, which a block
-// with the same name changes, and the others, sorted by name. read returns what identifies the
-// content of files; nil if they are not read.
+var named = block.Named[Spec]{What: "check", Name: func(s Spec) string { return s.Name }, New: func(name string) Spec {
+	return Spec{Name: name, Enabled: true, OnFail: Hold, Timeout: 30 * time.Second}
+}}
+
+// Specs checks the blocks, and returns the checks with those of parents, as block.Merge does. read
+// returns what identifies the content of files; nil if they are not read.
 func Specs(r *block.Report, blocks []Keys, parents []Spec, read func(files []string) (content string, err error)) []Spec {
-	checks := slices.Clone(parents)
-	first := map[string]*Keys{}
-	for i := range blocks {
-		k := &blocks[i]
-		if other := first[k.Label]; other != nil {
-			r.Fail(k.Origin, fmt.Sprintf("another check (%s) has the name %s", other.Pos, block.Quoted(k.Label)), "give each check a name of its own")
-			continue
-		}
-		first[k.Label] = k
-		at := slices.IndexFunc(checks, func(c Spec) bool { return c.Name == k.Label })
-		if at < 0 {
-			at, checks = len(checks), append(checks, Spec{Name: k.Label, Enabled: true, OnFail: Hold, Timeout: 30 * time.Second})
-		}
-		checks[at] = k.spec(r, checks[at], read)
-	}
-	list.Sort(checks, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
-	return checks
+	return block.Merge(r, named, blocks, parents, func(k *Keys, parent Spec) Spec { return k.spec(r, parent, read) })
 }
 
 func (k *Keys) spec(r *block.Report, parent Spec, read func([]string) (string, error)) Spec {

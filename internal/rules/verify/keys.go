@@ -12,7 +12,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/base/environ"
-	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Keys are the keys of a verify block.
@@ -44,8 +43,8 @@ type HTTPKeys struct {
 // MaxBlocks is how many verifications a task may have: the record of a run has the result of each.
 const MaxBlocks = 20
 
-// longest is the longest time within which an attempt may pass: a verification occupies its task.
-const longest = 15 * time.Minute
+// Longest is the longest time within which an attempt may pass: a verification occupies its task.
+const Longest = 15 * time.Minute
 
 var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
@@ -53,28 +52,16 @@ var (
 	envCall    = regexp.MustCompile(`\{\{\s*env\s+"([A-Za-z_][A-Za-z0-9_]*)"\s*\}\}`)
 )
 
-// Specs checks the blocks, and returns the verifications: those of parents, which a block with the
-// same name changes, and the others, sorted by name.
+var named = block.Named[Spec]{What: "verify block", Name: func(s Spec) string { return s.Name }, New: func(name string) Spec {
+	return Spec{Name: name, Enabled: true, Within: 30 * time.Second, Every: 2 * time.Second, Timeout: 10 * time.Second, OnFailure: Report}
+}}
+
+// Specs checks the blocks, and returns the verifications with those of parents, as block.Merge does.
 func Specs(r *block.Report, blocks []Keys, parents []Spec) []Spec {
-	all := slices.Clone(parents)
-	first := map[string]*Keys{}
-	for i := range blocks {
-		k := &blocks[i]
-		if other := first[k.Label]; other != nil {
-			r.Fail(k.Origin, fmt.Sprintf("another verify block (%s) has the name %s", other.Pos, block.Quoted(k.Label)), "give each block a name of its own")
-			continue
-		}
-		first[k.Label] = k
-		at := slices.IndexFunc(all, func(s Spec) bool { return s.Name == k.Label })
-		if at < 0 {
-			at, all = len(all), append(all, Spec{Name: k.Label, Enabled: true, Within: 30 * time.Second, Every: 2 * time.Second, Timeout: 10 * time.Second, OnFailure: Report})
-		}
-		all[at] = k.spec(r, all[at])
-	}
+	all := block.Merge(r, named, blocks, parents, func(k *Keys, parent Spec) Spec { return k.spec(r, parent) })
 	if len(all) > MaxBlocks && len(blocks) > 0 {
 		r.Fail(blocks[len(blocks)-1].Origin, fmt.Sprintf("%d verifications are too many", len(all)), fmt.Sprintf("at most %d; a program can verify several things", MaxBlocks))
 	}
-	list.Sort(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -128,7 +115,7 @@ func (k *Keys) times(r *block.Report, s Spec) {
 			r.Fail(d.key.Origin, d.name+" has no effect with terraform = true: Terraform evaluates check blocks once, in the apply", "remove it")
 		}
 	}
-	if s.Within > longest {
+	if s.Within > Longest {
 		r.Fail(k.Within.Origin, fmt.Sprintf("within %s is too long: the run occupies its task as long", block.Quoted(k.Within.Text)), "at most 15m")
 	}
 }
@@ -191,6 +178,17 @@ func (k *HTTPKeys) headers(r *block.Report, h HTTP) {
 			}
 		}
 	}
+}
+
+// Variables are the variables of the environment that the headers need, sorted.
+func (h *HTTP) Variables() (names []string) {
+	for _, value := range h.Headers {
+		for _, call := range envCall.FindAllStringSubmatch(value, -1) {
+			names = append(names, call[1])
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // codes returns the first and the last code of a range.
