@@ -33,6 +33,7 @@ func TestDemo_ShowsChangesAndAHoldAndLeavesNothing(t *testing.T) {
 		`2\. A failing check: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \|   server web-2 10\.0\.0\.2:8080 check\n`,
 		`3\. A key is edited: [^\n]+\n  Applied [0-9.]+ s after the change:\n(.*\n)*  - \| <h1>All systems work</h1>\n  \+ \| <h1>We are back at noon</h1>\n`,
 		`4\. Every instance vanishes [^\n]+\n  Nothing was applied\.(.*\n)*      - 2 of 2 service instances are gone: [^\n]+ on_empty is "hold"\n(.*\n)*    Approved\.(.*\n)*  - \|   server web-3 `,
+		`5\. A canary: (.*\n)*    applied, and not verified since [^\n]*servers that do not answer: [^\n]*:9999 check\n    waits for web-muc: [^\n]+\n(.*\n)*  Verified in Munich and at rest everywhere after [0-9.]+ s\.\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(story) {
 			t.Errorf("no match for %s", want)

@@ -1,6 +1,7 @@
 // Command demo demonstrates Terrapulse with a real Consul and a real Terraform: it
 // runs the tasks of examples/quickstart, changes the catalog three times and shows
-// the results, and has the guard hold a fourth change. With -keep it leaves everything running and prints commands to try.
+// the results, and has the guard hold a fourth change. Then it runs examples/canary. With -keep it leaves
+// everything but that running and prints commands to try.
 //
 // Usage, from the top of the checkout: make demo, or make demo KEEP=1.
 package main
@@ -101,7 +102,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	defer d.consul.stop()
 	d.say("It listens on %s. Two instances of the service web register: web-1 and web-2.", d.consul.addr)
 	for _, id := range []string{"web-1", "web-2"} {
-		if err := d.register(ctx, id); err != nil {
+		if err := d.register(ctx, id, 8080); err != nil {
 			return err
 		}
 	}
@@ -132,7 +133,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		act         func() error
 	}{
 		{"A new instance: web-3 registers in Consul", d.files[0], func() error {
-			return d.register(ctx, "web-3")
+			return d.register(ctx, "web-3", 8080)
 		}},
 		{"A failing check: web-2 no longer answers", d.files[0], func() error {
 			return d.consul.client.Agent().UpdateTTLOpts(checkID("web-2"), "connection refused", api.HealthCritical, (&api.QueryOptions{}).WithContext(ctx))
@@ -158,6 +159,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.holdAndApprove(ctx); err != nil {
 		return err
 	}
+	if err := d.canary(ctx); err != nil {
+		return err
+	}
 	if !d.keep {
 		d.heading(fmt.Sprintf("That was Terrapulse, in %s", seconds(time.Since(began))))
 		d.say("make demo KEEP=1 leaves it running, to try changes of your own.")
@@ -173,9 +177,9 @@ func (d *demo) tool(name string) string {
 }
 
 // register registers a healthy instance of web.
-func (d *demo) register(ctx context.Context, id string) error {
+func (d *demo) register(ctx context.Context, id string, port int) error {
 	err := d.consul.client.Agent().ServiceRegisterOpts(&api.AgentServiceRegistration{
-		Name: "web", ID: id, Address: "10.0.0." + id[len(id)-1:], Port: 8080,
+		Name: "web", ID: id, Address: "10.0.0." + id[len(id)-1:], Port: port,
 		Check: &api.AgentServiceCheck{CheckID: checkID(id), TTL: "24h", Status: api.HealthPassing},
 	}, (api.ServiceRegisterOpts{}).WithContext(ctx))
 	if err != nil {
