@@ -29,6 +29,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -87,7 +88,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		runner: &runner.Runner{
 			Store: store, Logs: runlog.Bucket{Client: files, Location: s.Logs}, Live: liveOutput,
 			Printed: func(ctx context.Context, url string) ([]byte, error) { return runlog.Load(ctx, files, url) },
-			Owner:   owner, Claim: claimFor, Yields: true, Patience: recordFor, Environ: environment, Ended: h.ended, Now: time.Now, Said: said,
+			Owner:   owner, Claim: claimFor, Yields: true, Patience: recordFor, Environ: environment, Verify: verify.Requests, Ended: h.ended, Now: time.Now, Said: said,
 		},
 		connect: func(ctx context.Context, cfg config.Consul) (runner.Consul, error) { return runs.open(ctx, cfg) },
 	}

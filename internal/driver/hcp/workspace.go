@@ -37,7 +37,7 @@ func (s *step) findWorkspace(ctx context.Context) (Workspace, error) {
 	switch {
 	case !errors.Is(err, ErrNotFound):
 		return ws, s.failed("read the workspace "+name, err)
-	case s.rec.Workspace != "" && (s.destroy && s.rec.Run.ID+s.rec.Run.Version != "" || s.rec.Applied || !s.rec.Created):
+	case s.rec.Workspace != "" && (s.destroy && s.rec.Run.Begun() || s.rec.Applied || !s.rec.Created):
 		return ws, fmt.Errorf("the workspace %s (%s) of task %s is gone, or the token may not read it, or it is not in the organization %s: "+
 			"give its team the right to manage workspaces, or move the state to a workspace %s of the organization; if the workspace was deleted with its state, create an empty one called %s to begin anew",
 			s.rec.Name, s.rec.Workspace, s.job.Task.Name, s.cloud.Organization, name, name)

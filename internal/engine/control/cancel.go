@@ -28,7 +28,7 @@ func (c *Control) Cancel(ctx context.Context, task, by string) (id string, err e
 		}
 		next := run.Data
 		next.Cancel = someone(by)
-		if run.Data.State != state.RunRunning {
+		if run.Data.State != state.RunRunning && run.Data.Verifying == nil { // which has applied everything
 			when := "before it began"
 			switch {
 			case run.Data.State == state.RunWaiting:

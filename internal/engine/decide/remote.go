@@ -36,7 +36,7 @@ var remoteSays = map[state.RemotePhase]string{
 // noteRemote takes over what the other system says about a wait that goes on.
 func (d *decider) noteRemote() {
 	live := d.state.Run
-	if d.Remote == nil || d.Remote.Text == "" || live.Wait.For.ForPeople() || live.Wait.Text == d.Remote.Text {
+	if d.Remote == nil || d.Remote.Text == "" || !live.Wait.For.OnRemote() || live.Wait.Text == d.Remote.Text {
 		return
 	}
 	next, wait := *live, *live.Wait
@@ -51,7 +51,7 @@ func (d *decider) says(wait *state.Wait) string {
 	if progress := approval.Progress(d.state.Run.Approvals, wait.Needs); progress != "" {
 		text += "; " + progress
 	}
-	if limit := d.Task.RunTimeout; limit > 0 && d.state.LiveRemote() != nil && !wait.For.ForPeople() && d.now.Sub(wait.Since) >= limit {
+	if limit := d.Task.RunTimeout; limit > 0 && d.state.LiveRemote() != nil && wait.For.OnRemote() && d.now.Sub(wait.Since) >= limit {
 		text += fmt.Sprintf("; for more than %s, which is its run_timeout: look at the remote run, or end it with `terrapulse cancel %s`", block.Brief(limit), d.Task.Name)
 	}
 	return text
@@ -67,7 +67,7 @@ func (d *decider) polled() time.Time {
 	switch {
 	case d.Driver == "" || d.Corrupt != nil:
 		return time.Time{}
-	case d.waits() && d.state.LiveRemote() != nil:
+	case d.waits() && d.state.LiveRemote() != nil && d.state.Waits().For != state.WaitVerify:
 		return NextPoll(d.state.Waits().Since, d.now)
 	}
 	left := d.state.GivenUp()

@@ -29,6 +29,9 @@ func (d *decider) waiting() (trigger, *hold) {
 		s.Run = &unapproved
 	}
 	d.dropExpired()
+	if s.Run.Wait.For == state.WaitVerify {
+		return d.waitingVerify()
+	}
 	if s.Run.Destroys() {
 		return d.waitingDestroy()
 	}
@@ -84,6 +87,23 @@ func (d *decider) waiting() (trigger, *hold) {
 	}
 	due = clock.Earlier(clock.Earlier(clock.Earlier(due, scheduled), wait.Again), state.FirstExpiry(s.Run.Approvals))
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
+}
+
+// waitingVerify is waiting for a run that has applied everything, and is not verified to the end. Nothing but
+// the end of the task replaces it: its runner records what was applied.
+func (d *decider) waitingVerify() (trigger, *hold) {
+	switch {
+	case d.destroys():
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonDestroy, "everything that the task has made is to be destroyed")
+	case d.Removed:
+		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
+	}
+	live := *d.state.Run
+	if live.Resume == nil {
+		live.Resume = &state.Resume{By: "its verification", At: d.now}
+	}
+	d.state.Run = &live
+	return triggered(state.ReasonRunning, "run %s goes on: its verification continues", live.ID), nil
 }
 
 // dropExpired drops the approvals of the waiting run that do not count any more.

@@ -105,7 +105,7 @@ func (t *tick) remoteDriver() string {
 // remoteRun is the remote run that the task's run waits for; nil if there is none, or if another
 // driver began it.
 func remoteRun(in *decide.Input) *state.RemoteRun {
-	if r := in.State.LiveRemote(); in.Corrupt == nil && in.State.Waits() != nil && r.Created() && !r.OfOther(in.Driver) {
+	if r := in.State.LiveRemote(); in.Corrupt == nil && in.State.Waits() != nil && in.State.Waits().For != state.WaitVerify && r.Created() && !r.OfOther(in.Driver) {
 		return r
 	}
 	return nil

@@ -40,7 +40,7 @@ func (t *tick) noteWaits(inputs []decide.Input) {
 	t.Reconciler.waits = nil
 	for i, d := range t.report.Decisions {
 		r, w := d.State.LiveRemote(), d.State.Waits()
-		if inputs[i].Corrupt != nil || w == nil || w.For.ForPeople() || !r.Created() || r.OfOther(inputs[i].Driver) || d.Action == decide.Resume {
+		if inputs[i].Corrupt != nil || w == nil || !w.For.OnRemote() || !r.Created() || r.OfOther(inputs[i].Driver) || d.Action == decide.Resume {
 			continue
 		}
 		wait := state.RemoteWait{Run: r.ID, Workspace: r.Workspace, Phase: r.Phase, Since: w.Since}

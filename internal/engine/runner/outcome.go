@@ -113,7 +113,7 @@ func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) stat
 		waits.Phase = wait.For.RemotePhase()
 		run.Remote = &waits
 	}
-	run.Changes = done.changes
+	run.Changes, run.Verifying = done.changes, done.verifying
 	c.noteBase(&run, done)
 	if !run.Staged { // else they are of what the remote run applies
 		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
@@ -157,6 +157,13 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 			err = r.settle(ctx, c, run, done)
 		}
 		if cancelled := new(cancelledError); errors.As(err, &cancelled) {
+			if v := done.verifying; v != nil { // everything is applied: the next attempt records that
+				logs, output := run.Logs, run.Output
+				done.verifying, done.verified, kept = nil, v.Cancelled(), false
+				run = c.outcome(ctx, r.Now(), done, nil)
+				run.Logs, run.Output = logs, output
+				return struct{}{}, err
+			}
 			run = c.ended(r.Now())
 			run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.by, state.Cut(cancelled.Error())
 			err = r.settle(ctx, c, run, done)

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -114,8 +113,7 @@ type Runner struct {
 	Yields bool
 	// Environ returns the environment of checks and verifications; environ.Shared if nil.
 	Environ func() []string
-	// Verify carries out verifications, as verify.Run does; nil where neither requests nor programs can be
-	// used to verify a run.
+	// Verify carries out verifications; verify.Run if nil.
 	Verify func(ctx context.Context, all []verify.Spec, applied verify.Applied) []state.Verified
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.
@@ -150,85 +148,6 @@ func (r *Runner) Refuse(ctx context.Context, launch state.Launch, planned state.
 	return r.carryOut(ctx, launch, planned, func(*claim, context.Context, state.Launch, state.PlannedRun, io.Writer) (result, error) {
 		return result{}, reason
 	})
-}
-
-// result is what was done under a claim.
-type result struct {
-	applied    bool   // an apply has begun, however it ended
-	definition string // of the task, that was worked on
-	snap       *consul.Snapshot
-	// differences are those of snap.Inputs to what was applied last.
-	differences []consul.Difference
-	entries     *state.EntryChanges // these counted; nil if it is not known what was applied, or if the run is not about that
-	changes     *state.Changes
-	plan        driver.Plan         // of a run that plans
-	staged      bool                // a remote run has begun with what was read
-	checks      *driver.Checks      // of an apply; nil if the driver has said nothing about check blocks
-	verified    []state.Verified    // after an apply
-	backend     string              // digest of where the state is
-	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
-	verdict     *state.Verdict      // of a what-if
-
-	window    time.Duration // of the guard
-	limited   bool          // the guard limits plans
-	permitted bool          // the plan may be applied
-	based     bool          // a person has approved what a guard held
-}
-
-// compare notes what differs from what was applied last.
-func (r *result) compare(before state.Inputs) {
-	for _, in := range r.snap.Inputs {
-		r.differences = append(r.differences, consul.Diff(in.Kind.Entries, before.Of(in.Kind.Name), before.Details, in.Observation))
-	}
-}
-
-// count counts the differences for the record of the run.
-func (r *result) count() {
-	r.entries = &state.EntryChanges{}
-	for _, d := range r.differences {
-		d.CountIn(r.entries)
-	}
-}
-
-// changedEntries are all entries that differ from what was applied last; none if that is
-// not known, or if the run is not about that.
-func (r *result) changedEntries() []state.EntryChange {
-	if !r.entries.Any() {
-		return nil
-	}
-	var all []state.EntryChange
-	for _, d := range r.differences {
-		all = append(all, d.Entries()...)
-	}
-	return all
-}
-
-// counts returns how many entries each source has, after a run of this kind; those
-// before if it is not known what was applied, or if the run is not about that.
-func (r *result) counts(run state.Run, before []state.Count) []state.Count {
-	succeeded := run.State == state.RunSucceeded
-	switch {
-	case run.Kind != state.KindApply || r.differences == nil:
-		return before
-	case run.Staged && !r.staged: // Now is of what the remote run applies
-		counts := slices.Clone(before)
-		for i := range counts {
-			if succeeded {
-				counts[i].Applied = counts[i].Now
-			}
-		}
-		return counts
-	case !run.Staged && (run.AppliedElsewhere() || r.entries == nil && !succeeded):
-		return before
-	}
-	counts := make([]state.Count, len(r.differences))
-	for i, d := range r.differences {
-		counts[i] = d.Count().WithPeaks(before)
-		if counts[i].Triggers = r.snap.Inputs[i].Triggers; succeeded {
-			counts[i].Applied = counts[i].Now
-		}
-	}
-	return counts
 }
 
 // work is what is done under a claim.
@@ -303,7 +222,7 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 	var wait *driver.WaitError
 	switch {
 	case err == nil:
-		run.State, run.Verification = state.RunSucceeded, state.NewVerification(done.verified)
+		run.State, run.Verification, run.Verifying = state.RunSucceeded, state.NewVerification(done.verified), nil
 		if run.Kind != state.KindApply {
 			run.Digest = "" // after a destroy, nothing is applied
 		} else if readNow {
@@ -384,6 +303,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			err = fmt.Errorf("panic: %v; this is a fault of Terrapulse, please report it with the output of this run", p)
 		}
 	}()
+	if c.claimed.Verifying != nil {
+		return c.continueVerifying(ctx, out)
+	}
 	cfg, task, err := c.task(ctx, launch, planned)
 	if err != nil {
 		return done, err
@@ -448,7 +370,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		done.changes, err = j.run(ctx, job, change)
 		c.noteState(err)
 		if err == nil && kind == state.KindApply {
-			c.verify(unlimited, task, &done, job.Config.Dir(), out)
+			err = c.verify(unlimited, task, &done, job.Config.Dir(), out)
 		}
 		return done, err
 	default:
@@ -522,50 +444,4 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 		job.Record = c.recordRemote(cfg.Driver().Kind(), done)
 	}
 	return job
-}
-
-// task returns the configuration and the task of a run. The error is errSuperseded if the task has changed
-// since the run was decided.
-func (c *claim) task(ctx context.Context, launch state.Launch, planned state.PlannedRun) (*config.Config, *config.Task, error) {
-	r := c.Runner
-	var paused *state.Paused
-	effective, err := retry(ctx, func() (*overlay.Effective, error) {
-		rec, err := state.ReadReconcile(ctx, r.Store)
-		if err != nil {
-			return nil, err
-		}
-		paused = rec.Data.Paused
-		return r.Source.At(ctx, r.Store, r.Config(), rec.Data.Overrides)
-	}, backoff.WithMaxTries(claimTries))
-	if err != nil {
-		return nil, nil, err
-	}
-	if paused != nil && c.claimed.Kind.Applies() && !c.claimed.AppliedElsewhere() {
-		return nil, nil, fmt.Errorf("%w: %s", errPaused, paused)
-	}
-	cfg := effective.Config
-	if launch.Draft != nil {
-		if cfg, _, err = effective.Draft(launch.Draft); err != nil {
-			return nil, nil, err
-		}
-	}
-	if err := effective.Corrupt[planned.Task]; err != nil {
-		return nil, nil, err
-	}
-	task, ok := cfg.Task(planned.Task)
-	switch {
-	case c.claimed.Removed && ok:
-		return nil, nil, fmt.Errorf("%w: the task is in the configuration again", errSuperseded)
-	case c.claimed.Removed:
-		return r.removed(ctx, cfg, launch, planned)
-	case !ok:
-		return nil, nil, fmt.Errorf("%w: the task was removed since it was decided", errSuperseded)
-	}
-	if !task.Enabled && c.claimed.Kind == state.KindApply && !c.claimed.AppliedElsewhere() {
-		return nil, nil, fmt.Errorf("%w: the task was disabled since it was decided", errSuperseded)
-	}
-	if now := task.Digest(cfg); now != planned.Definition {
-		return nil, nil, fmt.Errorf("%w: it was decided on another definition of the task (%.12s) than there is now (%.12s)", errSuperseded, planned.Definition, now)
-	}
-	return cfg, task, nil
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
-	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
@@ -16,35 +16,95 @@ import (
 
 // verify finds out whether what was applied works. It does so under the claim of the run, before the
 // outcome is recorded: one write says that the task is applied, and whether it is verified. If the run is
-// stopped meanwhile, the outcome says that it was applied and not verified. The limit of the run does not
+// stopped meanwhile, the outcome says that it was applied and not verified. If another system has applied
+// it, the error is a *driver.WaitError then: the next process continues. The limit of the run does not
 // count here: a verification has its own.
-func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir string, out io.Writer) {
+func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir string, out io.Writer) error {
 	found := driver.Checks{Err: errors.New("the driver does not show them")}
 	if done.checks != nil {
 		found = *done.checks
 	}
-	done.verified = verify.OfChecks(task.Verify, found.Failing, found.Unknown, found.Err)
-	if own := verify.Active(task.Verify); len(own) > 0 {
-		env := environ.Shared
-		if c.Environ != nil {
-			env = c.Environ
-		}
-		carryOut := c.Verify
-		if carryOut == nil {
-			carryOut = verify.Impossible
-		} else {
-			fmt.Fprintln(out, "\nVerifying what was applied.")
-		}
-		results := carryOut(ctx, own, verify.Applied{Task: task.Name, Run: c.claimed.ID, Dir: dir, Env: env()})
-		cancelled := errors.As(context.Cause(ctx), new(*cancelledError))
-		for i := range results {
-			if cancelled && results[i].State == state.VerifyInterrupted {
-				results[i].State = state.VerifyCancelled
-			}
-		}
-		done.verified = append(done.verified, results...)
+	v := state.Verifying{Since: c.Now(), Definition: done.definition, Results: verify.OfChecks(task.Verify, found.Failing, found.Unknown, found.Err)}
+	show(out, v.Results...)
+	own := verify.Active(task.Verify)
+	if len(own) > 0 {
+		fmt.Fprintln(out, "\nVerifying what was applied.")
 	}
-	for _, r := range done.verified {
+	return c.verifyBy(ctx, own, v, done, dir, out)
+}
+
+// continueVerifying continues a verification that another process has begun, unless that is pointless.
+func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done result, err error) {
+	v := *c.claimed.Verifying
+	done.definition, done.changes, done.applied = v.Definition, c.claimed.Changes, true
+	if c.claimed.Cancel != "" {
+		done.verified = v.Cancelled()
+		return done, nil
+	}
+	var cfg *config.Config
+	var task *config.Task
+	effective, _, err := c.effective(ctx)
+	there := err == nil && effective.Corrupt[c.claimed.Task] == nil
+	if there {
+		cfg = effective.Config
+		task, there = cfg.Task(c.claimed.Task)
+	}
+	if there {
+		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
+	}
+	if !there || task.Digest(cfg) != v.Definition {
+		fmt.Fprintln(out, "\nWhat was applied is not verified any further: the task has changed.")
+		done.verified = v.Results
+		return done, nil
+	}
+	known := v.Ended()
+	var rest []verify.Spec
+	for _, s := range verify.Active(task.Verify) {
+		if !slices.ContainsFunc(known, func(r state.Verified) bool { return r.Name == s.Name }) {
+			rest = append(rest, s.Rest(c.Now().Sub(v.Since)))
+		}
+	}
+	v.Results = known
+	fmt.Fprintln(out, "\nThe verification continues.")
+	return done, c.verifyBy(ctx, rest, v, &done, cfg.Dir(), out)
+}
+
+// verifyBy carries out verifications, and adds their results to those that are known.
+func (c *claim) verifyBy(ctx context.Context, all []verify.Spec, v state.Verifying, done *result, dir string, out io.Writer) error {
+	carryOut := c.Verify
+	if carryOut == nil {
+		carryOut = verify.Run
+	}
+	var results []state.Verified
+	if len(all) > 0 {
+		results = carryOut(ctx, all, verify.Applied{Task: c.claimed.Task, Run: c.claimed.ID, Dir: dir, Env: c.environ()})
+	}
+	cancelled, stopped := errors.As(context.Cause(ctx), new(*cancelledError)), false
+	for i := range results {
+		if results[i].State != state.VerifyInterrupted {
+			continue
+		}
+		if stopped = true; cancelled {
+			results[i].State = state.VerifyCancelled
+		}
+	}
+	show(out, results...)
+	v.Results = append(v.Results, results...)
+	if stopped && !cancelled && c.current().Staged && c.Now().Sub(v.Since) < maxVerifying {
+		done.verifying = &v
+		return &driver.WaitError{Wait: state.Wait{For: state.WaitVerify, Text: "everything is applied, and the process that verified it had to end"}}
+	}
+	done.verified = v.Results
+	return nil
+}
+
+// maxVerifying is for how long after an apply its verification is continued: it would begin anew with
+// each process otherwise, if each ends soon.
+const maxVerifying = 2 * verify.Longest
+
+// show writes the results of verifications.
+func show(out io.Writer, results ...state.Verified) {
+	for _, r := range results {
 		fmt.Fprintf(out, "Verification %s %s after %s, attempts: %d.%s\n", r.Name, r.State, block.Brief(r.Took), r.Attempts, indented(r.Detail))
 	}
 }

@@ -129,10 +129,11 @@ const (
 
 // Defines values for WaitFor.
 const (
-	WaitForApproval   WaitFor = "approval"
-	WaitForRemote     WaitFor = "remote"
-	WaitForRemotePlan WaitFor = "remote_plan"
-	WaitForWindow     WaitFor = "window"
+	WaitForApproval     WaitFor = "approval"
+	WaitForRemote       WaitFor = "remote"
+	WaitForRemotePlan   WaitFor = "remote_plan"
+	WaitForVerification WaitFor = "verification"
+	WaitForWindow       WaitFor = "window"
 )
 
 // Defines values for WhatIfResultState.

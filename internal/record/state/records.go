@@ -390,8 +390,10 @@ type Work struct {
 	Entries *EntryChanges `json:"entries,omitempty"` // what differs in Consul from what was applied before
 	// Verification is what came of the verifications after an apply; nil if nothing was to be verified.
 	Verification *Verification `json:"verification,omitempty"`
-	Logs         int           `json:"logs,omitempty"`     // bytes of its output that are kept
-	InState      *int          `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
+	// Verifying is how far the verifications have come, of a run that continues them.
+	Verifying *Verifying `json:"verifying,omitempty"`
+	Logs      int        `json:"logs,omitempty"`     // bytes of its output that are kept
+	InState   *int       `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
 	// Based says that a person approved what a guard held: once it is applied, the guard counts
 	// from it alone.
 	Based    bool `json:"based,omitempty"`

@@ -53,6 +53,10 @@ func (r *RemoteRun) PastApproval() bool { return r != nil && r.Phase.PastApprova
 // Created reports whether it is known that the remote run was created.
 func (r *RemoteRun) Created() bool { return r != nil && r.ID != "" }
 
+// Begun reports whether something was sent for the remote run: a configuration version, or the request
+// that creates it.
+func (r *RemoteRun) Begun() bool { return r != nil && (r.ID != "" || r.Version != "") }
+
 // OfOther reports whether another driver than this one began the remote run. With driver "", no
 // driver can deal with it.
 func (r *RemoteRun) OfOther(driver string) bool {
@@ -75,7 +79,7 @@ func (r *RemoteRun) none() *RemoteRun {
 
 // GoesOnRemotely reports whether the run waits while its remote run works.
 func (r Run) GoesOnRemotely() bool {
-	return r.State == RunWaiting && r.Remote.Created() && r.Wait != nil && !r.Wait.For.ForPeople()
+	return r.State == RunWaiting && r.Remote.Created() && r.Wait != nil && r.Wait.For.OnRemote()
 }
 
 // LiveRemote is the remote run that does the work of the task's run; nil if there is none.

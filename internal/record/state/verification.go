@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -54,6 +55,34 @@ func NewVerification(results []Verified) *Verification {
 		}
 	}
 	return v
+}
+
+// Verifying is a verification that the next process continues: everything is applied.
+type Verifying struct {
+	Since      time.Time  `json:"since"`      // when the apply had ended
+	Definition string     `json:"definition"` // digest of the task's definition that was applied
+	Results    []Verified `json:"results,omitempty"`
+}
+
+// Ended returns the results of the verifications that need not be continued.
+func (v Verifying) Ended() (all []Verified) {
+	for _, r := range v.Results {
+		if r.State != VerifyInterrupted {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// Cancelled returns the results if nobody continues: a person has cancelled the run.
+func (v Verifying) Cancelled() []Verified {
+	all := slices.Clone(v.Results)
+	for i := range all {
+		if all[i].State == VerifyInterrupted {
+			all[i].State = VerifyCancelled
+		}
+	}
+	return all
 }
 
 // Passed reports whether nothing contradicts that what was applied works. It does so, too, where nothing

@@ -23,6 +23,10 @@ const (
 	// WaitRemotePlan is the plan of a run of another system. Nothing is applied before
 	// it is confirmed, so new input replaces a run that waits for it.
 	WaitRemotePlan WaitFor = "remote_plan"
+
+	// WaitVerify is the rest of a verification: everything is applied, and the process that verified it
+	// had to end. The next tick has it continued.
+	WaitVerify WaitFor = "verification"
 )
 
 // waits describes what a run can wait for. Decode refuses records with other waits.
@@ -35,6 +39,7 @@ var waits = map[WaitFor]struct {
 	WaitWindow:     {text: "its window", remote: RemoteReady},
 	WaitRemote:     {text: "the remote run", elsewhere: true, remote: RemoteApplying},
 	WaitRemotePlan: {text: "the plan of the remote run", remote: RemotePlanning},
+	WaitVerify:     {text: "the rest of its verification", elsewhere: true, remote: RemoteEnded},
 }
 
 // Elsewhere reports whether the work of a run that waits continues in another
@@ -47,6 +52,9 @@ func (f WaitFor) Text() string { return waits[f].text }
 // ForPeople reports whether a run that waits for this goes on only when a person or a
 // window lets it.
 func (f WaitFor) ForPeople() bool { return f == WaitApproval || f == WaitWindow }
+
+// OnRemote reports whether a run that waits for this goes on as soon as its remote run has come further.
+func (f WaitFor) OnRemote() bool { return f == WaitRemote || f == WaitRemotePlan }
 
 // RemotePhase is the phase in which a remote run stays while a run waits for f.
 func (f WaitFor) RemotePhase() RemotePhase { return waits[f].remote }

@@ -114,7 +114,7 @@ func (f Facts) waiting(wait state.Wait) View {
 	case wait.For.ForPeople():
 		v.Phase, v.Person = Waiting, true
 	default:
-		v.Phase = Running // in another system
+		v.Phase = Running // in another system, or its verification
 	}
 	resume := f.Task.Run.Resume
 	switch {
@@ -124,7 +124,7 @@ func (f Facts) waiting(wait state.Wait) View {
 	case resume != nil:
 		v.Phase, v.Person = Soon, false
 		v.Reason.Text += "; resumed by " + resume.By
-	case f.Task.LiveRemote() != nil && !wait.For.ForPeople() && f.Unpolled.Concerns(f.Name):
+	case f.Task.LiveRemote() != nil && wait.For.OnRemote() && f.Unpolled.Concerns(f.Name):
 		v.Reason.Text += fmt.Sprintf("; its remote run cannot be polled since %s: %s", stamp(f.Unpolled.Since), f.Unpolled.Error)
 	case wait.For == state.WaitApproval && wait.Content != nil && wait.Guards():
 		ends := "it ends when the data comes back, when %s approves it, or when the limit is raised"

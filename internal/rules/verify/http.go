@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/clienttls"
 )
@@ -48,14 +48,19 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// header returns the headers, with the variables of the environment that they name.
-func (h *HTTP) header() (http.Header, error) {
+// header returns the headers, with the variables of an environment that they name.
+func (h *HTTP) header(env []string) (http.Header, error) {
+	values := map[string]string{}
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
 	header := http.Header{"User-Agent": {"terrapulse"}}
 	for name, value := range h.Headers {
 		missing := ""
 		value = envCall.ReplaceAllStringFunc(value, func(call string) string {
 			variable := envCall.FindStringSubmatch(call)[1]
-			found, ok := os.LookupEnv(variable)
+			found, ok := values[variable]
 			if !ok {
 				missing = variable
 			}

@@ -19,7 +19,7 @@ import (
 type Applied struct {
 	Task, Run string
 	Dir       string   // relative paths of programs and files are relative to it
-	Env       []string // of the programs, without credentials of Terrapulse
+	Env       []string // of programs, and for headers: without credentials of Terrapulse
 }
 
 // Run carries out the verifications, all at the same time, without those of Terraform's check blocks.
@@ -39,6 +39,21 @@ func Run(ctx context.Context, all []Spec, applied Applied) []state.Verified {
 	}
 	wait.Wait()
 	return results
+}
+
+// Requests is Run for functions in AWS, which have no programs: a verification by a program fails.
+func Requests(ctx context.Context, all []Spec, applied Applied) []state.Verified {
+	var requests []Spec
+	var failed []state.Verified
+	for _, s := range Active(all) {
+		if len(s.Command) == 0 {
+			requests = append(requests, s)
+			continue
+		}
+		failed = append(failed, state.Verified{Name: s.Name, State: state.VerifyFailed, Holds: s.OnFailure == Hold,
+			Detail: "a function in AWS has carried out the run, as with driver terraform-cloud, and functions run no programs: use an http block"})
+	}
+	return append(Run(ctx, requests, applied), failed...)
 }
 
 var (
@@ -104,7 +119,7 @@ func (s Spec) prepare(applied Applied) (attempt func(context.Context) error, end
 		if err != nil {
 			return nil, nil, err
 		}
-		header, err := s.HTTP.header()
+		header, err := s.HTTP.header(applied.Env)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -109,7 +109,8 @@ func TestRun_FailsWithTheReasonOfTheLastAttempt(t *testing.T) {
 }
 
 func TestRun_AnswerIsExpectedByStatusBodyAndHeaders(t *testing.T) {
-	t.Setenv("PROBE_WORD", "open-sesame")
+	t.Setenv("NOT_GIVEN", "a credential of Terrapulse")
+	applied := Applied{Env: []string{"PROBE_WORD=open-sesame"}}
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer open-sesame" || r.Method != "POST" {
 			http.Error(w, "", http.StatusForbidden)
@@ -125,11 +126,11 @@ func TestRun_AnswerIsExpectedByStatusBodyAndHeaders(t *testing.T) {
 	s := short(request(url), 5*time.Second)
 	s.HTTP.Method, s.HTTP.Status, s.HTTP.Body = "POST", []string{"202"}, `"healthy": *true`
 	s.HTTP.Headers = map[string]string{"Authorization": `Bearer {{ env "PROBE_WORD" }}`}
-	if r := one(t, s, Applied{}); r.State != state.VerifyPassed {
+	if r := one(t, s, applied); r.State != state.VerifyPassed {
 		t.Errorf("%+v", r)
 	}
-	s.HTTP.Headers = map[string]string{"Authorization": `Bearer {{ env "NOT_SET_HERE" }}`}
-	if r := one(t, s, Applied{}); r.State != state.VerifyFailed || r.Attempts != 0 || !strings.Contains(r.Detail, "NOT_SET_HERE") {
+	s.HTTP.Headers = map[string]string{"Authorization": `Bearer {{ env "NOT_GIVEN" }}`}
+	if r := one(t, s, applied); r.State != state.VerifyFailed || r.Attempts != 0 || !strings.Contains(r.Detail, "NOT_GIVEN") {
 		t.Errorf("%+v", r)
 	}
 }

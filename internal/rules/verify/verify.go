@@ -6,7 +6,6 @@
 package verify
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,15 +80,11 @@ func RequiresChecks(all []Spec) bool {
 	return slices.ContainsFunc(all, func(s Spec) bool { return s.Enabled && s.Terraform })
 }
 
-// Impossible fails every verification by a request or a program: it is for a process that can do neither.
-func Impossible(_ context.Context, all []Spec, _ Applied) (results []state.Verified) {
-	for _, s := range Active(all) {
-		if !s.Terraform {
-			results = append(results, state.Verified{Name: s.Name, State: state.VerifyFailed, Holds: s.OnFailure == Hold,
-				Detail: "functions in AWS, which carry out runs of the driver terraform-cloud, send no requests and run no programs to verify them"})
-		}
-	}
-	return results
+// Rest returns the verification as it is continued some time after the apply: with the time that is left,
+// which is enough for one attempt.
+func (s Spec) Rest(after time.Duration) Spec {
+	s.Within = max(s.Within-max(after, 0), s.Timeout)
+	return s
 }
 
 // Inputs returns the files and folders that the verification reads, as written.

@@ -51,8 +51,8 @@ func CheckPlaces(cfg *config.Config) error {
 	return slices.Concat(found, templatesForFunction(cfg), verificationsForFunction(cfg)).Err()
 }
 
-// verificationsForFunction finds verifications that are not carried out in the function which polls:
-// it ends after a minute, and has no programs.
+// verificationsForFunction finds verifications that are not possible in the function which polls: it has no
+// programs, and no variables of a person in its environment.
 func verificationsForFunction(cfg *config.Config) (found config.Errors) {
 	if !cfg.Driver().Kind().Remote {
 		return nil
@@ -60,10 +60,15 @@ func verificationsForFunction(cfg *config.Config) (found config.Errors) {
 	for i := range cfg.Tasks {
 		t := &cfg.Tasks[i]
 		for _, v := range verify.Active(t.Verify) {
-			if !v.Terraform {
-				found = append(found, config.Diagnostic{Position: t.Source, Key: "verify." + v.Name,
-					Problem: fmt.Sprintf("task %s: with the driver terraform-cloud, functions in AWS carry out the runs, and they send no requests and run no programs to verify them", t.Name),
-					Hint:    "remove the verify block, or set enabled = false"})
+			d := config.Diagnostic{Position: t.Source, Key: "verify." + v.Name}
+			if len(v.Command) > 0 {
+				d.Problem = fmt.Sprintf("task %s: with the driver terraform-cloud, functions in AWS carry out the runs, and they run no programs to verify them", t.Name)
+				d.Hint = "use an http block, remove the verify block, or set enabled = false"
+				found = append(found, d)
+			} else if v.HTTP != nil && len(v.HTTP.Variables()) > 0 {
+				d.Problem = fmt.Sprintf("task %s: a header needs the environment variable %s, which the functions in AWS that carry out the runs do not have", t.Name, v.HTTP.Variables()[0])
+				d.Hint = "verify with an address that needs no secret"
+				found = append(found, d)
 			}
 		}
 	}

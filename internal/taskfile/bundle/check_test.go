@@ -289,3 +289,36 @@ func pair(t *testing.T, cert, key string) {
 		}
 	}
 }
+
+func TestCheck_VerificationsThatTheFunctionCannotCarryOut(t *testing.T) {
+	tasks := func(driver string) string {
+		return driver + `
+task {
+  name   = "web"
+  module = "x/y/z"
+  verify "open" {
+    http { url = "https://10.0.0.1/health" }
+  }
+  verify "secret" {
+    http {
+      url     = "https://10.0.0.1/health"
+      headers = { Authorization = "Bearer {{ env \"PROBE_WORD\" }}" }
+    }
+  }
+  verify "program" { command = ["true"] }
+  verify "module" { terraform = true }
+  verify "off" {
+    command = ["true"]
+    enabled = false
+  }
+}
+`
+	}
+	dir := written(t, map[string]string{"net/a.hcl": tasks("driver \"terraform-cloud\" {\n  organization = \"network\"\n  token = \"t\"\n}\n"), "net/b.hcl": tasks("")})
+	if got, want := strings.Join(places(t, bundle.CheckPlaces(load(t, dir, "a.hcl"))), "\n"), "a.hcl:6 verify.program\na.hcl:6 verify.secret"; got != want {
+		t.Errorf("found:\n%s\nwant:\n%s", got, want)
+	}
+	if err := bundle.CheckPlaces(load(t, dir, "b.hcl")); err != nil {
+		t.Errorf("in a container: %v", err)
+	}
+}
