@@ -200,6 +200,10 @@ func TestHCP_WhatIfPlansWithWhatIsLeft(t *testing.T) {
 	r := s.run("inspect", "-http-addr", at, "-without", "instance=web-2")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "### Task lb", "module.lb.local_file.out: Plan to replace", "would be applied: 1 to add, 0 to change, 1 to destroy", "1 task: 1 would be applied")
+	// With task files, it has the records of the store.
+	r = s.run("inspect", "-config-file", file, "-without", "instance=web-2")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "would be applied: 1 to add, 0 to change, 1 to destroy")
 	after := hcp.Workspace("cts-lb")
 	if s.read("lb.txt") != applied || !reflect.DeepEqual(after.Variables, before.Variables) {
 		t.Errorf("applied is %q, the variables are %+v", s.read("lb.txt"), after.Variables)

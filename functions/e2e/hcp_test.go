@@ -187,6 +187,29 @@ func TestHCP_RunsNeedNoContainerAndNotificationsStartTicks(t *testing.T) {
 	}
 }
 
+// A what-if is answered by speculative runs, which the function starts and awaits.
+func TestHCP_FunctionAnswersAWhatIf(t *testing.T) {
+	t.Parallel()
+	c, hcp := deployHCP(t)
+	c.module("")
+	c.hcpTasks(hcp, "", "lb")
+	c.register("web-2", 8081)
+	c.mustPush()
+	c.scheduled("it is applied", func() bool { return strings.Contains(c.out("lb"), "web-2") && len(c.runs("lb")) == 1 })
+	c.untilIdle()
+	before := len(hcp.Workspace("net-lb").Runs)
+	out, err := c.terrapulse("invoke", "-stack=e2e", "-inspect", "-without", "instance=web-2", "-wait")
+	for _, words := range []string{"### Task lb", "1 task: 1 would be applied"} {
+		if err != nil || !strings.Contains(out, words) {
+			t.Errorf("want %q: %v\n%s", words, err, out)
+		}
+	}
+	w := hcp.Workspace("net-lb")
+	if last := w.Runs[len(w.Runs)-1]; len(w.Runs) != before+1 || !last.PlanOnly || !strings.Contains(c.out("lb"), "web-2") {
+		t.Errorf("of %d runs, the last is speculative: %v; applied is %q", len(w.Runs), last.PlanOnly, c.out("lb"))
+	}
+}
+
 // The function is killed after HCP Terraform has created the run, and before it knows that.
 func TestHCP_InvocationThatIsKilledLeavesOneRun(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,7 @@ func merge(all, next invoke.Answer) invoke.Answer {
 	if all.Mode == "" {
 		return next
 	}
-	next.Idle = all.Idle && next.Idle
+	next.Idle, next.WhatIf = all.Idle && next.Idle, cmp.Or(next.WhatIf, all.WhatIf)
 	next.Launches = append(all.Launches, next.Launches...)
 	next.Runs = append(all.Runs, next.Runs...)
 	if len(next.Decisions) == 0 {

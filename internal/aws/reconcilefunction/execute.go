@@ -49,7 +49,7 @@ const (
 type executor struct {
 	drivers map[*remotes.Kind]remotes.Driver
 	runner  *runner.Runner // execute adds the rest
-	connect func(ctx context.Context, cfg config.Consul) (runner.Consul, error)
+	connect func(ctx context.Context, cfg config.Consul) (runner.Consul, *runner.Supposer, error)
 }
 
 // begin starts a launch of plans that functions/api has written.
@@ -73,7 +73,7 @@ func (i *invocation) execute(ctx context.Context, launch state.Launch, run state
 	cfg, err := i.launcher.load(ctx, launch.Bundle)
 	if err == nil {
 		r.Driver = i.executor.drivers[remotes.Of(cfg)]
-		r.Consul, err = i.executor.connect(ctx, cfg.Consul)
+		r.Consul, r.Suppose, err = i.executor.connect(ctx, cfg.Consul)
 	}
 	if err != nil {
 		return r.Refuse(ctx, launch, run, fmt.Errorf("prepare the run: %w", err))

@@ -118,7 +118,9 @@ func (s *stack) elsewhere(r *remote) *Handler {
 	h := s.process()
 	h.executor.drivers = map[*remotes.Kind]remotes.Driver{remotes.Kinds[0]: r}
 	h.executor.runner = &runner.Runner{Store: s.store, Owner: h.engine.common.Owner, Claim: claimFor, Patience: recordFor, Ended: h.ended, Now: time.Now, Said: h.engine.common.Said}
-	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, error) { return s, nil }
+	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, *runner.Supposer, error) {
+		return s, s.supposer, nil
+	}
 	return h
 }
 

@@ -90,7 +90,10 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 			Printed: func(ctx context.Context, url string) ([]byte, error) { return runlog.Load(ctx, files, url) },
 			Owner:   owner, Claim: claimFor, Yields: true, Patience: recordFor, Environ: environment, Verify: verify.Requests, Ended: h.ended, Now: time.Now, Said: said,
 		},
-		connect: func(ctx context.Context, cfg config.Consul) (runner.Consul, error) { return runs.open(ctx, cfg) },
+		connect: func(ctx context.Context, cfg config.Consul) (runner.Consul, *runner.Supposer, error) {
+			client, err := runs.open(ctx, cfg)
+			return client, runner.Suppose(client), err
+		},
 	}
 	return h
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -30,10 +31,11 @@ import (
 
 // stack is the environment of a function's process; tests can start several processes on it.
 type stack struct {
-	t     *testing.T
-	store state.Store
-	out   testtools.Output // metrics
-	seen  int              // bytes of out that measured has read
+	supposer *runner.Supposer // of the function's runs; may be nil
+	t        *testing.T
+	store    state.Store
+	out      testtools.Output // metrics
+	seen     int              // bytes of out that measured has read
 
 	mu      sync.Mutex
 	pointer string

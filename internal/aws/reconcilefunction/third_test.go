@@ -33,7 +33,9 @@ task {
 	h := s.process()
 	h.executor.drivers = remotes.All(func(*remotes.Kind) remotes.Options { return remotes.Options{Token: tokens{}.read} })
 	h.executor.runner = &runner.Runner{Store: s.store, Owner: h.engine.common.Owner, Claim: claimFor, Patience: recordFor, Ended: h.ended, Now: time.Now, Said: h.engine.common.Said}
-	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, error) { return s, nil }
+	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, *runner.Supposer, error) {
+		return s, s.supposer, nil
+	}
 	waits := func(what state.WaitFor) {
 		t.Helper()
 		s.must(h, due)

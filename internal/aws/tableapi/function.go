@@ -27,15 +27,20 @@ type inspections struct {
 // start starts an inspection. If the plan is made in another system, functions/reconcile would answer
 // only when it has ended: so the launch is written here.
 func (s inspections) start(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	cfg, digest, err := s.inForce(ctx)
+	planner, err := s.planner(ctx)
 	switch {
 	case err != nil:
 		return state.PlannedRun{}, err
-	case !cfg.Driver().Kind().Remote:
+	case !planner.Config.Driver().Kind().Remote:
 		return inspect(ctx, s.function, task, draft)
 	}
-	planner := reconcile.Planner{Store: s.store, Launcher: asynchronous{s.function}, Config: cfg, Source: s.source, Bundle: digest, Now: time.Now}
 	return planner.Plan(ctx, task, draft, "the API")
+}
+
+// planner starts plans of the bundle in force: each launch by an invocation of functions/reconcile.
+func (s inspections) planner(ctx context.Context) (reconcile.Planner, error) {
+	cfg, digest, err := s.inForce(ctx)
+	return reconcile.Planner{Store: s.store, Launcher: asynchronous{s.function}, Config: cfg, Source: s.source, Bundle: digest, Now: time.Now}, err
 }
 
 // asynchronous has functions/reconcile execute launches.

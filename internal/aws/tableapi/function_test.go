@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -108,5 +109,34 @@ func TestOutput_ReconcileFunctionReadsIt(t *testing.T) {
 	answer = `{"mode":"output","problem":"the token has expired"}`
 	if _, err := read(t.Context(), nil, state.Run{ID: "1", Task: "web"}); err == nil || !strings.Contains(err.Error(), "the token has expired") {
 		t.Errorf("a problem is answered with %v", err)
+	}
+}
+
+// A what-if about tasks in HCP Terraform is written, and each launch gets an invocation of its own, which
+// nobody waits for: an invocation lives for 15 minutes.
+func TestInspections_WhatIfInHCPTerraformTakesSeveralInvocations(t *testing.T) {
+	store := statetest.NewMemory()
+	defer store.Close()
+	var asked []string
+	f := stub(t, func(w http.ResponseWriter, said string) {
+		asked = append(asked, said)
+		w.WriteHeader(http.StatusAccepted)
+	})
+	cfg := &config.Config{OtherDriver: &config.Cloud{}}
+	for i := range 130 {
+		cfg.Tasks = append(cfg.Tasks, config.Task{Name: fmt.Sprintf("task-%d", i), Enabled: true})
+	}
+	all := inspections{f, store, func(context.Context) (*config.Config, string, error) { return cfg, "b1", nil }, new(overlay.Source)}
+	node := "n7"
+	q, err := all.whatIf(t.Context(), condition.WhatIf{Without: []condition.Gone{{Node: node}}}, nil, "Ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := state.Read[state.Question](t.Context(), store, state.QuestionKey(q.ID))
+	if err != nil || len(kept.Data.Runs) != 130 || kept.Data.By != "Ann" {
+		t.Errorf("kept is a what-if by %s with %d runs, %v", kept.Data.By, len(kept.Data.Runs), err)
+	}
+	if len(asked) != 3 || !strings.HasPrefix(asked[0], `Event {"mode":"inspect","launch":"`) {
+		t.Errorf("%d invocations, the first with %s", len(asked), asked[0])
 	}
 }

@@ -60,7 +60,7 @@ func (s *step) strangers(c *state.Changes) (all []state.Cause) {
 		hold("another program has changed the workspace %s since the last run (%s), and the plan may destroy what it has created: "+
 			"make sure that no second Terrapulse uses the same organization and prefix", s.ws.Name, s.rec.Foreign)
 	}
-	if s.rec.Inherited && c.Any() {
+	if s.rec.Inherited && c.Any() && s.job.Remote != nil { // without a store, it is not known
 		hold("the workspace %s was created by Terrapulse and has resources, but this store has no record of it: "+
 			"make sure that no second Terrapulse uses the same organization and prefix", s.ws.Name)
 	}

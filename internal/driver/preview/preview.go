@@ -24,6 +24,8 @@ type Planner struct {
 	// Snapshot returns what a task renders; by default, what Consul shows now.
 	Snapshot func(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
 	WhatIf   *state.WhatIf // if something is supposed
+	// Remote returns what another system has of a task, as a store has it; nil without a store.
+	Remote func(ctx context.Context, t *config.Task) (state.Remote, error)
 
 	// Begin returns where the output of a task's plan goes, and End is called
 	// after it. Both may be nil.
@@ -76,5 +78,9 @@ func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, err
 		output = p.Begin(task.Name)
 		defer p.End(task.Name)
 	}
-	return p.Driver.Plan(ctx, driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output, Run: state.Run{WhatIf: p.WhatIf}})
+	job := driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output, Run: state.Run{WhatIf: p.WhatIf}}
+	if p.Remote != nil {
+		job.Remote = func(ctx context.Context) (state.Remote, error) { return p.Remote(ctx, task) }
+	}
+	return p.Driver.Plan(ctx, job)
 }

@@ -20,16 +20,17 @@ import (
 // of its own does not get what another driver has recorded.
 func (c *claim) remote(kind *config.DriverKind) func(ctx context.Context) (state.Remote, error) {
 	return func(ctx context.Context) (state.Remote, error) {
-		rec, err := retry(ctx, func() (state.Stored[state.Remote], error) {
-			return state.Read[state.Remote](ctx, c.Store, state.RemoteKey(c.claimed.Task))
-		}, backoff.WithMaxTries(claimTries))
-		switch {
-		case err != nil:
-			return state.Remote{}, fmt.Errorf("read what another system has of task %s: %w", c.claimed.Task, err)
-		case kind.Remote && rec.Data.Run.OfOther(kind.Name):
-			return state.Remote{}, nil
+		driver := ""
+		if kind.Remote {
+			driver = kind.Name
 		}
-		return rec.Data, nil
+		rec, err := retry(ctx, func() (state.Remote, error) {
+			return state.ReadRemote(ctx, c.Store, c.claimed.Task, driver)
+		}, backoff.WithMaxTries(claimTries))
+		if err != nil {
+			return state.Remote{}, fmt.Errorf("read what another system has of task %s: %w", c.claimed.Task, err)
+		}
+		return rec, nil
 	}
 }
 

@@ -54,6 +54,7 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 		return apispec.WhatIf{}, err
 	}
 	q := state.Question{Supposed: what.String(), Tasks: len(enabled)}
+	planner := w.Planner
 	var paused *state.Paused
 	if w.Store != nil {
 		all, err := state.ReadReconcile(ctx, w.Store)
@@ -61,13 +62,17 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 			return apispec.WhatIf{}, err
 		}
 		paused = all.Data.Paused
+		if kind := planner.Config.Driver().Kind(); kind.Remote {
+			planner.Remote = func(ctx context.Context, t *config.Task) (state.Remote, error) {
+				return state.ReadRemote(ctx, w.Store, t.Name, kind.Name)
+			}
+		}
 	}
 	known := map[*config.Task]*compared{}
 	concerned := supposed.Sort(&q, enabled, func(i int) (err error) {
 		known[enabled[i]], err = w.compare(ctx, enabled[i], supposed, i)
 		return err
 	})
-	planner := w.Planner
 	planner.WhatIf = &state.WhatIf{Supposed: q.Supposed}
 	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
 	w.Planning(len(concerned))

@@ -192,6 +192,16 @@ func (t Task) Stopped(applied bool) Task {
 // RemoteKey returns the key of the record of what another system has of a task.
 func RemoteKey(task string) string { return "remote/" + element(task) }
 
+// ReadRemote reads what another system has of a task. With the name of a driver, it does not return what
+// another driver has recorded.
+func ReadRemote(ctx context.Context, s Store, task, driver string) (Remote, error) {
+	rec, err := Read[Remote](ctx, s, RemoteKey(task))
+	if err != nil || driver != "" && rec.Data.Run.OfOther(driver) {
+		return Remote{}, err
+	}
+	return rec.Data, nil
+}
+
 // stagedPrefix is where the inputs are kept that a remote run applies.
 func stagedPrefix(task string) string { return "staged/" + element(task) + "/" }
 
