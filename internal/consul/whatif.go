@@ -64,11 +64,16 @@ func (c *Client) Suppose(ctx context.Context, tasks []*config.Task, w condition.
 	return s, nil
 }
 
+// maxUnreadable is how many bytes a question may have of errors, as far as it is about at most 1,000 tasks.
+const maxUnreadable = 200_000
+
 // Sort notes in a question which of the tasks are not concerned, and which cannot be read. It returns
 // the others, for which prepare is called with their place if it is set: its error says that a task
 // cannot be read either.
 func (s *Supposed) Sort(q *state.Question, tasks []*config.Task, prepare func(i int) error) (concerned []*config.Task) {
 	q.Unmatched = s.Unmatched
+	// If Consul cannot be read, all tasks have an error, and the record has to fit into each store.
+	most := max(state.MaxText/20, min(state.MaxText, maxUnreadable/max(1, len(tasks))))
 	for i, t := range tasks {
 		is, err := s.Concerned(i)
 		if err == nil && is && prepare != nil {
@@ -76,7 +81,7 @@ func (s *Supposed) Sort(q *state.Question, tasks []*config.Task, prepare func(i 
 		}
 		switch {
 		case err != nil:
-			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: state.Cut(err.Error())})
+			q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: t.Name, Error: state.CutTo(err.Error(), most)})
 		case is:
 			concerned = append(concerned, t)
 		default:

@@ -43,9 +43,8 @@ func (p Planner) WhatIf(ctx context.Context, w condition.WhatIf, names []string,
 	return q, launches, err
 }
 
-// allPerLaunch is how many runs a launch of WhatIfAll has: with them and its record, it fits into one
-// transaction of each store.
-const allPerLaunch = 90
+// allPerLaunch is how many runs a launch of WhatIfAll has: they are written together with its record.
+const allPerLaunch = state.MaxChanges - 1
 
 // WhatIfAll is WhatIf where this process does not read Consul: the runs find out themselves
 // whether their tasks are concerned.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -111,4 +112,59 @@ func (s *site) load(path string) (string, error) {
 		err = errors.New(res.Status)
 	}
 	return string(raw), err
+}
+
+// BenchmarkWhatIf reads the summary of a what-if about 1,000 tasks, of which each would lose
+// resources: the answer of the API, and its page.
+func BenchmarkWhatIf(b *testing.B) {
+	const (
+		tasks, resources = 1000, 50
+		answer, page     = 5 << 20, 256 << 10 // bytes: a function in AWS answers with 6 MB at most
+		longest          = time.Second        // a twentieth of it is usual
+	)
+	var names []string
+	for i := range tasks {
+		names = append(names, fmt.Sprintf("task-%04d", i))
+	}
+	s := newSite(b, names...)
+	put := func(key string, value []byte) {
+		if _, err := s.store.Apply(b.Context(), state.Create(key, value)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	q := state.Question{ID: "q1", Supposed: "without datacenter dc2", By: "Ann", Created: time.Now(), Tasks: tasks}
+	for n, name := range names {
+		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindPlan, State: state.RunSucceeded, Times: state.Times{Started: time.Now(), Ended: time.Now()}}
+		changes := &state.Changes{Add: n % 3}
+		for i := range resources {
+			changes.Destroy++
+			changes.Name(fmt.Sprintf("module.%s.panos_address_object.instance[\"web-%d.node-%d.dc2\"]", name, i, i), "delete")
+		}
+		text := "12 of 20 service instances are gone: web-1 (10.0.0.1:8080), web-2 (10.0.0.2:8080), web-3 (10.0.0.3:8080), and 9 more, and max_decrease is 50 %"
+		run.Changes, run.WhatIf = changes, &state.WhatIf{ID: q.ID, Supposed: q.Supposed, Verdict: &state.Verdict{Outcome: state.WouldHold, Text: "would be held: " + text, After: []string{"site-*", "edge-*"},
+			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: text}}}}
+		q.Runs = append(q.Runs, state.Answering{Task: name, Run: run.ID})
+		put(state.RunKey(name, run.ID), state.Encode(run))
+	}
+	put(state.QuestionKey(q.ID), state.Encode(q))
+	b.Logf("the record of the question has %d KB", len(state.Encode(q))>>10)
+	for b.Loop() {
+		for path, bound := range map[string]int{"/ui/what-if/q1.json": answer, "/ui/what-if/q1": page} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			text, err := s.load(path)
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			b.Logf("%s: %s, %d KB, %d MB allocated", path, took, len(text)>>10, (after.TotalAlloc-before.TotalAlloc)>>20)
+			switch {
+			case err != nil:
+				b.Error(err)
+			case len(text) > bound:
+				b.Errorf("%s has %d bytes, more than %d", path, len(text), bound)
+			case took > longest:
+				b.Errorf("%s took %s, more than %s", path, took, longest)
+			}
+		}
+	}
 }

@@ -67,11 +67,16 @@ func tasksFilter(query url.Values) filter {
 
 // runsFilter is what the page of runs selects.
 func runsFilter(query url.Values) filter {
-	f := filter{path: pageURL("runs"), State: query.Get("state"), Search: strings.TrimSpace(query.Get("q")), Page: 1}
-	if n, err := strconv.Atoi(query.Get("page")); err == nil && n > 0 {
-		f.Page = n
+	return filter{path: pageURL("runs"), State: query.Get("state"), Search: strings.TrimSpace(query.Get("q")), Page: pageNumber(query)}
+}
+
+// pageNumber is which page of a list is requested, from 1.
+func pageNumber(query url.Values) int {
+	n, err := strconv.Atoi(query.Get("page"))
+	if err != nil {
+		return 1
 	}
-	return f
+	return max(1, n)
 }
 
 // selection is what the page of tasks reads: one page of the list, and what needs

@@ -20,7 +20,8 @@ import (
 type whatIfPage struct {
 	WhatIf  apispec.WhatIf `json:"what_if"`
 	Summary string         `json:"summary"`
-	Rows    []whatIfRow    `json:"-"` // the most urgent first
+	Rows    []whatIfRow    `json:"-"` // a part of them, the most urgent first
+	paging  `json:"-"`
 }
 
 // whatIfRow is a task that the what-if concerns.
@@ -45,7 +46,7 @@ func (p *pages) whatIf(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{title: "What if, " + w.Supposed, template: "what-if", data: whatIfOf(w), still: w.Ended, again: !w.Ended}, nil
+	return view{title: "What if, " + w.Supposed, template: "what-if", data: whatIfOf(w, pageNumber(r.URL.Query())), still: w.Ended, again: !w.Ended}, nil
 }
 
 // askWhatIf starts the plans of a what-if, and shows its page.
@@ -99,13 +100,14 @@ var verdictChips = map[apispec.WouldBe]struct {
 	apispec.WouldBeUnchanged: {"no change", good},
 }
 
-// whatIfOf is the page of a what-if.
-func whatIfOf(w apispec.WhatIf) whatIfPage {
+// whatIfOf is a page of a what-if, which may be about 1,000 tasks.
+func whatIfOf(w apispec.WhatIf, number int) whatIfPage {
 	page := whatIfPage{WhatIf: w, Summary: apiview.WhatIfSummary(w)}
 	results := slices.Clone(w.Results)
 	slices.SortStableFunc(results, func(a, b apispec.WhatIfResult) int {
 		return cmp.Or(cmp.Compare(urgencyOf(a), urgencyOf(b)), cmp.Compare(a.Task, b.Task))
 	})
+	results, page.paging = paged(results, &filter{path: whatIfURL(apispec.Deref(w.ID)), Page: number})
 	for _, r := range results {
 		row := whatIfRow{Task: r.Task, Lost: apiview.Lost(r), Changes: r.Changes, Run: apispec.Deref(r.Run)}
 		switch {

@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -114,6 +115,35 @@ func TestWhatIf_OnlyThoseWhoOperateAllTasksAsk(t *testing.T) {
 		status, page := ask(c.rights, http.MethodPost, "/ui/what-if", "gone=node&name=n7")
 		if started := tasks.Load() != nil; started != c.may || (status == http.StatusSeeOther) != c.may || !c.may && (status != http.StatusForbidden || !strings.Contains(page, "operate")) {
 			t.Errorf("%s: started %t, %d %s", c.rights, started, status, page)
+		}
+	}
+}
+
+func TestWhatIf_ManyTasksHaveSeveralPages(t *testing.T) {
+	s := newSite(t, "web")
+	q := state.Question{ID: "q1", Supposed: "without node n7", Created: time.Now(), Tasks: 120}
+	for i := range q.Tasks {
+		q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: fmt.Sprintf("task-%03d", i), Error: "403"})
+	}
+	if _, err := s.store.Apply(t.Context(), state.Create(state.QuestionKey(q.ID), state.Encode(q))); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		rows int
+		says []string
+	}{
+		"/ui/what-if/q1":         {50, []string{"120 tasks: 120 cannot be planned", "task-049", `href="/ui/what-if/q1?page=2"`, "1–50 of 120"}},
+		"/ui/what-if/q1?page=3":  {20, []string{"task-100", "task-119", `href="/ui/what-if/q1?page=2"`, "101–120 of 120"}},
+		"/ui/what-if/q1?page=99": {20, []string{"task-119"}},
+	} {
+		text, err := s.load(path)
+		if err != nil || strings.Count(text, `<th scope="row">`) != want.rows {
+			t.Errorf("%s shows %d tasks: %v", path, strings.Count(text, `<th scope="row">`), err)
+		}
+		for _, word := range want.says {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s does not show %q", path, word)
+			}
 		}
 	}
 }
