@@ -63,7 +63,9 @@ func TestReconcile_OneTickPollsAllRunsOfHCPTerraformInThreeRequests(t *testing.T
 	s.applied(cfg)
 
 	h.executor.drivers = map[*remotes.Kind]remotes.Driver{remotes.Of(cfg): driver}
-	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, *runner.Supposer, error) { return rendered{s}, nil, nil }
+	h.executor.connect = func(context.Context, config.Consul) (runner.Consul, *runner.Supposer, error) {
+		return rendered{s}, nil, nil
+	}
 	defer hcpServer.Hold("planning").Release()
 	must(schedule)
 	var request string
