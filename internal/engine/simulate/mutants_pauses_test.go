@@ -12,7 +12,7 @@ var pauseMutants = []mutant{
 	}, {
 		rule: "pause: a runner that claims a run after the pause does not apply it",
 		seed: pauseFirst, stride: pauseEvery,
-		file: "engine/runner/runner.go",
+		file: "engine/runner/task.go",
 		old:  "if paused != nil && c.claimed.Kind.Applies()",
 		new:  "if paused != nil && !c.claimed.Kind.Applies()",
 		says: "nothing is applied while everything is paused",

@@ -83,7 +83,7 @@ var ruleMutants = []mutant{
 		test: "engine/runner TestBase_ALossInStepsWaitsUntilTheWindowHasPassed",
 	}, {
 		rule: "rules: a run that fails or waits keeps what was applied within the window",
-		file: "engine/runner/runner.go",
+		file: "engine/runner/result.go",
 		old:  "counts[i] = d.Count().WithPeaks(before)",
 		new:  "counts[i] = d.Count()",
 		test: "engine/runner TestBase_ALossInStepsWaitsUntilTheWindowHasPassed",
