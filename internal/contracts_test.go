@@ -152,7 +152,7 @@ func TestPhases_HaveAColorInPages(t *testing.T) {
 }
 
 // engineWords are words of the code and of logs that mean nothing to people.
-var engineWords = regexp.MustCompile(`(?i)\b(gates?|ticks?|fenc(e|es|ing)|claim(s|ed)?|leases?)\b`)
+var engineWords = regexp.MustCompile(`(?i)\b(gates?|fenc(e|es|ing)|claim(s|ed)?|leases?)\b`)
 
 func TestWords_PagesAndMessagesAreWithoutThoseOfTheEngine(t *testing.T) {
 	markup := regexp.MustCompile(`(?s)\{\{.*?\}\}|<.*?>`)
@@ -174,6 +174,20 @@ func TestWords_PagesAndMessagesAreWithoutThoseOfTheEngine(t *testing.T) {
 	for where, text := range texts {
 		if word := engineWords.FindString(text); word != "" {
 			t.Errorf("%s says %q to people", where, word)
+		}
+	}
+}
+
+// A tick has one name. A verification, a guard or a test may pass.
+var otherTick = regexp.MustCompile(`(?i)\b(in|the|a|each|every|one|next|this|last|latest|first|scheduled)\s+pass\b`)
+
+func TestWords_ATickHasOneName(t *testing.T) {
+	for path, content := range repository(t) {
+		switch filepath.Ext(path) {
+		case ".md", ".html", ".yaml":
+			if words := otherTick.FindString(content); words != "" {
+				t.Errorf("%s says %q: say tick", path, words)
+			}
 		}
 	}
 }

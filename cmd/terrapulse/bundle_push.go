@@ -71,7 +71,7 @@ func (a *app) bundlePushCommand() command {
 			report.Location, report.Changed = at.Location.String(), moved
 			report.Digest, report.By, report.Pushed = pointer.Digest, pointer.By, pointer.Pushed
 			if moved {
-				fmt.Fprintf(a.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next pass on.\n",
+				fmt.Fprintf(a.text(), "Bundle %.12s (%s, %d KB) is pushed to %s: it is in force from the next tick on.\n",
 					pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 			} else {
 				fmt.Fprintf(a.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
@@ -119,7 +119,7 @@ func (a *app) packed(cfg *config.Config, literal bool) (packed bundle.Bundle, th
 func (a *app) refreshBundle(st *stack.Stack, digest string) (*invoke.Answer, error) {
 	answer, err := st.Invoke(a.ctx, invoke.Request{Mode: invoke.Reconcile, Refresh: true})
 	if err != nil {
-		return nil, fmt.Errorf("the bundle is pushed, and the next pass will read it; to have it read at once: %w", err)
+		return nil, fmt.Errorf("the bundle is pushed, and the next tick will read it; to have it read at once: %w", err)
 	}
 	if !a.json {
 		a.explain(answer)

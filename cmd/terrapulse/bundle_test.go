@@ -79,7 +79,7 @@ func TestTaskFilesAreComparedPushedAndPulled(t *testing.T) {
 	d.runs(exitChanges, "bundle diff -detailed-exitcode"+files)
 	d.runs(exitError, "bundle pull "+bundleURL+" x", "nothing was pushed to "+bundleURL)
 
-	d.runs(exitOK, "bundle push"+files, "(2 tasks, 1 KB) is pushed to s3://files/some/prefix: it is in force from the next pass on.")
+	d.runs(exitOK, "bundle push"+files, "(2 tasks, 1 KB) is pushed to s3://files/some/prefix: it is in force from the next tick on.")
 	d.runs(exitOK, "bundle push "+bundleURL+" -config-dir tasks", "is in force already")
 	d.runs(exitOK, "bundle diff -detailed-exitcode"+files, "The files are the same.")
 
@@ -117,7 +117,7 @@ func TestAPushToAStackIsInForceAtOnce(t *testing.T) {
 		return invoke.Answer{Mode: req.Mode, Bundle: digest, Runs: []invoke.Run{{Task: "lb", Run: "r1"}}}, nil
 	})
 	const push = "bundle push -stack=prod -config-dir=tasks"
-	d.runs(exitError, push, "the bundle is pushed, and the next pass will read it", "no")
+	d.runs(exitError, push, "the bundle is pushed, and the next tick will read it", "no")
 	var diff bundleDiff
 	if err := json.Unmarshal([]byte(d.runs(exitOK, "bundle diff -json -stack=prod -config-dir=tasks")), &diff); err != nil {
 		t.Fatal(err)

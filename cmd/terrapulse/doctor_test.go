@@ -94,11 +94,11 @@ func TestDoctor_ExaminesTheServicesAroundTheFunctions(t *testing.T) {
 	api := newStandIn(t)
 	api.answers["GET /v1/version"] = `200 {"version":"v1.4.0","sender":"arn:aws:iam::123456789012:user/ann"}`
 	d.api.Store(api.URL)
-	d.runs(exitOK, "doctor -stack=prod", "names you arn:aws:iam::123456789012:user/ann", "2 passes in the last", "1 alarms, none is active", "files sends events to EventBridge",
+	d.runs(exitOK, "doctor -stack=prod", "names you arn:aws:iam::123456789012:user/ann", "2 ticks in the last", "1 alarms, none is active", "files sends events to EventBridge",
 		"the queue is empty", "log stream runner/runner/c1", "got ECS's event about the container")
 
 	for fault, want := range map[stackFaults]string{
-		{noTicks: true}:   "metrics: CloudWatch knows no pass",
+		{noTicks: true}:   "metrics: CloudWatch knows no tick",
 		{alarms: "ALARM"}: "alarms: in alarm: NoGoodTick",
 		{noEvent: true}:   "bucket: bucket files sends no events to EventBridge",
 		{dead: 3}:         "dead letters: 3 events could not be delivered",

@@ -38,7 +38,7 @@ func (a *app) invokeCommand() command {
 		help: `Usage: terrapulse invoke -stack=NAME [flags]
 
   Invokes the function of a deployment in AWS: without -once and -inspect for
-  one pass, as the schedule does every minute. With -wait it follows
+  one tick, as the schedule does every minute. With -wait it follows
   the runs that were started, prints a summary, and ends with the exit codes of
   once-mode: 0 if all is well, 3 if a task is stopped or waits for an approval
   or its window, 11 if a run failed.

@@ -123,7 +123,7 @@ func (a *app) printSummary(st apispec.Overview, now time.Time) {
 		line("Bundle: none is in force; `terrapulse bundle push` uploads task files")
 	}
 	if st.LastGoodTick != nil && st.Leader == nil && bundle != "" {
-		line("Last good pass recorded: %s ago (one is recorded every 5 minutes, and whenever something happens)", ago(now.Sub(*st.LastGoodTick)))
+		line("Last good tick recorded: %s ago (one is recorded every 5 minutes, and whenever something happens)", ago(now.Sub(*st.LastGoodTick)))
 	}
 	if st.Paused != nil {
 		line("Paused %s. Nothing is applied until `terrapulse resume`.", pausedBy(*st.Paused))

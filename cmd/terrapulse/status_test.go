@@ -333,7 +333,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	var out bytes.Buffer
 	_ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
 	for _, want := range []string{
-		"Bundle: 0123456789ab ", "Last good pass recorded: 3m ago", "Problem: start launch l1: no capacity",
+		"Bundle: 0123456789ab ", "Last good tick recorded: 3m ago", "Problem: start launch l1: no capacity",
 		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
 	} {
 		wantText(t, unwrapped(out.String()), want)

@@ -188,7 +188,7 @@ window {
 	}
 	s.write("tasks.hcl", tasks)
 
-	// The next run changes nothing, and commits what the one before has left.
+	// The next run changes nothing, and commits what the earlier run has left.
 	r = s.run("-once", "-config-file", file)
 	wantCode(t, r, exitOK)
 	wantRow(t, r.stdout, "lb", "succeeded", "0", "0", "0")

@@ -45,7 +45,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 	if status, _, said := c.ask(http.MethodGet, "/v1/overview", ""); status != http.StatusOK || !strings.Contains(said, `"tasks":[]`) {
 		t.Errorf("before there is a bundle: %d %s", status, said)
 	}
-	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no pass has succeeded yet") {
+	if status, _, said := c.ask(http.MethodGet, "/v1/health", ""); status != http.StatusServiceUnavailable || !strings.Contains(said, "no tick has succeeded yet") {
 		t.Errorf("health before the first tick: %d %s", status, said)
 	}
 	c.mustPush()

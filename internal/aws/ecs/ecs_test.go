@@ -165,9 +165,9 @@ func TestStart_ErrorsAreClassifiedAndSayWhatToDo(t *testing.T) {
 		is    func(error) bool
 		says  []string
 	}{
-		{"throttled", ecstest.Fault{Code: "ThrottlingException", Message: "Rate exceeded", Times: 3}, fault.IsTransient, []string{"Rate exceeded", "next pass"}},
+		{"throttled", ecstest.Fault{Code: "ThrottlingException", Message: "Rate exceeded", Times: 3}, fault.IsTransient, []string{"Rate exceeded", "next tick"}},
 		{"throttled behind ECS", ecstest.Fault{Code: "InvalidParameterException", Message: "Error retrieving security group information for [sg-1]: Request limit exceeded. (ErrorCode: RequestLimitExceeded)"},
-			fault.IsTransient, []string{"next pass"}},
+			fault.IsTransient, []string{"next tick"}},
 		{"a fault of ECS", ecstest.Fault{Code: "ServerException", Message: "Service Unavailable", Status: 500, Times: 3}, fault.IsTransient, nil},
 		{"asked for at this moment", ecstest.Fault{Code: "ConflictException", Message: "in progress"}, fault.IsTransient, nil},
 		{"no memory", ecstest.Fault{Failure: "RESOURCE:MEMORY"}, fault.IsTransient, []string{"RESOURCE:MEMORY", "parameter Capacity"}},

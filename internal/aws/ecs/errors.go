@@ -19,7 +19,7 @@ import (
 
 const (
 	adviceRoute = "check that the function's subnets and security groups let it reach ECS (port 443), by NAT or a VPC endpoint"
-	adviceLater = "the next pass tries again"
+	adviceLater = "the next tick tries again"
 	adviceWrong = "check the parameters for subnets, security groups, capacity and the runner, and deploy the stack again"
 )
 
@@ -36,9 +36,9 @@ var rules = []struct {
 	// can be throttled, too.
 	{[]string{"ConflictException"}, []string{"requestlimitexceeded", "request limit exceeded", "rate exceeded", "too many concurrent"}, fault.Transient, adviceLater},
 	{[]string{"LimitExceededException"}, []string{"reached the limit on the number of", "above your limit", "limit exceeded"},
-		fault.Transient, "the next pass tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"},
+		fault.Transient, "the next tick tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"},
 	{[]string{"RESOURCE:", "AGENT", "LOCATION"}, []string{"capacity is unavailable", "insufficientfreeaddresses"},
-		fault.Transient, "the next pass tries again; subnets in more availability zones and FARGATE in the parameter Capacity help"},
+		fault.Transient, "the next tick tries again; subnets in more availability zones and FARGATE in the parameter Capacity help"},
 	{[]string{"AccessDeniedException", "UnauthorizedOperation", "UnrecognizedClientException", "InvalidClientTokenId"},
 		[]string{"is not authorized to perform", "unable to assume the role"},
 		fault.Person, "the role of functions/reconcile lacks this right: deploy the stack again, and check the parameter PermissionsBoundary and the organization's policies"},

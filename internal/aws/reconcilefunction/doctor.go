@@ -72,7 +72,7 @@ func (i *invocation) checkPaused(ctx context.Context) (string, error) {
 	case rec.Data.Paused != nil:
 		return rec.Data.Paused.String() + ": nothing is applied until `terrapulse resume`", nil
 	case i.engine.common.BeginsPaused && rec.Data.Undecided():
-		return "the next pass pauses the new deployment: nothing is applied until `terrapulse resume`", nil
+		return "the next tick pauses the new deployment: nothing is applied until `terrapulse resume`", nil
 	}
 	return "no", nil
 }

@@ -38,7 +38,7 @@ const (
 func (s *Stack) outside() []doctor.Check {
 	return []doctor.Check{
 		{Name: "api", Look: s.checkAPI, Fix: "your AWS user needs lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function: docs/api.md. In a region without function URLs, deploy with Api=false"},
-		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without passes, see the schedule in EventBridge Scheduler; with passes, CloudWatch does not read the metrics in that log"},
+		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without ticks, see the schedule in EventBridge Scheduler; with ticks, CloudWatch does not read the metrics in that log"},
 		{Name: "alarms", Look: s.checkAlarms, Fix: "docs/operate.md says for each alarm what to do"},
 		{Name: "bucket", Look: s.checkBucket, Fix: "turn on EventBridge in the properties of the bucket: otherwise a bundle that is pushed without -stack is in force after up to 5 minutes"},
 		{Name: "dead letters", Look: s.checkDeadLetters, Fix: "read the messages in the queue (output DeadLetters), repair their cause, and purge the queue"},
@@ -101,9 +101,9 @@ func (s *Stack) checkMetrics(ctx context.Context) (string, error) {
 		}
 	}
 	if ticks == 0 {
-		return "", fmt.Errorf("CloudWatch knows no pass of the last %.0f minutes", metricsSpan.Minutes())
+		return "", fmt.Errorf("CloudWatch knows no tick of the last %.0f minutes", metricsSpan.Minutes())
 	}
-	return fmt.Sprintf("%.0f passes in the last %.0f minutes", ticks, metricsSpan.Minutes()), nil
+	return fmt.Sprintf("%.0f ticks in the last %.0f minutes", ticks, metricsSpan.Minutes()), nil
 }
 
 // ofStack matches what follows the name of the stack in the name of one of its alarms.

@@ -51,7 +51,7 @@ func TestPersistLog_TraceHasNoSecrets(t *testing.T) {
 func TestPersistLog_TraceIsRotatedAtItsLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), traceFile)
 	line := strings.Repeat("x", 99) + "\n"
-	for run := range 5 { // each continues what the one before has written
+	for run := range 5 { // each continues what the earlier runs have written
 		r := &rotating{path: path, limit: 1000}
 		for n := range 7 {
 			if _, err := fmt.Fprintf(r, "%d.%d %s", run, n, line[4:]); err != nil {

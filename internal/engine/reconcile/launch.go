@@ -146,7 +146,7 @@ func (t *tick) full() string {
 	case t.report.Stalled != nil:
 		return cannotStart + state.Cut(t.report.Stalled.Error())
 	case !t.opts.Until.IsZero() && !t.Now().Before(t.opts.Until):
-		return "this pass has no time left"
+		return "this tick has no time left"
 	case t.MaxLaunches > 0 && under >= t.MaxLaunches:
 		return fmt.Sprintf("%d launches are under way, and no more than %d may be", under, t.MaxLaunches)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// afterEachOther are n tasks, each of which comes after the one before and watches the same service.
+// afterEachOther are n tasks that watch the same service: task-1 comes after task-0, task-2 after task-1.
 func afterEachOther(n int) []config.Task {
 	all := tasks(n)
 	for i := 1; i < n; i++ {

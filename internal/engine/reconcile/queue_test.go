@@ -160,7 +160,7 @@ func TestQueued_ReasonSaysWhatIsWrong(t *testing.T) {
 	was := queued(state.Reason{}, changed, "2 launches are under way")
 	for why, kept := range map[string]bool{
 		"3 launches are under way":           true,
-		"this pass has no time left":         true,
+		"this tick has no time left":         true,
 		cannotStart + "the image is missing": false,
 	} {
 		if got := queued(was, changed, why); (got == was) != kept || !strings.Contains(got.Text, "changed: web: +web-1") {

@@ -114,7 +114,7 @@ func TestCheck_FindsWhatDiffers(t *testing.T) {
 		t.Errorf("events: %s", told)
 	}
 
-	// The next check finds nothing, and removes the one before.
+	// The next check finds nothing, and removes the earlier one.
 	b.intend("r2", b.task())
 	b.intendKind(state.KindDrift)
 	b.Driver = checker{plan: driver.Plan{Resources: []driver.ResourceChange{}, Changes: &state.Changes{}}}

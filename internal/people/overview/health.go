@@ -75,11 +75,11 @@ func Unhealthy(store state.Store, rec state.Reconcile, began, now time.Time) str
 	case ago <= silenceLimit:
 		return ""
 	case rec.Stalled != "" && latest.IsZero():
-		return "no pass has succeeded yet: " + rec.Stalled
+		return "no tick has succeeded yet: " + rec.Stalled
 	case rec.Stalled != "":
-		return fmt.Sprintf("no pass has succeeded for %s: %s", ago, rec.Stalled)
+		return fmt.Sprintf("no tick has succeeded for %s: %s", ago, rec.Stalled)
 	case latest.IsZero():
-		return "no pass has succeeded yet"
+		return "no tick has succeeded yet"
 	}
-	return fmt.Sprintf("no pass has succeeded for %s: nothing leads, or it cannot write to the store", ago)
+	return fmt.Sprintf("no tick has succeeded for %s: nothing leads, or it cannot write to the store", ago)
 }

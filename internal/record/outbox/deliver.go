@@ -136,8 +136,8 @@ func (d Delivery) Run(ctx context.Context) (Report, error) {
 
 // read reads the records, and keeps what is not noted in the store yet.
 //
-// A list is no snapshot: it may show an event and not the one before it, which
-// was written to a part that had been read already. The one before is in every
+// A list is no snapshot: it may show an event and not its predecessor, which
+// was written to a part that had been read already. The predecessor is in every
 // list that begins later. So the list is read twice, and what is newer than the
 // first list waits.
 func (q *queue) read(ctx context.Context) error {

@@ -179,7 +179,7 @@ func (f Facts) between() View {
 	}
 	if RowOf(t.Reason.Code).Refuses {
 		if t.Reason.Code == state.ReasonPaused && f.Resumed {
-			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next pass decides whether it runs"}, Due: t.Due}
+			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next tick decides whether it runs"}, Due: t.Due}
 		}
 		return f.refused()
 	}
