@@ -101,7 +101,7 @@ func (s *site) resource(name, data string) {
 // beside returns another site with the same Consul.
 func (s *site) beside(t *testing.T) *site {
 	t.Helper()
-	other := &site{t: t, dir: t.TempDir(), consul: s.consul, env: slices.Clip(s.env)}
+	other := &site{t: t, dir: testtools.Folder(t), consul: s.consul, env: slices.Clip(s.env)}
 	other.write("mod/main.tf", s.read("mod/main.tf"))
 	return other
 }

@@ -54,7 +54,7 @@ func newSite(t testing.TB, options ...consultest.Option) *site {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
-	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t, options...)}
+	s := &site{t: t, dir: testtools.Folder(t), consul: consultest.Start(t, options...)}
 	s.writeModule()
 	return s
 }
@@ -64,7 +64,7 @@ func newSite(t testing.TB, options ...consultest.Option) *site {
 func newParallelSite(t *testing.T, options ...consultest.Option) *site {
 	t.Helper()
 	t.Parallel()
-	s := &site{t: t, dir: t.TempDir(), consul: consultest.Start(t, options...), env: terraformEnv(t)}
+	s := &site{t: t, dir: testtools.Folder(t), consul: consultest.Start(t, options...), env: terraformEnv(t)}
 	s.writeModule()
 	return s
 }

@@ -36,7 +36,7 @@ func newOrchard(t *testing.T, options ...nomadtest.Option) *orchard {
 	testtools.NeedsPrograms(t)
 	t.Parallel()
 	server := consultest.Start(t)
-	o := &orchard{&site{t: t, dir: t.TempDir(), consul: server, env: append(terraformEnv(t), "CONSUL_HTTP_ADDR="+server.Addr())}, nomadtest.Start(t, options...), 0}
+	o := &orchard{&site{t: t, dir: testtools.Folder(t), consul: server, env: append(terraformEnv(t), "CONSUL_HTTP_ADDR="+server.Addr())}, nomadtest.Start(t, options...), 0}
 	o.writeModule()
 	return o
 }

@@ -1,8 +1,11 @@
 package testtools
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -31,3 +34,15 @@ var launcherThread = sync.OnceValue(func() chan<- func() {
 	}()
 	return calls
 })
+
+// processesIn returns the command lines of the processes whose working directory is dir or below it.
+func processesIn(dir string) (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range all {
+		if cwd, _ := os.Readlink(proc + "/cwd"); cwd == dir || strings.HasPrefix(cwd, dir+"/") {
+			args, _ := os.ReadFile(proc + "/cmdline")
+			found = append(found, strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return found
+}
