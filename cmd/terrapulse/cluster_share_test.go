@@ -77,6 +77,33 @@ func (e *ensemble) idle(tasks int) bool {
 	return err == nil && len(live) == 0 && done == tasks
 }
 
+// pair is a cluster of two instances with room for one run each, both of which are at work: an apply of
+// each of two held tasks has begun.
+type pair struct {
+	tasks        string
+	one, two     *member // one leads
+	ofOne, ofTwo string  // the task that each of them applies
+}
+
+// twoWithARunEach starts a pair: both tasks were applied before, and port 8080 is new.
+func (e *ensemble) twoWithARunEach() pair {
+	e.t.Helper()
+	e.parallel = 1
+	p := pair{tasks: e.heldTask("t0") + e.heldTask("t1"), ofOne: "t0", ofTwo: "t1"}
+	p.one = e.instance(1, p.tasks)
+	eventually(e.t, "the first instance leads", p.one.leads)
+	p.two = e.instance(2, p.tasks)
+	eventually(e.t, "both tasks were applied", func() bool { return p.one.sees(2, "cts-01") && e.idle(2) })
+	e.write("log", "")
+	e.write("hold", "")
+	e.publish(e.servers[0], "web-1", 8080)
+	eventually(e.t, "each instance has a run", func() bool { return e.began("")["cts-01"] == 1 && e.began("")["cts-02"] == 1 })
+	if e.began("t0")["cts-02"] == 1 {
+		p.ofOne, p.ofTwo = p.ofTwo, p.ofOne
+	}
+	return p
+}
+
 func TestAClusterSharesItsRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
@@ -183,24 +210,12 @@ func TestARunOfAnInstanceThatIsStoppedBeginsAgainElsewhere(t *testing.T) {
 	}
 	t.Parallel()
 	e := newEnsemble(t, 30*time.Second, consultest.Start(t))
-	e.parallel = 1
-	tasks := e.heldTask("t0") + e.heldTask("t1")
-	one := e.instance(1, tasks)
-	eventually(t, "the first instance leads", one.leads)
-	two := e.instance(2, tasks)
-	eventually(t, "both were applied once", func() bool { return one.sees(2, "cts-01") && e.idle(2) })
-	e.write("log", "")
-	e.write("hold", "")
-	e.publish(e.servers[0], "web-1", 8080)
-	eventually(t, "each instance has a run", func() bool { return e.began("")["cts-01"] == 1 && e.began("")["cts-02"] == 1 })
+	c := e.twoWithARunEach()
+	one, two, moves, stays := c.one, c.two, c.ofTwo, c.ofOne
 	eventually(t, "the status shows how many runs they have", func() bool {
 		r := e.run("status", "-store", "consul:consul-terraform-sync/network")
 		return strings.Contains(r.stdout, "cts-01 has 1 of 1, cts-02 has 1 of 1")
 	})
-	moves, stays := "t0", "t1"
-	if e.began("t0")["cts-01"] == 1 {
-		moves, stays = stays, moves
-	}
 	e.write("free."+stays, "") // the leader has room again
 	eventually(t, "the leader has room", func() bool { return strings.Contains(e.read(stays+".out"), "8080") })
 	two.Process.Signal(syscall.SIGTERM)
@@ -216,4 +231,7 @@ func TestARunOfAnInstanceThatIsStoppedBeginsAgainElsewhere(t *testing.T) {
 	}
 	r := e.run("runs", "-store", "consul:consul-terraform-sync/network", moves)
 	wantText(t, r.stdout, "interrupted")
+	if code := one.stop(); code != exitOK {
+		t.Errorf("cts-01: exit code %d", code)
+	}
 }

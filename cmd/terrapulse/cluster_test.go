@@ -40,7 +40,7 @@ type ensemble struct {
 func newEnsemble(t testing.TB, session time.Duration, servers ...*consultest.Server) *ensemble {
 	t.Helper()
 	env := append(terraformEnv(t), "CONSUL_HTTP_ADDR="+servers[0].Addr()) // for commands that read the store
-	return &ensemble{site: &site{t: t, dir: t.TempDir(), consul: servers[0], env: env}, servers: servers, session: session}
+	return &ensemble{site: &site{t: t, dir: testtools.Folder(t), consul: servers[0], env: env}, servers: servers, session: session}
 }
 
 // instance starts instance number n, from 1, with these tasks.

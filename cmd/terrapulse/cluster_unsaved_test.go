@@ -65,21 +65,9 @@ func TestWhatARunMadeIsNotMadeAgainElsewhereIfItsStateCouldNotBeSaved(t *testing
 	server := httptest.NewServer(backend)
 	t.Cleanup(server.Close)
 	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
-	e.parallel = 1
 	e.backend = fmt.Sprintf("backend \"http\" {\n    address = %q\n    retry_max = 0\n  }", server.URL+"/{task}")
-	tasks := e.heldTask("t0") + e.heldTask("t1")
-	one := e.instance(1, tasks)
-	eventually(t, "the first instance leads", one.leads)
-	two := e.instance(2, tasks)
-	eventually(t, "both tasks were applied", func() bool { return one.sees(2, "cts-01") && e.idle(2) })
-	e.write("log", "")
-	e.write("hold", "")
-	e.publish(e.servers[0], "web-1", 8080)
-	eventually(t, "each instance has a run", func() bool { return e.began("")["cts-01"] == 1 && e.began("")["cts-02"] == 1 })
-	task, near := "t0", "t1"
-	if e.began("t0")["cts-01"] == 1 {
-		task, near = near, task
-	}
+	c := e.twoWithARunEach()
+	tasks, one, two, task, near := c.tasks, c.one, c.two, c.ofTwo, c.ofOne
 	backend.refuse(task)
 	before := backend.state(task)
 	e.write("free."+near, "")
