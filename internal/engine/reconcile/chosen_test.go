@@ -245,7 +245,7 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 		kind, _, _ := strings.Cut(key, "/")
 		kinds[kind] = true
 	}
-	if want := []string{"events", "launch", "lease", "outbox", "reconcile", "run", "task"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
+	if want := []string{"launch", "lease", "outbox", "reconcile", "run", "task"}; !slices.Equal(slices.Sorted(maps.Keys(kinds)), want) {
 		t.Errorf("records of the kinds %v are written, want %v", slices.Sorted(maps.Keys(kinds)), want)
 	}
 	if total > 10 {

@@ -192,8 +192,12 @@ func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()
 func (t *tick) deliverNow(ctx context.Context) {
 	if t.delivers == nil {
 		delivery := t.delivery(t.opts.Lease)
+		delivery.Delivered = t.rec.Data.Delivered
 		if t.opts.close != nil {
 			delivery.Close = t.close
+		}
+		if t.unsaved != nil {
+			delivery.Leave = t.closeDelivered
 		}
 		t.deliver(ctx, delivery)
 		return

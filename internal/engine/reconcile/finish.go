@@ -31,6 +31,9 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
 	next.Remote, next.Unpolled = 0, t.unpolled
+	if t.opts.close == nil {
+		next.Delivered = nil // who delivers in the background leaves none
+	}
 	next.LeftOut = t.leftOut.record(rec.Data.LeftOut)
 	if t.report.Stalled == nil { // it held up no other launch
 		t.report.Stalled = t.unseen
@@ -125,6 +128,17 @@ func sameConsuls(was, next state.Reconcile) bool {
 type unsaved struct {
 	was  state.Stored[state.Reconcile]
 	next state.Reconcile
+}
+
+// closeDelivered closes the tick. The record says which records of the outbox were delivered and are left.
+func (t *tick) closeDelivered(ctx context.Context, delivered []string) error {
+	before := t.unsaved.next.Delivered
+	t.unsaved.next.Delivered = delivered
+	_, err := t.close(ctx)
+	if err != nil && t.unsaved != nil {
+		t.unsaved.next.Delivered = before
+	}
+	return err
 }
 
 // close writes the record that finish has left, makes other changes and releases the lease that the

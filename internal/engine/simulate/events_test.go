@@ -16,7 +16,7 @@ import (
 
 // news is what the judge knows of events. Each transition is written with its
 // event, and each event is delivered: not before it is written, in the order of
-// its task, and before it is removed.
+// its task, and before it is removed or noted as delivered.
 type news struct {
 	written   map[string][]string // ids by task or other subject, in their order
 	known     map[string]string   // by id that was written: its key in written
@@ -49,7 +49,22 @@ var ends = []outbox.Kind{outbox.RunSucceeded, outbox.RunFailed, outbox.RunLost, 
 // that what the judge finds then comes first.
 func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 	var events []outbox.Event
+	delivered := func(key, what string) {
+		for _, id := range j.news.kept[key] {
+			if time.Since(j.news.at[id]) > outbox.MaxAge-maxAhead { // it was given up
+				j.news.delivered[id] = true
+			}
+			if !j.news.delivered[id] {
+				wrong = fmt.Sprintf("an event is delivered before it is %s: %s does that with %s", what, v.name, id)
+			}
+		}
+	}
 	for _, c := range changes {
+		if c.Key == state.ReconcileKey && c.Op != state.OpCheck {
+			for _, name := range decoded[state.Reconcile](c.Value).Delivered {
+				delivered(outbox.Prefix+name, "noted as delivered")
+			}
+		}
 		if !strings.HasPrefix(c.Key, outbox.Prefix) {
 			continue
 		}
@@ -70,14 +85,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
 			}
 		case state.OpDelete:
-			for _, id := range j.news.kept[c.Key] {
-				if time.Since(j.news.at[id]) > outbox.MaxAge-maxAhead { // it was given up
-					j.news.delivered[id] = true
-				}
-				if !j.news.delivered[id] {
-					wrong = fmt.Sprintf("an event is delivered before it is removed: %s removes %s", v.name, id)
-				}
-			}
+			delivered(c.Key, "removed")
 			delete(j.news.kept, c.Key)
 		}
 	}
@@ -147,10 +155,13 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 	return wrong
 }
 
-// undelivered is an event that is still in the store; "" if there is none.
+// undelivered is an event that is still in the store and not noted as delivered; "" if there is none.
 func (j *judge) undelivered() string {
+	noted := j.reconcile().Delivered
 	for _, key := range slices.Sorted(maps.Keys(j.news.kept)) {
-		return j.news.kept[key][0]
+		if !slices.Contains(noted, strings.TrimPrefix(key, outbox.Prefix)) {
+			return j.news.kept[key][0]
+		}
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ const (
 	// markedAtOnce is how many records one write marks at most.
 	markedAtOnce = state.MaxChanges - 1
 
+	// maxLeft is how many records stay in the store after their delivery.
+	maxLeft = 10
+
 	// noteTime is how long a delivery may take after the end of its context to note what
 	// the sinks have taken: a slow sink would else get the same events each time.
 	noteTime = 5 * time.Second
@@ -46,6 +50,11 @@ type Delivery struct {
 	// Close, if set, makes the last write of Run instead of Apply, and releases the lease with it. Its
 	// answer may lack the records.
 	Close state.Apply
+	// Delivered are the names of the records that every sink has taken and that were left. Leave, if
+	// set, notes such records instead of Close, if they are few: then they are removed later, several at
+	// once. So the store has two writes less, that of the record and that of the latest events.
+	Delivered []string
+	Leave     func(ctx context.Context, delivered []string) error
 	// Known is what this process knows of the store from earlier deliveries; may be nil.
 	Known *Known
 	// Sinks returns the sinks, which another configuration may change.
@@ -76,6 +85,7 @@ type stored struct {
 	state.Stored[record]
 	more bool // a sink has taken something that is not noted in the store
 	gone bool // the record is removed
+	left bool // all sinks have taken everything, and it was left
 }
 
 // item is an event that waits for delivery.
@@ -168,7 +178,7 @@ func (q *queue) read(ctx context.Context) error {
 	q.records, q.items = records, nil
 	for _, rec := range records {
 		for n, e := range rec.Data.Events {
-			if e.Seq <= newest[e.stream()] {
+			if !rec.left && e.Seq <= newest[e.stream()] {
 				q.items = append(q.items, item{q.Pages.Of(e), rec, n})
 			}
 		}
@@ -188,7 +198,9 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 			return nil, err
 		}
 	}
-	return list.Map(all, func(rec state.Stored[record]) *stored { return &stored{Stored: rec} }), nil
+	return list.Map(all, func(rec state.Stored[record]) *stored {
+		return &stored{Stored: rec, left: slices.Contains(d.Delivered, name(rec.Record))}
+	}), nil
 }
 
 // outstanding are the events that the sink is to be given now.
@@ -285,6 +297,9 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 	if q.Close != nil && marks && !slices.ContainsFunc(kept, func(rec *stored) bool { return rec.more }) {
 		write = q.Close
 	}
+	if q.leaves(done, kept, marks) {
+		return q.leave(ctx, done)
+	}
 	if err = q.remove(ctx, done, write); err == nil {
 		for _, rec := range q.records {
 			rec.gone = !slices.Contains(kept, rec)
@@ -310,6 +325,26 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 	}
 	return errors.Join(err, q.mark(ctx, some))
 }
+
+// leaves reports whether records that all sinks have taken stay in the store for now.
+func (q *queue) leaves(done, kept []*stored, marks bool) bool {
+	return q.Leave != nil && marks && len(done) <= maxLeft && len(kept) == 0
+}
+
+// leave notes the records that all sinks have taken, unless they were noted before.
+func (q *queue) leave(ctx context.Context, done []*stored) error {
+	q.records, q.items = nil, nil
+	if !slices.ContainsFunc(done, func(rec *stored) bool { return !rec.left }) {
+		return nil
+	}
+	if err := q.Leave(ctx, list.Map(done, func(rec *stored) string { return name(rec.Record) })); err != nil {
+		return fmt.Errorf("note which events were delivered: %w", err)
+	}
+	return nil
+}
+
+// name is the name of a record in the outbox.
+func name(rec state.Record) string { return strings.TrimPrefix(rec.Key, Prefix) }
 
 // mark writes which sinks have taken a part of each record.
 func (q *queue) mark(ctx context.Context, records []*stored) error {
@@ -358,6 +393,9 @@ func (s *stored) lacks(sink Sink, n int) bool {
 
 // missing is how many of the record's events some sink has not taken.
 func (s *stored) missing(sinks []Sink) (missing int) {
+	if s.left {
+		return 0
+	}
 	for n := range s.Data.Events {
 		if slices.ContainsFunc(sinks, func(sink Sink) bool { return s.lacks(sink, n) }) {
 			missing++

@@ -242,6 +242,78 @@ func TestDelivery_EventWhoseRemovalFailsComesAgainWithItsID(t *testing.T) {
 	}
 }
 
+// noting is a delivery that leaves few delivered records, and notes them.
+func (b *bench) noting(noted *[]string, fault error, sinks ...outbox.Sink) outbox.Delivery {
+	d := b.delivery(sinks...)
+	d.Delivered, d.Close = *noted, d.Apply
+	d.Leave = func(_ context.Context, delivered []string) error {
+		if fault == nil {
+			*noted = delivered
+		}
+		return fault
+	}
+	return d
+}
+
+func TestDelivery_RecordsThatAreNotedAsDeliveredAreRemovedTogether(t *testing.T) {
+	b := inMemory(t)
+	got, written, most := &sink{name: "log"}, 0, 0
+	b.store.Before = func(changes []state.Change) error {
+		if slices.ContainsFunc(changes, func(c state.Change) bool { return c.Op == state.OpDelete }) {
+			written++
+		}
+		return nil
+	}
+	var noted []string
+	for i := range 30 {
+		b.happens(fmt.Sprint(i), noon, "web")
+		if done, err := b.noting(&noted, nil, got).Run(t.Context()); err != nil || done.Left != 0 || len(got.got) != i+1 {
+			t.Fatalf("after event %d: %+v, %v, the sink was given %s", i, done, err, got.heard())
+		}
+		most = max(most, b.kept())
+	}
+	if written > 3 || most > 10 {
+		t.Errorf("%d writes have removed 30 records, of which %d were in the store at a time", written, most)
+	}
+	latest, err := outbox.Latest(t.Context(), b.store)
+	if err != nil || len(latest) != 30 || latest[0].Detail != "29" {
+		t.Errorf("people read %d events, %v", len(latest), err)
+	}
+}
+
+func TestDelivery_EventThatCouldNotBeNotedComesAgainWithItsID(t *testing.T) {
+	b := inMemory(t)
+	b.happens("one", noon, "web")
+	fault, got := errors.New("disk full"), &sink{name: "log"}
+	var noted []string
+	if _, err := b.noting(&noted, fault, got).Run(t.Context()); !errors.Is(err, fault) {
+		t.Fatalf("the error is %v", err)
+	}
+	for range 2 {
+		if _, err := b.noting(&noted, nil, got).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got.heard() != "web:one web:one" || got.got[0].ID != got.got[1].ID || b.kept() != 1 {
+		t.Errorf("the sink was given %+v, %d records are left", got.got, b.kept())
+	}
+}
+
+// A sink that takes nothing for now keeps back what others have taken.
+func TestDelivery_OnlyWhatAllSinksHaveTakenIsNoted(t *testing.T) {
+	b := inMemory(t)
+	b.happens("one", noon, "web")
+	got, down := &sink{name: "log"}, &sink{name: "slack", fail: func(outbox.Event) error { return errors.New("down") }}
+	var noted []string
+	if done, err := b.noting(&noted, nil, got, down).Run(t.Context()); err != nil || done.Left != 1 || len(noted) != 0 {
+		t.Fatalf("%+v, %v, noted: %v", done, err, noted)
+	}
+	down.fail = nil
+	if done, err := b.noting(&noted, nil, got, down).Run(t.Context()); err != nil || done.Left != 0 || got.heard() != "web:one" || down.heard() != "web:one" {
+		t.Errorf("%+v, %v, the sinks were given %s and %s", done, err, got.heard(), down.heard())
+	}
+}
+
 func TestDelivery_EndedContextLeavesTheRest(t *testing.T) {
 	b := inMemory(t)
 	b.happens("one", noon, "web")

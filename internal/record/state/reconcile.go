@@ -41,6 +41,9 @@ type Reconcile struct {
 	Unpolled   *Unpolled   `json:"unpolled,omitempty"`   // nil if every remote run that is waited for could be polled
 	LeftOut    []string    `json:"left_out,omitempty"`   // services that are not read, as Consul has no address for their names: MaxNames at most
 
+	// Delivered are the names of outbox records that every sink has taken. They are removed later, several at once.
+	Delivered []string `json:"delivered,omitempty"`
+
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
 }
 
