@@ -17,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -112,6 +113,7 @@ func (c *decisionCommand) run(arguments []string) int {
 		if err != nil {
 			return c.problem("unable to "+c.name+" for all tasks", err)
 		}
+		c.warnAlone(at)
 		return code
 	}
 	code, err := c.do(c, at, arguments[0])
@@ -122,7 +124,22 @@ func (c *decisionCommand) run(arguments []string) int {
 		}
 		return c.problem(fmt.Sprintf("%s '%s'", what, arguments[0]), err)
 	}
+	c.warnAlone(at)
 	return code
+}
+
+// warnAlone says if no instance leads in the store that a decision was written to. A deployment in AWS leads
+// only while it has something to do.
+func (c *decisionCommand) warnAlone(at decisions) {
+	written, ok := at.(storeDecisions)
+	if !ok || c.reads || written.Kind == "dynamodb" {
+		return
+	}
+	held, err := lease.Read(c.ctx, written.Store, state.LeaderLease)
+	if err != nil || held.Owner != "" && time.Now().Before(held.Expires) {
+		return
+	}
+	fmt.Fprintf(c.stderr, "No instance leads in the store %s: the next one that does acts on this. If yours was started with another -store, name that store.\n", written.Where)
 }
 
 // open returns where to decide. The exit code is -1 if all is well.

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // What names a place holds for every command that reads or decides: a flag beats the environment,
@@ -57,4 +61,52 @@ func TestCommands_UseThePlaceThatIsNamed(t *testing.T) {
 	t.Setenv("TERRAPULSE_STORE", "")
 	wantText(t, s.bare("plan", "show", "-http-addr="+api.URL, "lb").stderr, "unable to show the plan of 'lb'")
 	wantText(t, s.bare("status").stderr, "no state yet", "-http-addr (or CTS_ADDRESS)")
+}
+
+// Task files do not say with which -store an instance was started. Commands find that store all the same.
+func TestCommands_FindTheStoreOfAnInstanceByItsTaskFiles(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	instance := s.start("-config-file", file) // with -store=sqlite:state.db
+	eventually(t, "the service is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
+	r := s.bare("pause", "-config-file", file)
+	wantCode(t, r, exitOK)
+	if r.stderr != "" {
+		t.Errorf("pause says %s", r.stderr)
+	}
+	eventually(t, "the instance is paused", func() bool { return strings.Contains(instance.stderr.String(), "event=paused") })
+	wantCode(t, s.bare("resume", "-config-file", file), exitOK)
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "the change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
+	if code := instance.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+
+	// Nothing leads now.
+	r = s.bare("hold", "-config-file", file, "lb")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stderr, "No instance leads in the store "+s.path("state.db"), "another -store")
+
+	// The next instance uses the store of the task files.
+	where := func() string {
+		var shown apispec.Overview
+		if r := s.bare("status", "-json", "-config-file", file); json.Unmarshal([]byte(r.stdout), &shown) != nil || shown.Store == nil {
+			t.Fatalf("status prints %s%s", r.stdout, r.stderr)
+		}
+		return shown.Store.Where
+	}
+	if got := where(); got != s.path("state.db") {
+		t.Errorf("status reads %s", got)
+	}
+	wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)
+	if got := where(); got == s.path("state.db") {
+		t.Errorf("after a start without -store, status reads %s", got)
+	}
+
+	// A file that nobody can read is reported.
+	if err := os.WriteFile(s.path("work/terrapulse.store"), []byte("elsewhere"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, s.bare("status", "-config-file", file).stderr, "terrapulse.store", "name the store with -store")
 }

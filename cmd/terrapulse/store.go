@@ -36,7 +36,7 @@ func (s *storeFlags) place(ctx context.Context) (stores.Place, error) {
 	if err != nil {
 		return stores.Place{}, err
 	}
-	return stores.Configured(settings), nil
+	return stores.Of(ctx, settings)
 }
 
 // openStore opens the store for reading.

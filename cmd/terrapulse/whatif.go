@@ -137,7 +137,7 @@ func (a *app) printWhatIf(cfg *config.Config, log *slog.Logger, o *startOptions,
 
 // storeIfThere opens the store for reading; it is nil if there is none.
 func (a *app) storeIfThere(cfg *config.Config, url string) (*stores.Store, int) {
-	place, err := stores.Configured(cfg), error(nil)
+	place, err := stores.Of(a.ctx, cfg)
 	if url != "" {
 		place, err = stores.At(a.ctx, url)
 	}

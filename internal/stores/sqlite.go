@@ -18,12 +18,25 @@ const DefaultFile = "terrapulse.db"
 var sqliteFile = kind{
 	scheme: "sqlite", form: "sqlite:PATH", about: "a file on this machine",
 	at: func(_ context.Context, url string) (Place, error) {
-		path := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(url, "sqlite:"), "//"))
+		path := fromURL(strings.TrimPrefix(url, "sqlite:"))
 		if path == "" {
 			return Place{}, fmt.Errorf("store %q names no file: write for example sqlite:/var/lib/terrapulse/%s", url, DefaultFile)
 		}
 		return file(path), nil
 	},
+}
+
+// fromURL returns the path of a file, as it is in a URL after the scheme.
+func fromURL(path string) string { return filepath.FromSlash(strings.TrimPrefix(path, "//")) }
+
+// absolute returns a URL that names the same store in each working directory.
+func absolute(url string) (string, error) {
+	path, isFile := strings.CutPrefix(url, sqliteFile.scheme+":")
+	if !isFile {
+		return url, nil
+	}
+	path, err := filepath.Abs(fromURL(path))
+	return sqliteFile.scheme + ":" + filepath.ToSlash(path), err
 }
 
 func file(path string) Place {

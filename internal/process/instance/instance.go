@@ -183,18 +183,25 @@ func Sinks(values *dynamic.Evaluator, cfg func() *config.Config) *notify.Set {
 // openStore opens the store that the instance writes. The store of a cluster is
 // the one that the task files configure.
 func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
-	place := stores.Configured(cfg)
+	place, url := stores.Configured(cfg), o.StoreURL
 	switch {
-	case o.StoreURL == "":
+	case url == "":
 	case cfg.HighAvailability != nil:
 		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.StoreURL)
+		url = ""
 	default:
 		var err error
-		if place, err = stores.At(ctx, o.StoreURL); err != nil {
+		if place, err = stores.At(ctx, url); err != nil {
 			return nil, err
 		}
 	}
-	return place.Write(ctx)
+	store, err := place.Write(ctx)
+	if err == nil {
+		if err := stores.Note(cfg, url); err != nil {
+			o.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", place.Where, "error", err)
+		}
+	}
+	return store, err
 }
 
 // Close closes the store.
