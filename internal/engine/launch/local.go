@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -63,17 +64,23 @@ func laneOf(size int) lane { return lane{size: size, free: size} }
 func (l *Local) Start(_ context.Context, launch state.Launch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alive[launch.ID] > 0 {
-		return nil
-	}
-	l.alive[launch.ID], launch.Begun = len(launch.Runs), time.Now()
 	in := l.lane(launch)
-	for _, run := range launch.Runs {
-		in.waiting = append(in.waiting, waiting{launch, run})
-	}
+	in.waiting = append(in.waiting, l.comes(launch)...)
 	l.begin(in)
 	l.signal()
 	return nil
+}
+
+// comes returns the runs of a launch that has come; none if it is under way already. The caller holds the lock.
+func (l *Local) comes(launch state.Launch) []waiting {
+	if l.alive[launch.ID] > 0 {
+		return nil
+	}
+	l.alive[launch.ID] = len(launch.Runs)
+	if launch.Begun.IsZero() {
+		launch.Begun = time.Now()
+	}
+	return list.Map(launch.Runs, func(run state.PlannedRun) waiting { return waiting{launch, run} })
 }
 
 // lane returns what executes the runs of a launch.
@@ -90,16 +97,11 @@ func (l *Local) begin(in *lane) {
 		next := in.waiting[0]
 		in.free--
 		in.waiting = in.waiting[1:]
-		l.carryOut(in, next)
+		l.work.Go(func() {
+			defer l.end(next.launch.ID, in)
+			l.execute(next.launch, next.run)
+		})
 	}
-}
-
-// carryOut executes a run for which there is room.
-func (l *Local) carryOut(in *lane, next waiting) {
-	l.work.Go(func() {
-		defer l.end(next.launch.ID, in)
-		l.execute(next.launch, next.run)
-	})
 }
 
 // signal signals that the room may have changed. The caller holds the lock.

@@ -72,15 +72,17 @@ func (s *Shared) offerMeant(ctx context.Context, offers *linger.Offers, others *
 				others.stale = true
 				return false
 			}
-		case !others.there[launch.For]:
-			why, err := s.Unreached(ctx, launch.For) // it may have come since the instances were read
-			if err != nil || why == "" {
+		case !launch.Only && clock.Passed(launch.Created, preferFor, s.Now(), s.Skew):
+			s.beginAnyway(launch)
+		default:
+			why, err := s.Unreached(ctx, launch.For)
+			if err != nil || why == "" && !others.there[launch.For] { // it has come since the instances were read
 				others.stale = true
 				return false
 			}
-			s.beginAnyway(launch)
-		case !launch.Only && clock.Passed(launch.Created, preferFor, s.Now(), s.Skew):
-			s.beginAnyway(launch)
+			if why != "" {
+				s.beginAnyway(launch)
+			}
 		}
 	}
 	return true
@@ -125,5 +127,15 @@ func (s *Shared) Unreached(ctx context.Context, instance string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return (&linger.Offers{Now: s.Now, Skew: s.Skew, Definition: s.Works()}).Unreached(runner), nil
+	if why := (&linger.Offers{Now: s.Now, Skew: s.Skew, Definition: s.Works()}).Unreached(runner); why != "" {
+		return why, nil
+	}
+	member, _, err := state.ReadAnyway[state.Instance](ctx, s.Store, state.InstanceKey(instance))
+	if err != nil && !errors.As(err, new(*state.NewerError)) {
+		return "", err
+	}
+	if s.sightings.silent(member) {
+		return "that instance is not there", nil
+	}
+	return "", nil
 }

@@ -115,6 +115,52 @@ func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T)
 	})
 }
 
+// An instance that is full gets no offer. That it is gone is seen by the record which it writes as long as it
+// lives, whatever its clock.
+func TestShared_FullInstanceThatIsSilentIsNotThere(t *testing.T) {
+	for name, apart := range map[string]time.Duration{"right clock": 0, "3 hours behind": -3 * time.Hour, "3 hours ahead": 3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, a, stop := three(t)
+				defer stop()
+				full := state.Runner{ID: "d", Definition: "same", Parallel: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
+				if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(full))); err != nil {
+					t.Fatal(err)
+				}
+				record := state.Stored[state.Instance]{Record: state.Record{Key: state.InstanceKey("d")}}
+				lives := func(d time.Duration) {
+					for range int(d / (5 * time.Second)) {
+						record.Data = state.Instance{ID: "d", Seen: time.Now().Add(apart), Silent: 20 * time.Second}
+						written, err := c.Apply(t.Context(), record.Write(record.Data))
+						if err != nil {
+							t.Fatal(err)
+						}
+						record.Record = written[0]
+						time.Sleep(5 * time.Second)
+					}
+				}
+				lives(10 * time.Second)
+				c.meant(a, "d", true, "1")
+				lives(5 * time.Minute)
+				if by := c.by(); len(by) != 0 {
+					t.Fatalf("while the instance lives and has no room, they carry out %v", by)
+				}
+				if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "" {
+					t.Errorf("%q, %v", why, err)
+				}
+				time.Sleep(30 * time.Second)
+				if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there" || c.by()["a"] != 1 {
+					t.Errorf("%q, %v, they carry out %v", why, err, c.by())
+				}
+				lives(10 * time.Second)
+				if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "" {
+					t.Errorf("after it is there again: %q, %v", why, err)
+				}
+			})
+		})
+	}
+}
+
 // Its latest run was lost, and perhaps has left a state there: that is worth a wait, but not a long one.
 func TestShared_LaunchWaitsForTheInstanceOfALostRunOnlyAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

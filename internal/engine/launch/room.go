@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -84,16 +83,9 @@ func (l *Local) Release(runs int) {
 // Begin executes the runs of a launch, for which room is reserved.
 func (l *Local) Begin(launch state.Launch) {
 	l.mu.Lock()
-	if l.alive[launch.ID] > 0 { // it was started here before
-		l.mu.Unlock()
-		l.Release(len(launch.Runs))
-		return
-	}
-	l.alive[launch.ID], launch.Begun = len(launch.Runs), time.Now()
-	for _, run := range launch.Runs {
-		l.carryOut(&l.runs, waiting{launch, run})
-	}
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.runs.free += len(launch.Runs)
+	l.first(launch)
 }
 
 // hand removes the launch that has waited longest and returns it, if another instance with room for
@@ -121,18 +113,12 @@ func (l *Local) hand(room int, note func(launch string)) (launch state.Launch, o
 func (l *Local) takeBack(launch state.Launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alive[launch.ID] > 0 {
-		return
-	}
-	l.alive[launch.ID] = len(launch.Runs)
-	if launch.Begun.IsZero() {
-		launch.Begun = time.Now()
-	}
-	first := make([]waiting, len(launch.Runs), len(launch.Runs)+len(l.runs.waiting))
-	for i, run := range launch.Runs {
-		first[i] = waiting{launch, run}
-	}
-	l.runs.waiting = append(first, l.runs.waiting...)
+	l.first(launch)
+}
+
+// first begins a launch before the others that wait. The caller holds the lock.
+func (l *Local) first(launch state.Launch) {
+	l.runs.waiting = append(l.comes(launch), l.runs.waiting...)
 	l.begin(&l.runs)
 	l.signal()
 }

@@ -31,6 +31,7 @@ type Shared struct {
 	Now   func() time.Time
 	Log   *slog.Logger
 
+	sightings   sightings       // of other instances
 	waits, room <-chan struct{} // receive when runs have come, begun or ended
 
 	mu      sync.Mutex

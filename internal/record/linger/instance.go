@@ -14,8 +14,8 @@ import (
 
 const (
 	// announcedFor is how long the record of an instance is valid. It is written again when half of
-	// that has passed: an instance that does nothing writes once in 5 minutes at most. A launch that
-	// waits for room on an instance that has died waits for so long.
+	// that has passed: an instance that does nothing writes once in 5 minutes at most. That an instance
+	// has died is seen earlier, by its record in the cluster (launch/lives.go), which is kept for longer.
 	announcedFor = 12 * time.Minute
 
 	// leaderPace is how often the leader writes how much room it has: only people read it.
