@@ -72,3 +72,45 @@ func TestTick_RunsOfAnInstanceThatDiedAfterItTookTheLaunchAreDecidedAgain(t *tes
 		t.Errorf("it is not decided again: %+v", live)
 	}
 }
+
+// The run was decided on with what the former Consul showed. Its instance dies. No other one gets the run before
+// a person has decided.
+func TestTick_ConsulIsReplacedWhileAnInstanceHasTheRun(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.Apart, b.Skew = true, 5*time.Second
+	b.catalog.identity = oldConsul
+	b.settle()
+	for _, name := range []string{"task-0", "task-1"} {
+		b.must(state.SaveInputs(t.Context(), b.store, name, state.Inputs{Elements: map[string]string{"A": "1"}}))
+	}
+	b.catalog.set("B", nil)
+	launch := b.tick().Launches[0]
+	run := launch.Runs[0]
+	b.launcher.forget()
+	b.launcher.status = map[string]LaunchStatus{}
+	b.taken(launch.ID, "cts-02", b.now)
+	b.catalog.identity = newConsul
+	b.catalog.set("C", nil)
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if rec := b.record(); rec.Replaced == nil || !rec.Replaced.HoldsAll() || b.run(run).Data.State != state.RunIntended {
+		t.Fatalf("%+v, the run is %s", rec.Replaced, b.run(run).Data.State)
+	}
+	for range 5 {
+		b.now = b.now.Add(beginPatience + time.Minute)
+		b.tick()
+	}
+	if got := b.run(run).Data; got.State != state.RunLost || b.task(run.Task).Run != nil {
+		t.Fatalf("the run is %s, the task has %+v", got.State, b.task(run.Task).Run)
+	}
+	for _, launch := range b.launcher.launches() {
+		if launch.Runs[0].Task == run.Task {
+			t.Errorf("launch %s is for another run of %s", launch.ID, run.Task)
+		}
+	}
+	b.approveAll()
+	b.tick()
+	if live := b.task(run.Task).Run; live == nil {
+		t.Errorf("after the approval it does not run: %+v", b.task(run.Task).Reason)
+	}
+}
