@@ -3,6 +3,18 @@ package simulate
 // eventMutants break the delivery of events.
 var eventMutants = []mutant{
 	{
+		rule: "events: only what was delivered is noted as delivered",
+		file: "record/outbox/deliver.go",
+		old:  "if q.leaves(done, kept, marks) {\n\t\treturn q.leave(ctx, done)",
+		new:  "if q.Leave != nil && marks {\n\t\treturn q.leave(ctx, q.records)",
+		says: "delivered",
+	}, {
+		rule: "events: what is noted as delivered is not delivered again",
+		file: "record/outbox/deliver.go",
+		old:  "left: slices.Contains(d.Delivered, name(rec.Record))",
+		new:  "left: false",
+		test: "record/outbox TestDelivery_RecordsThatAreNotedAsDeliveredAreRemovedTogether",
+	}, {
 		rule: "events: the event of an outcome is in the write of the outcome",
 		file: "engine/runner/outcome.go",
 		old:  "err = c.write(ctx, run, append(c.events.Changes(), changes...)...)",

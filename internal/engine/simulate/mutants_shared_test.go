@@ -3,6 +3,12 @@ package simulate
 // sharedMutants break rules by which the instances of a cluster share runs.
 var sharedMutants = []mutant{
 	{
+		rule: "sharing: an instance that is full and silent is not there",
+		file: "engine/launch/lives.go",
+		old:  "> record.Data.Silent",
+		new:  "> record.Data.Silent+time.Hour",
+		test: "engine/launch TestShared_FullInstanceThatIsSilentIsNotThere",
+	}, {
 		rule: "sharing: an instance takes only launches of a leader that works with the same",
 		file: "record/linger/instance.go",
 		old:  "case launch.Data.Definition != i.Works():",
