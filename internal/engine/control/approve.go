@@ -65,7 +65,7 @@ func (e *Edit) decides(comment string, wait state.Wait) {
 
 // given returns the approval of a person, if they may give it.
 func (e *Edit) given(task string, rule approval.Spec, who identity.Identity, comment string) (state.Given, error) {
-	g := state.Given{By: someone(who.Name), Authenticated: who.Proven(), Proof: who.Proof, At: e.Now, Comment: oneLine(comment)}
+	g := state.Given{By: someone(who.Name), Authenticated: who.Proven(), Proof: who.Proof, At: e.Now, Comment: state.Line(comment)}
 	if !rule.MayApprove(e.changedBy(task), g.By, g.Authenticated) {
 		return g, ErrSamePerson
 	}
@@ -127,7 +127,7 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 		ended := run.Data
 		ended.State, ended.Ended, ended.Cancel, ended.Rejected = state.RunCancelled, e.Now, someone(by), true
 		ended.Error = "rejected by " + ended.Cancel
-		if comment = oneLine(comment); comment != "" {
+		if comment = state.Line(comment); comment != "" {
 			ended.Error = state.Cut(ended.Error + ": " + comment)
 		}
 		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.Now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment})
@@ -192,7 +192,7 @@ func (c *Control) Hold(ctx context.Context, task, by, comment string) error {
 		if e.Next.OnHold != nil {
 			return errNoChange
 		}
-		hold := state.OnHold{By: someone(by), At: e.Now, Comment: oneLine(comment)}
+		hold := state.OnHold{By: someone(by), At: e.Now, Comment: state.Line(comment)}
 		if err := c.supersedeIntended(ctx, e, "the task was put on hold by "+hold.By+" before the run began"); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (c *Control) ApproveAll(ctx context.Context, who identity.Identity, comment
 			replaced.Earlier = append(slices.Clone(replaced.Earlier), *was)
 		}
 		replaced.Approved = &state.ReplacedApproval{By: someone(who.Name), Also: who.Also, Groups: who.Groups, Authenticated: who.Proven(), Proof: who.Proof,
-			At: c.Now(), Comment: oneLine(comment), Shown: replaced.Shown}
+			At: c.Now(), Comment: state.Line(comment), Shown: replaced.Shown}
 		rec.Replaced = &replaced
 		return nil, nil
 	})

@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
@@ -101,13 +99,7 @@ func (c *Control) AuditRetention(ctx context.Context) time.Duration {
 }
 
 // someone is who asks, also where nobody has said who.
-func someone(by string) string { return cmp.Or(oneLine(by), "somebody") }
-
-// oneLine is a text that somebody sends without line breaks and control characters:
-// terminals and chats show it.
-func oneLine(text string) string {
-	return state.Cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
-}
+func someone(by string) string { return cmp.Or(state.Line(by), "somebody") }
 
 // act is what somebody does, for the audit record.
 type act struct {

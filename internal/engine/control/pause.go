@@ -26,7 +26,7 @@ func (c *Control) PauseAll(ctx context.Context, by, reason string) (state.Paused
 			paused = *rec.Paused
 			return nil, errNoChange
 		}
-		paused = state.Paused{By: someone(by), Since: c.Now(), Reason: oneLine(reason)}
+		paused = state.Paused{By: someone(by), Since: c.Now(), Reason: state.Line(reason)}
 		return outbox.Pause(rec, paused).Changes(), nil
 	})
 	return paused, err
@@ -59,7 +59,7 @@ func (c *Control) ResumeAll(ctx context.Context, by, reason string) (*state.Paus
 		if ended == nil {
 			return nil, nil
 		}
-		resumed := outbox.Event{Kind: outbox.Resumed, At: rec.Resumed, By: someone(by), Since: ended.Since, Detail: oneLine(reason)}
+		resumed := outbox.Event{Kind: outbox.Resumed, At: rec.Resumed, By: someone(by), Since: ended.Since, Detail: state.Line(reason)}
 		return outbox.NewEvents(outbox.NumberShared(rec, resumed)).Changes(), nil
 	})
 	return ended, err

@@ -9,9 +9,7 @@ package audit
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/google/uuid"
 
@@ -111,18 +109,18 @@ func Write(ctx context.Context, e Entry, by string, now time.Time) state.Change 
 
 // of completes an entry.
 func (e Entry) of(a Actor, by string, now time.Time, suffix string) Entry {
-	if by = text(by); by == "" {
+	if by = state.Line(by); by == "" {
 		by = "somebody"
 	}
-	e.By, e.Proof, e.From, e.Via, e.Request = by, identity.None, text(a.From), a.Via, text(a.Request)
+	e.By, e.Proof, e.From, e.Via, e.Request = by, identity.None, state.Line(a.From), a.Via, state.Line(a.Request)
 	switch {
-	case a.Proven() && text(a.Name) == by:
+	case a.Proven() && state.Line(a.Name) == by:
 		e.Proof = a.Proof
 	case a.Proof == identity.Local, a.Via == Command:
 		e.Proof = identity.Local
 	}
 	e.ID = now.UTC().Format(layout) + "-" + suffix
-	e.At, e.Comment, e.Detail = now.UTC(), text(e.Comment), text(e.Detail)
+	e.At, e.Comment, e.Detail = now.UTC(), state.Line(e.Comment), state.Line(e.Detail)
 	return e
 }
 
@@ -143,9 +141,3 @@ const prefix = "audit-"
 
 // keyOf returns the key of an entry by its id, such as audit-2026-11/20261126T172439.123456Z-UUID.
 func keyOf(id string) string { return prefix + id[:4] + "-" + id[4:6] + "/" + id }
-
-// text is a text of somebody without line breaks, control characters and marks that turn the order of
-// letters around.
-func text(s string) string {
-	return state.Cut(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
-}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // IDs are ids of runs. They are stored as one text with spaces between them: fifty strings would take
@@ -562,6 +563,12 @@ func (s Stored[T]) Write(data T) Change {
 
 // Cut shortens a text of unknown size to MaxText bytes.
 func Cut(text string) string { return CutTo(text, MaxText) }
+
+// Line returns a text of somebody as one line of at most MaxText bytes: without line breaks, control
+// characters, and marks that turn the order of letters around. Terminals and chats show it.
+func Line(text string) string {
+	return Cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " "))
+}
 
 // CutTo shortens a text of unknown size to so many bytes, and a sign that it is cut.
 func CutTo(text string, bytes int) string {
