@@ -149,7 +149,7 @@ func (d *decider) note() {
 	}
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
-		s.Recheck = s.Recheck && d.Observed == nil
+		s.Recheck, s.Superseded = s.Recheck && d.Observed == nil, s.Superseded && d.Observed == nil
 	}
 	if d.All && !d.stopped() {
 		d.noteForce()
@@ -176,7 +176,7 @@ func (d *decider) noteObserved() {
 	if d.Observed == nil {
 		return
 	}
-	s.Recheck = false
+	s.Recheck, s.Superseded = false, false
 	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
 	if moved {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now

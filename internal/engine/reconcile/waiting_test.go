@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -305,6 +306,53 @@ func TestWaiting_InputThatGoesBackToWhatIsAppliedReplacesTheRun(t *testing.T) {
 	if got := b.task("task-0"); !got.Due.IsZero() || got.Run != nil {
 		t.Errorf("its task says %+v", got)
 	}
+}
+
+// A task must not look as if everything was applied between a run that is replaced and the next one.
+func TestWaiting_TaskWhoseRunIsReplacedIsNotShownAsApplied(t *testing.T) {
+	for name, happens := range map[string]func(*bench){
+		"new input": func(b *bench) { b.catalog.set("C", nil) },
+		"a new definition": func(b *bench) {
+			b.Reconciler = b.another(tasks(1))
+			b.Config.Tasks[0].Module = "./other"
+		},
+		"new rules": func(b *bench) {
+			b.Reconciler = b.another(tasks(1))
+			b.Config.Tasks[0].Rules.Guard.Enabled = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tasks(1)...)
+			b.settle()
+			b.launcher.forget()
+			b.catalog.set("B", nil)
+			b.tick()
+			run := b.launcher.launches()[0].Runs[0]
+			b.claimed(run, "container")
+			b.wait(run, judgedBy(approval, tasks(1)[0].RulesDigest()))
+			b.launcher.forget()
+			b.tickAfterEnd()
+			happens(b)
+			b.tick()
+			if got := b.run(run).Data.State; got != state.RunSuperseded {
+				t.Fatalf("the run is %s", got)
+			}
+			if v := b.view("task-0"); v.Phase != lifecycle.Soon {
+				t.Errorf("it is shown as %s: %s", v.Phase, v.Reason.Text)
+			}
+			b.catalog.set("A", nil) // as it is applied
+			b.Reconciler = b.another(tasks(1))
+			b.tick()
+			if v := b.view("task-0"); b.task("task-0").Run == nil && v.Phase != lifecycle.Applied {
+				t.Errorf("without anything to do, it is shown as %s: %s", v.Phase, v.Reason.Text)
+			}
+		})
+	}
+}
+
+// view is what people see of an enabled task.
+func (b *bench) view(task string) lifecycle.View {
+	return lifecycle.Facts{Name: task, Task: b.task(task), Setting: lifecycle.Enabled}.Assess()
 }
 
 func TestWaiting_ManyLongRunsAreResumedAtOnce(t *testing.T) {

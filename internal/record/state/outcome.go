@@ -36,7 +36,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.Scheduled = before
 		}
 		next.Run, next.Leaving = nil, nil
-		next.Recheck = true
+		next.Recheck, next.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
 	switch {

@@ -59,7 +59,7 @@ func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
-	want.Run, want.Recheck, want.Replaces, want.Forced = nil, true, true, after.Forced
+	want.Run, want.Recheck, want.Superseded, want.Replaces, want.Forced = nil, true, true, true, after.Forced
 	if diff := cmp.Diff(want, after); diff != "" || len(forgotten) > 0 || after.Forced == "" {
 		t.Errorf("forgotten %v, %s", forgotten, diff)
 	}

@@ -85,10 +85,12 @@ type Observation struct {
 
 // Requests are what a task is to run for.
 type Requests struct {
-	Pending   *Pending  `json:"pending,omitempty"`  // a change that no run has taken up
-	Recheck   bool      `json:"recheck,omitempty"`  // a run has ended since the condition was read
-	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
-	Forced    string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
+	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
+	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
+	// Superseded says that this run was superseded: what it was begun for may still be to be done.
+	Superseded bool      `json:"superseded,omitempty"`
+	Scheduled  time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
+	Forced     string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
 	// Replaces says that Forced is a request for the run that replaces a superseded one.
 	Replaces bool `json:"replaces,omitempty"`
 	// Destroy, if set, is a person's request to destroy everything that the task has

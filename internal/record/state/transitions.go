@@ -10,7 +10,7 @@ import "time"
 func (t *Task) RequestRun(by string) { t.Forced, t.Replaces = by, false }
 
 // DropRequests removes the change and the request that wait for a run.
-func (t *Task) DropRequests() { t.Pending, t.Forced, t.Replaces = nil, "", false }
+func (t *Task) DropRequests() { t.Pending, t.Superseded, t.Forced, t.Replaces = nil, false, "", false }
 
 // RequestDestroy notes that a person requests that everything that the task has made is destroyed.
 func (t *Task) RequestDestroy(by string, at time.Time) { t.Destroy = &Request{By: by, At: at} }

@@ -194,6 +194,9 @@ func (f Facts) between() View {
 		}
 		t.Reason = state.Reason{} // the configuration has changed since
 	case state.ReasonRunning, state.ReasonWaiting, state.ReasonOnHold, state.ReasonRules:
+		if t.Superseded && t.Reason.Code == state.ReasonRules {
+			break
+		}
 		if t.Reason = (state.Reason{}); t.Last != nil { // a run has ended, or a hold
 			t.Reason = t.Last.Reason
 		}
@@ -217,7 +220,7 @@ func (f Facts) between() View {
 		return in(Soon) // also after a cancelled run
 	case t.Cancelled(), t.Held != nil, t.HoldNext:
 		return in(Stopped)
-	case row.Phase == Soon, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
+	case row.Phase == Soon, t.Superseded, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
 		return in(Soon)
 	case t.Unverified != nil:
 		return f.unverified(*t.Unverified)
