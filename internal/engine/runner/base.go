@@ -57,7 +57,7 @@ func (c *claim) based(next state.Task, before []state.Count, run state.Run, done
 	}
 	succeeded, at := run.State == state.RunSucceeded, c.endedAt(run.Ended)
 	fresh := done.window == 0 || run.Based
-	since := at.Add(-done.window)
+	since := c.judgedAt().Add(-done.window) // by the earlier clock, as that judges
 	next.Counts = slices.Clone(next.Counts)
 	for i := range next.Counts {
 		if !succeeded {

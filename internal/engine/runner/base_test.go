@@ -101,10 +101,15 @@ func TestBase_AClockThatIsAheadEndsNoWindow(t *testing.T) {
 	for _, ahead := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		j := shrunk(t, config.Rules{Guard: guard.Default})
 		j.decided(2*time.Minute, ahead)
+		j.consul.count = 34
+		if run := j.apply(); run.State != state.RunSucceeded {
+			t.Fatalf("%s %v", run.State, run.Wait)
+		}
+		j.decided(3*time.Minute, ahead)
 		j.consul.count = 25
 		run := j.apply()
 		j.waits(run, "35 of the 60", state.RuleInputGuard)
-		if again := run.Wait.Again; again.After(noon.Add(17*time.Minute)) || again.Before(noon.Add(16*time.Minute)) {
+		if again := run.Wait.Again; again.After(noon.Add(18*time.Minute)) || again.Before(noon.Add(16*time.Minute)) {
 			t.Errorf("with a clock %s ahead, it is judged again at %s", ahead, again)
 		}
 	}
