@@ -1,14 +1,57 @@
 package runner
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
 )
 
 // What a guard counts from: the most that was applied within its window, and what runs have
 // destroyed in it. An outcome is written together with what it changes about that.
+
+// addPeaks adds to the sources what was applied in the window, if that decides anything: an entry is
+// gone.
+func (j *judgement) addPeaks(ctx context.Context) error {
+	gone := slices.ContainsFunc(j.sources, func(s guard.Source) bool { return s.Now < s.Applied })
+	if !gone || j.task.Guard.Window() == 0 {
+		return nil
+	}
+	known, err := j.known(ctx)
+	for i := range j.sources {
+		j.sources[i].Count = j.sources[i].WithPeaks(known.Counts)
+	}
+	return err
+}
+
+// losses are those of earlier runs, if they decide anything about a plan.
+func (j *judgement) losses(ctx context.Context, plan state.Changes) (state.Losses, error) {
+	if plan.Destroy == 0 || !j.task.Guard.PlanLimited() || j.task.Guard.Window() == 0 {
+		return nil, nil
+	}
+	known, err := j.known(ctx)
+	return known.Losses, err
+}
+
+// known is the record of the task, which is read once.
+func (j *judgement) known(ctx context.Context) (state.Task, error) {
+	if j.record != nil {
+		return *j.record, nil
+	}
+	rec, err := retry(ctx, func() (state.Stored[state.Task], error) {
+		return state.Read[state.Task](ctx, j.Store, state.TaskKey(j.claimed.Task))
+	}, backoff.WithMaxTries(claimTries))
+	if err != nil {
+		return state.Task{}, fmt.Errorf("read what was applied in the window of the guard: %w", err)
+	}
+	j.record = &rec.Data
+	return rec.Data, nil
+}
 
 // judgedAt is the time at which the guards judge the run. If the clocks of the leader and of this
 // process differ, the earlier one counts: a clock that is ahead must not end a window.

@@ -26,21 +26,25 @@ type judgement struct {
 	out     io.Writer
 	done    *result
 	sources []guard.Source // what it has read, and what was applied last
-	losses  state.Losses   // of earlier runs
+	record  *state.Task    // of the task; nil as long as it is not needed
 	input   []state.Cause  // why this may not be applied without an approval
 	until   []time.Time    // when a guard permits it, each: zero for never
 	judged  bool           // a plan was made
 	dir     string         // in which checks are run
 }
 
-// judge returns the judgement of a run of a task with this record. unknown says that it is not
-// known what the task was applied with last.
-func (c *claim) judge(task *config.Task, known state.Task, done *result, unknown bool, out io.Writer) *judgement {
-	j := &judgement{claim: c, task: task, done: done, out: out, sources: Sources(done.differences, known), losses: known.Losses}
-	if c.claimed.Kind == state.KindApply || c.claimed.WhatIf != nil {
-		j.input, j.until = task.InputCauses(j.sources, unknown, c.judgedAt())
+// judge returns the judgement of a run of a task. record is that of the task, or nil if it was not
+// read. unknown says that it is not known what the task was applied with last.
+func (c *claim) judge(ctx context.Context, task *config.Task, record *state.Task, done *result, unknown bool, out io.Writer) (*judgement, error) {
+	j := &judgement{claim: c, task: task, done: done, out: out, record: record, sources: Sources(done.differences, state.Task{})}
+	if c.claimed.Kind != state.KindApply && c.claimed.WhatIf == nil {
+		return j, nil
 	}
-	return j
+	if err := j.addPeaks(ctx); err != nil {
+		return nil, err
+	}
+	j.input, j.until = task.InputCauses(j.sources, unknown, c.judgedAt())
+	return j, nil
 }
 
 // Sources are what the guards judge: what a task with this record would have other than what it was applied
@@ -167,7 +171,11 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 		}
 		return refused, nil
 	}
-	causes, until := j.task.PlanCauses(j.input, refused, *plan.Changes, plan.InState, j.losses, j.judgedAt())
+	losses, err := j.losses(ctx, *plan.Changes)
+	if err != nil {
+		return nil, err
+	}
+	causes, until := j.task.PlanCauses(j.input, refused, *plan.Changes, plan.InState, losses, j.judgedAt())
 	j.until = append(j.until, until...)
 	return causes, nil
 }

@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/base/block"
@@ -349,12 +348,11 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		}
 		return done, err
 	case state.KindApply, state.KindDestroy:
-		known, err := c.known(ctx)
+		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
+		j, err := c.judge(ctx, task, nil, &done, unknown, out)
 		if err != nil {
 			return done, err
 		}
-		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
-		j := c.judge(task, known, &done, unknown, out)
 		if err := j.judgeConsul(ctx, launch, planned); err != nil {
 			return done, err
 		}
@@ -403,20 +401,6 @@ func (c *claim) read(ctx context.Context, launch state.Launch, task *config.Task
 	}
 	done.compare(before)
 	return before, unknown, nil
-}
-
-// known reads the record of the task, with what the guards count from. None judges a destroy.
-func (c *claim) known(ctx context.Context) (state.Task, error) {
-	if c.claimed.Kind != state.KindApply {
-		return state.Task{}, nil
-	}
-	rec, err := retry(ctx, func() (state.Stored[state.Task], error) {
-		return state.Read[state.Task](ctx, c.Store, state.TaskKey(c.claimed.Task))
-	}, backoff.WithMaxTries(claimTries))
-	if err != nil {
-		return state.Task{}, fmt.Errorf("read what was applied in the window of the guard: %w", err)
-	}
-	return rec.Data, nil
 }
 
 // job returns what the driver is to do, given what the task was applied with.

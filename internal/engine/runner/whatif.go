@@ -67,7 +67,10 @@ func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *confi
 	if err != nil {
 		return fmt.Errorf("read task %s: %w", task.Name, err)
 	}
-	j := c.judge(task, record.Data, done, unknown, out)
+	j, err := c.judge(ctx, task, &record.Data, done, unknown, out)
+	if err != nil {
+		return err
+	}
 	j.dir = cfg.Dir()
 	all, err := state.ReadReconcile(ctx, c.Store)
 	if err != nil {
