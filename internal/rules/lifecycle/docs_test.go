@@ -48,6 +48,10 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 	for _, r := range lifecycle.Renames {
 		renames = append(renames, fmt.Sprintf("| %s | %s |", r.Before, r.After))
 	}
+	var windows []string
+	for _, w := range lifecycle.Windows {
+		windows = append(windows, fmt.Sprintf("| %s | %s | %s |", w.Event, w.Effect, w.Detail))
+	}
 	diagram := []string{"stateDiagram-v2"}
 	for _, s := range lifecycle.RunSteps {
 		from, to := string(s.From), string(s.To)
@@ -59,6 +63,7 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
 	current(t, "reasons.md", head+"\n"+rule+"\n", stops)
 	current(t, "trust.md", "| before the rename | under the new name |\n|---|---|\n", renames)
+	current(t, "trust.md", "| what happens | the window of the guard | |\n|---|---|---|\n", windows)
 	current(t, "commands.md", "| phase | meaning |\n|---|---|\n", phases)
 	current(t, "reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
 	current(t, "reasons.md", "| code | phase | the task does not run because | it runs when |\n|---|---|---|---|\n", waits)
