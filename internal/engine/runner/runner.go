@@ -13,7 +13,6 @@ import (
 	"runtime/debug"
 	"time"
 
-
 	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/consul"

@@ -99,10 +99,16 @@ func (s *server) change(w *world) {
 }
 
 func (s *server) set(w *world, service string) {
+	if w.shrinks && !w.settled(service) {
+		return
+	}
 	s.count++
 	s.before[service] = s.digests[service]
 	if s.digests[service] = fmt.Sprintf("d%d", s.count%5); w.ruled {
 		s.digests[service] = w.nextData(s.before[service])
+		if w.shrinks {
+			s.digests[service] = w.shrunk(service)
+		}
 	} else if s.docs != nil && s.count%5 == 4 {
 		s.digests[service] = none
 	}
@@ -157,7 +163,7 @@ func (s *server) comeBack(w *world) {
 		record, service := w.judge.tasks[task], serviceOf(task)
 		wait := record.Waits()
 		held := wait != nil && wait.Guards() || w.judge.last.Replaced != nil && record.Reason.Code == state.ReasonReplaced
-		if w.absent && held && record.Applied != "" {
+		if w.absent && held && record.Applied != "" && !w.shrinks {
 			s.digests[service] = record.Applied
 			s.found(service)
 			s.learn()

@@ -96,8 +96,11 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 			r.losses.grant(task, b.For(), until)
 		}
 	}
-	r.did[task] = append(r.did[task], r.did[from][r.counted(from)])
-	r.counts(task, len(r.did[task])-1)
+	j.forgot(task)
+	for _, i := range r.last[from] { // also what guards count from
+		r.did[task] = append(r.did[task], r.did[from][i])
+		r.counts(task, len(r.did[task])-1)
+	}
 	if e, ok := j.crossings.ended[from]; ok {
 		e.definition = "" // it is another one with the name, and no reason to begin again
 		j.crossings.ended[task] = e

@@ -139,7 +139,9 @@ func (w *world) applyAll() {
 }
 
 // stable reports whether a change of the configuration is left out, so that runs end between two.
-func (w *world) stable() bool { return w.crosses && (!w.faults || w.rng.IntN(8) > 0) }
+func (w *world) stable() bool {
+	return w.crosses && (!w.faults || w.rng.IntN(8) > 0) || w.shrinks && w.rng.IntN(8) > 0
+}
 
 // cancels has somebody cancel the run of a task.
 func (w *world) cancels(task string) {

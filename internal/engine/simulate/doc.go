@@ -20,7 +20,8 @@
 // In every third history, tasks have guards, approvals and windows (rules_test.go). Consul
 // then loses most entries now and then, or is replaced by another one (replaced_test.go), and
 // people approve, reject, hold and release: late, twice, and plans that were replaced
-// (approvers_test.go). Some tasks are checked for drift (drift_test.go). In every twelfth history,
+// (approvers_test.go). Some tasks are checked for drift (drift_test.go). In every fifteenth history,
+// services shrink in small steps, within the window of a guard and beyond it (shrinking_test.go). In every twelfth history,
 // what removed tasks have made is destroyed (removal_test.go). In every eighth history, people pause
 // and resume all tasks (pauses_test.go). In every fifth history, containers in AWS linger
 // (linger_test.go). In a cluster, instances share runs (shared_test.go).
@@ -40,7 +41,7 @@
 // In histories from seed fleetSeeds on, a deployment has hundreds of tasks, which queue
 // (fleet_test.go). make test-all has 100,000 tasks in 200 deployments.
 //
-// The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go, remote_judge_test.go)
+// The judge (judge_test.go, changes_test.go, events_test.go, rules_test.go, window_judge_test.go, remote_judge_test.go)
 // checks what must always hold at every write, every step of Terraform and every request to HCP
 // Terraform. At the end, the faults stop, and soon everything must be applied as Consul says, or
 // wait for a person, and say so.

@@ -23,7 +23,7 @@ const (
 )
 
 // withFleets is the first of the bundles of such histories.
-var withFleets = len(bundles) - fleetBundles
+var withFleets = withShrinking - fleetBundles
 
 // fleetNames are the tasks of such histories, and their services.
 var fleetNames = func() []string {

@@ -61,6 +61,8 @@ var bundles = func() []bundle {
 	all = append(all, forCrossings()...)
 	all = append(all, slices.Concat(forThird(all[:withRemote]), forOrder(all[:withRemote]))...)
 	all = append(all, forFleets()...)
+	shrinking := forShrinking(all[1])
+	all = append(all, slices.Concat(shrinking, forRemote(shrinking))...)
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}

@@ -68,6 +68,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.consul.fill(w)
 		}
+		w.drawShrinking(seed)
 		w.drawPauses(seed)
 		if w.crosses = seed >= crossingSeeds && seed < documentSeeds; w.crosses {
 			w.drawCrossings()
@@ -84,6 +85,9 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		}
 		if w.remote || w.crosses { // a run has several steps, and what meets takes several runs
 			steps *= 3
+		}
+		if w.shrinks { // several steps within a window
+			steps *= 4
 		}
 		if w.weather.long { // what takes many things to come together
 			steps *= 4

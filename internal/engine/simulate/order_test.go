@@ -17,7 +17,7 @@ import (
 const orderSeeds = fleetSeeds / 2
 
 // withOrder is the first of the bundles of such histories.
-var withOrder = len(bundles) - fleetBundles - withRemote
+var withOrder = withFleets - withRemote
 
 // predecessors are what tasks come after. A pattern does not wait for a task that a bundle lacks.
 var predecessors = map[string][]string{"api": {"we?"}, "db": {"ap*"}, "report": {"web*", "ap?", "d*"}}

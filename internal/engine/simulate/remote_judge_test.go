@@ -58,7 +58,8 @@ func (f *far) watched(ctx context.Context, job driver.Job) driver.Job {
 		there := ""
 		if ws := f.cloud.of(workspacePrefix + t.Name); ws != nil && ws.current != nil {
 			there = ws.current.id
-			f.judge.rules.shown[run] = f.judge.does(run, ws.current).content
+			it := f.judge.does(run, ws.current)
+			f.judge.rules.shown[run], f.judge.rules.planned[run] = it.content, it
 		}
 		f.mu.Unlock()
 		err := judge(ctx, plan)
@@ -207,8 +208,10 @@ func (j *judge) appliedThere(w *world, r *remoteRun) {
 	}
 	s.holds, j.infra[r.task] = r.plan.holds, r.plan.holds.digest
 	if !r.destroys {
-		j.rules.fresh[r.id] = r.plan.task == nil || r.confirmedBy != "" || j.rules.fresh[r.run]
-		j.did(r.task, r.id, r.plan)
+		it, b := r.plan, j.rules.base[r.run]
+		it.task, it.judged = j.remote.reads[r.run].task, j.remote.reads[r.run].judges
+		j.rules.base[r.id] = base{b.perhaps || r.plan.task == nil || r.confirmedBy != "", b.certainly}
+		j.did(r.task, r.id, it)
 	}
 }
 

@@ -87,7 +87,10 @@ func (w *world) bundles() []bundle {
 		return bundles[withCrossings:withThird]
 	}
 	if w.fleet {
-		return bundles[withFleets:]
+		return bundles[withFleets:withShrinking]
+	}
+	if w.shrinks {
+		return bundles[w.firstBundle():][:shrinkingBundles]
 	}
 	return bundles[w.firstBundle():][:withRemote]
 }
@@ -95,6 +98,10 @@ func (w *world) bundles() []bundle {
 // firstBundle is the first of the bundles of the history, unless features meet in it.
 func (w *world) firstBundle() int {
 	switch {
+	case w.shrinks && w.remote:
+		return withShrinking + shrinkingBundles
+	case w.shrinks:
+		return withShrinking
 	case w.third:
 		return withThird
 	case w.remote:
@@ -116,6 +123,9 @@ func (w *world) someBundle() int {
 	}
 	if w.fleet {
 		return withFleets + w.rng.IntN(fleetBundles)
+	}
+	if w.shrinks {
+		return w.firstBundle() + w.rng.IntN(shrinkingBundles)
 	}
 	i := w.rng.IntN(withoutRules)
 	if w.ruled && w.rng.IntN(6) > 0 {
@@ -227,7 +237,7 @@ func (h *hand) judged(ctx context.Context, job driver.Job, run string) (planned,
 	}
 	it, err := ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name+" to apply that", func() (planned, error) {
 		it := h.plan(job)
-		h.judge.rules.shown[run] = it.content
+		h.judge.rules.shown[run], h.judge.rules.planned[run] = it.content, it
 		if h.chance(50) {
 			h.judge.rules.shown[run] = content{definition: it.definition, input: it.input}
 			return it, errors.New("the data makes no valid plan")
@@ -261,19 +271,25 @@ type rules struct {
 	did       map[string][]attempt // by task: the successful applies
 	last      map[string][]int     // by task: the indices of those that have counted as the last, one after the other
 	since     map[string]int       // by run: the index in last of the one that counted when it was claimed
-	fresh     map[string]bool      // runs whose loss a person has approved
+	base      map[string]base      // by run
+	begun     map[string][]begun   // by task: the applies that have begun
+	planned   map[string]planned   // by run: the same as shown, if it has a plan
 	checks    map[string]int       // by check for drift: the same when it was planned
 	losses    losses
 }
 
 // attempt is an apply that succeeded, and what it was for.
 type attempt struct {
-	run     string // there, if HCP Terraform did it
-	at      time.Time
-	fresh   bool // nothing that was applied before it counts any more
-	module  string
-	digest  string
-	entries map[string]string
+	run      string    // there, if HCP Terraform did it
+	at       time.Time // zero if nothing is known any more of what was applied
+	recorded time.Time // that it has succeeded
+	base     base
+	window   time.Duration // of the guard
+	limited  bool          // the guard limits plans
+	destroys int
+	module   string
+	digest   string
+	entries  map[string]string
 }
 
 // granted is an approval.
@@ -296,7 +312,7 @@ func enough(given []granted, needs int, at time.Time) bool {
 
 func (r *rules) init() {
 	r.losses.init()
-	r.checks, r.fresh = map[string]int{}, map[string]bool{}
+	r.checks, r.base, r.begun, r.planned = map[string]int{}, map[string]base{}, map[string][]begun{}, map[string]planned{}
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string][]int{}, map[string]int{}
@@ -314,7 +330,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
 	why, input := j.excess(p, run, it)
-	j.rules.fresh[run] = why != "" || j.accepted(it)
+	j.becomesBase(run, it, j.lost(p, run, it) != "", why != "")
 	if why == "" {
 		return
 	}
@@ -363,46 +379,34 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 		return "it destroys something", false
 	case t.Guard.Enabled && t.Guard.MaxDestroy != nil && it.destroys > *t.Guard.MaxDestroy:
 		return "it destroys too much", false
-	case j.accepted(it):
+	}
+	if all, exceeded := j.rules.destroys(losingBy(run, it), j.runs[t.Name][run].Intended()); exceeded {
+		return fmt.Sprintf("with it, %d are destroyed within the window", all), false
+	}
+	if j.accepted(it) {
 		return "", false
 	}
 	if why := j.lost(p, run, it); why != "" || !t.Guard.Enabled {
 		return why, true
 	}
 	// While a run goes on that was given up, another may apply something.
-	if most, exceeded := j.rules.exceeded(t, run, it); exceeded {
-		return fmt.Sprintf("it takes too much away of %d entries", most), true
+	if most, exceeded := j.rules.takes(losingBy(run, it), j.runs[t.Name][run].Intended()); exceeded {
+		return fmt.Sprintf("it takes too much away of the %d entries that were applied within the window", most), true
 	}
 	return "", false
 }
 
-// exceeded reports whether a run takes too much away of the most that was applied in the window of
-// the guard, whichever apply counts as the last one. A runner whose clock is ahead may take the
-// window for shorter.
-func (r *rules) exceeded(t *config.Task, run string, it planned) (most int, exceeded bool) {
-	last, now := r.last[t.Name], len(it.holds.entries)
-	for k := min(r.since[run], len(last)-1); k < len(last); k++ {
-		applied := len(r.did[t.Name][last[k]].entries)
-		most = applied
-		for m := k; m > 0 && !it.at.After(time.Now()); m-- {
-			replaced := r.did[t.Name][last[m]]
-			if replaced.fresh || replaced.at.IsZero() {
-				break
-			}
-			if time.Since(replaced.at) < t.Guard.Within {
-				most = max(most, len(r.did[t.Name][last[m-1]].entries))
-			}
-		}
-		if removed := most - now; now >= applied || most < 10 || 2*removed <= most {
-			return most, false
-		}
-	}
-	return most, true
-}
-
 // did notes that a run has applied something.
 func (j *judge) did(task, run string, it planned) {
-	j.rules.did[task] = append(j.rules.did[task], attempt{run, time.Now(), j.rules.fresh[run] || it.task != nil && it.task.Guard.Window() == 0, it.holds.module, it.holds.digest, it.holds.entries})
+	a := attempt{run: run, at: time.Now(), recorded: time.Now(), base: j.rules.base[run], module: it.holds.module, digest: it.holds.digest, entries: it.holds.entries}
+	if it.task != nil {
+		a.window, a.limited = it.task.Guard.Window(), it.judged && it.task.Guard.PlanLimited()
+		a.base.perhaps, a.base.certainly = a.base.perhaps || a.window == 0, a.base.certainly || a.window == 0
+	}
+	if it.changes && !it.unknown {
+		a.destroys = it.destroys
+	}
+	j.rules.did[task] = append(j.rules.did[task], a)
 }
 
 // forgot notes that the engine knows nothing more of what a task was applied with.
@@ -429,6 +433,9 @@ func (r *rules) bases(task, run string) []attempt {
 
 // ruled looks at a run that was written.
 func (j *judge) ruled(v view, before, run state.Run) {
+	if run.State.Ended() && !before.State.Ended() {
+		j.rules.recorded(run.Task, run.ID)
+	}
 	switch run.State {
 	case state.RunIntended:
 		if h := j.tasks[run.Task].OnHold; h != nil && before.State != state.RunIntended && run.Kind.Occupies() && (before.Wait == nil || !before.Wait.For.Elsewhere() && !j.pastApprovalThere(v.world, run.ID)) {
@@ -437,15 +444,18 @@ func (j *judge) ruled(v view, before, run state.Run) {
 	case state.RunRunning:
 		if before.State != state.RunRunning {
 			j.rules.since[run.ID] = len(j.rules.last[run.Task]) - 1
+			delete(j.rules.planned, run.ID)
 		}
 	case state.RunWaiting:
 		if run.Wait.Content != nil && before.State != state.RunWaiting {
 			j.rules.waits[run.Wait.ID] = j.rules.shown[run.ID]
 			v.plans = append(v.plans, plan{run.Task, run.Wait.ID})
+			j.holds(v, before, run)
 		}
 	case state.RunSucceeded:
 		i := slices.IndexFunc(j.rules.did[run.Task], func(a attempt) bool { return a.run == run.ID || a.run != "" && a.run == j.remote.of[run.ID] })
 		if run.Kind.Applies() && i >= 0 && !before.State.Ended() {
+			j.rules.did[run.Task][i].recorded = time.Now()
 			j.rules.counts(run.Task, i)
 		}
 	}
@@ -527,7 +537,7 @@ func (j *judge) explained(w *world, task string, want string) bool {
 	case wait != nil && record.Run.Destroys():
 		return j.waitsForPerson(record) && strings.Contains(record.Reason.Text, wait.Text)
 	case wait != nil:
-		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && wait.Content != nil && record.Run.Resume == nil &&
+		return wait.For == state.WaitApproval && len(wait.Causes) > 0 && !j.heldByTime(w, record) && wait.Content != nil && record.Run.Resume == nil &&
 			record.Run.Input == want && record.Reason.Code == state.ReasonWaiting && strings.Contains(record.Reason.Text, wait.Text)
 	}
 	return false

@@ -52,6 +52,7 @@ type world struct {
 	third   bool     // the same, but with the driver of package drivertest
 	fleet   bool     // there are many tasks
 	ordered bool     // tasks come after others
+	shrinks bool     // services shrink in small steps
 	// unverifies says that what was applied does not always work.
 	unverifies bool
 	crosses    bool // tasks are renamed, and people end what they like
