@@ -5,18 +5,22 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
 )
 
 // A person approves what a guard holds, or time does: the tick at that time is due.
 func TestDecide_WhatAGuardHoldsIsJudgedAgainInTime(t *testing.T) {
 	again := noon.Add(10 * time.Minute)
 	task := webTask()
+	task.Rules.Guard = guard.Default
 	s := with(applied(), func(s *state.Task) {
 		s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 		s.Run = &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval, ID: "w", Since: noon, Again: again,
 			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "too many are gone"}}, Content: &state.Content{Definition: "def", Input: "B"}, Rules: task.RulesDigest()}}
 	})
-	for at, want := range map[time.Time]Action{noon: Wait, again.Add(-time.Second): Wait, again: End, again.Add(time.Hour): End} {
+	for at, want := range map[time.Time]Action{noon: Wait, again.Add(-time.Second): Wait, again: End, again.Add(time.Hour): End,
+		noon.Add(-time.Hour): End, // the clock was ahead when it was judged
+	} {
 		d := Decide([]Input{{Task: task, Definition: "def", State: s, Reading: Reading{Observed: &Observed{Digest: "B"}}}}, at)[0]
 		if d.Action != want {
 			t.Errorf("at %s: %+v", at, d.Reason)

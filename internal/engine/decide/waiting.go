@@ -68,7 +68,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonRules, "the task's rules have changed while the run waited")
 	case d.inputReturned(wait):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "the entries that were gone are back, or their loss was approved, while the run waited")
-	case clock.Reached(wait.Again, d.now):
+	case d.judgedAgain(wait):
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonChanged, "what was applied before the window of its guard does not count any more, so it is judged again")
 	case wentOn:
 		return t, nil
@@ -154,6 +154,12 @@ func (d *decider) end(as state.RunState, code state.ReasonCode, text string) *ho
 	h := refuse(code, d.now, "%s", text)
 	h.action, h.endAs = End, as
 	return h
+}
+
+// judgedAgain reports whether the time has come to judge again what a guard holds. A time that is
+// further ahead than its window was written by a clock that was wrong.
+func (d *decider) judgedAgain(wait *state.Wait) bool {
+	return clock.Reached(wait.Again, d.now) || wait.Again.After(d.now.Add(d.Task.Guard.Window()+d.Skew))
 }
 
 // inputReturned reports whether a run that is held because of its input would not be

@@ -144,7 +144,7 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: what a guard holds is judged again when it leaves the window",
 		file: "engine/decide/waiting.go",
-		old:  "case clock.Reached(wait.Again, d.now):",
+		old:  "case d.judgedAgain(wait):",
 		new:  "case false:",
 		test: "engine/decide TestDecide_WhatAGuardHoldsIsJudgedAgainInTime",
 	}, {
