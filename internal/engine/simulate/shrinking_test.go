@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -73,6 +74,18 @@ func (w *world) calm() {
 	if w.home == inAWS && !w.remote && w.rng.IntN(3) > 0 { // there, a run takes many steps
 		w.home = oneMachine
 	}
+}
+
+// attention is how often people decide something, in thousandths of the steps: where services shrink,
+// they approve what waits before the window has passed.
+func (w *world) attention() int {
+	if w.shrinks && slices.ContainsFunc(w.consul.names, func(task string) bool {
+		record := w.judge.tasks[task]
+		return record.Waits() != nil && record.Run.Resume == nil
+	}) {
+		return 200
+	}
+	return 30
 }
 
 // settled reports whether a service should rather stay as it is, until that is applied or waits.

@@ -157,18 +157,18 @@ func losingBy(run string, it planned) losing {
 	return l
 }
 
-// becomesBase notes how a run becomes the base of later ones if it succeeds. approved says that what
-// it applies needs an approval.
-func (j *judge) becomesBase(run string, it planned, lost, approved bool) {
+// becomesBase notes how a run becomes the base of later ones if it succeeds. needs says that what it
+// applies certainly needs an approval.
+func (j *judge) becomesBase(run string, it planned, lost, needs bool) {
 	l, at := losingBy(run, it), j.runs[it.task.Name][run].Intended()
 	off := it.task.Guard.Window() == 0
 	_, takes := j.rules.takes(l, at)
 	_, destroys := j.rules.destroys(l, at)
 	b := base{perhaps: off || lost || j.accepted(it), certainly: off}
-	if approved {
+	if approved := len(j.rules.approvals[run])+len(j.rules.inputs[it.task.Name]) > 0; needs || approved {
 		b.perhaps = b.perhaps || j.rules.perhapsTakes(l, at) || j.rules.perhapsDestroys(l, at)
-		b.certainly = b.certainly || takes || destroys
 	}
+	b.certainly = b.certainly || needs && (takes || destroys)
 	j.rules.base[run] = b
 	j.rules.begun[it.task.Name] = append(j.rules.begun[it.task.Name], begun{run, time.Now(), l.destroys})
 }

@@ -239,7 +239,7 @@ func (w *world) step() {
 		w.resume()
 		return
 	}
-	if w.ruled && w.chance(30) {
+	if w.ruled && w.chance(w.attention()) {
 		w.judges()
 		return
 	}
