@@ -333,7 +333,7 @@ var windowed = map[string]func(s *shrinking){
 // ofEntries are events about which the plan guard knows nothing, or with other numbers.
 var ofEntries = []string{"a condition of another kind", "other limits", "all clocks are ahead for longer than `within`"}
 
-// After a loss that is permitted comes another one, each small by itself. Whether the second one waits
+// After a loss that is permitted comes another one, which alone is permitted, too. Whether the second one waits
 // depends on what happens between the two.
 func TestGuardWindow_EachEventDoesWhatItsRowSays(t *testing.T) {
 	ofPlans := guard.Default

@@ -10,7 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// In every fifteenth history, services shrink in steps that the guard permits, each by itself: one
+// In every fifteenth history, services shrink in steps, each of which the guard permits alone: one
 // begins when the last one is applied. The configuration changes between two windows, and a guard is
 // turned off and on. The judge (window_judge_test.go) knows what was applied within the window.
 

@@ -104,7 +104,7 @@ func (w *world) agreeOnStates() {
 // The simulation says nothing about such states if there are none.
 func TestInHistoriesOfAClusterNoRunBeginsFromAnOlderState(t *testing.T) {
 	kept := 0
-	for seed := uint64(unsavedFirst); seed < 200*unsavedEvery && kept < 2; seed += unsavedEvery {
+	for seed := uint64(unsavedFirst); seed < 600*unsavedEvery && kept < 2; seed += unsavedEvery {
 		out := history(t, seed, nil)
 		if kept += out.kept; out.broken != "" {
 			t.Fatalf("seed %d: %s", seed, out.broken)
