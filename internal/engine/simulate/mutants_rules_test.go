@@ -97,11 +97,10 @@ var ruleMutants = []mutant{
 		says: "what a guard holds is justified",
 	}, {
 		rule: "rules: an approval that is applied is a new base",
-		seed: shrinkFirst, stride: shrinkEvery,
 		file: "engine/runner/base.go",
 		old:  "fresh := done.window == 0 || run.Based",
 		new:  "fresh := done.window == 0",
-		says: "what a guard holds is justified",
+		test: "engine/runner TestBase_AnApprovalCountsOnceItIsApplied",
 	}, {
 		rule: "rules: the plan guard counts what was destroyed within its window",
 		seed: shrinkFirst, stride: shrinkEvery,
