@@ -18,9 +18,8 @@ import (
 
 // What Approve, Reject, Hold and Release refuse.
 var (
-	ErrOtherPlan  = errors.New("another plan waits for an approval now")
-	ErrSamePerson = errors.New("who changed, deleted or destroys the task through the API must not approve its plan")
-	ErrNotOnHold  = errors.New("the task is not on hold")
+	ErrOtherPlan = errors.New("another plan waits for an approval now")
+	ErrNotOnHold = errors.New("the task is not on hold")
 	// ErrNotReplaced is what ApproveAll returns if no task waits because Consul was
 	// replaced.
 	ErrNotReplaced = errors.New("no task waits because Consul was replaced")
@@ -30,7 +29,7 @@ var (
 // shows, and only until the approval expires. plan is the id of the plan, or how it
 // begins; "" for the one that waits now. If several people must approve, the run goes on
 // when the last of them has. To repeat an approval is harmless. The error is state.ErrNoPlan,
-// ErrOtherPlan, ErrSamePerson, ErrNoTask, ErrDisabled or an *approval.RefusedError.
+// ErrOtherPlan, approval.ErrSamePerson, ErrNoTask, ErrDisabled or an *approval.RefusedError.
 func (c *Control) Approve(ctx context.Context, task, plan string, who identity.Identity, comment string) error {
 	return c.change(ctx, task, acts(audit.Approve, task, who.Name), func(e *Edit) error {
 		wait, err := e.waitingPlan(plan)
@@ -44,7 +43,8 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		if err != nil {
 			return err
 		}
-		g, err := e.given(task, t.Approval, who, comment)
+		who.Name = someone(who.Name)
+		g, err := t.Approval.Given(who, e.changedBy(task), e.Now, state.Line(comment))
 		if err != nil {
 			return err
 		}
@@ -61,19 +61,6 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 // decides completes the entry of a decision on the plan that waits.
 func (e *Edit) decides(comment string, wait state.Wait) {
 	e.does.Run, e.does.Plan, e.does.Content, e.does.Comment = e.Next.Run.ID, wait.ID, wait.Content, comment
-}
-
-// given returns the approval of a person, if they may give it.
-func (e *Edit) given(task string, rule approval.Spec, who identity.Identity, comment string) (state.Given, error) {
-	g := state.Given{By: someone(who.Name), Authenticated: who.Proven(), Proof: who.Proof, At: e.Now, Comment: state.Line(comment)}
-	if !rule.MayApprove(e.changedBy(task), g.By, g.Authenticated) {
-		return g, ErrSamePerson
-	}
-	var err error
-	if g.As, err = rule.Admit(who); err == nil && rule.Expires > 0 {
-		g.Expires = e.Now.Add(rule.Expires)
-	}
-	return g, err
 }
 
 // approved notes the approvals of the waiting run, of which the last is new. The run goes on if they

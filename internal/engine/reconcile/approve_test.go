@@ -102,10 +102,10 @@ func TestApprove_WhoChangedTheTaskCannotApproveWhereAnotherPersonMust(t *testing
 	b.Config.Tasks[0].Approval = approvals.Spec{Rule: approvals.Always, DistinctApprover: true}
 	people := b.people()
 	b.overridden(state.Override{Task: "task-0", By: "ann", Enabled: new(true)})
-	if err := people.Approve(t.Context(), "task-0", "", ann, ""); !errors.Is(err, control.ErrSamePerson) {
+	if err := people.Approve(t.Context(), "task-0", "", ann, ""); !errors.Is(err, approvals.ErrSamePerson) {
 		t.Errorf("ann approves her own change: %v", err)
 	}
-	if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "bob"}, ""); !errors.Is(err, control.ErrSamePerson) {
+	if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "bob"}, ""); !errors.Is(err, approvals.ErrSamePerson) {
 		t.Errorf("somebody says that he is bob: %v", err)
 	}
 	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
@@ -149,7 +149,7 @@ func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testi
 		}
 		b.claimed(run, "container")
 		b.wait(run, planned)
-		if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "ann", Proof: identity.Token}, ""); !errors.Is(err, control.ErrSamePerson) {
+		if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "ann", Proof: identity.Token}, ""); !errors.Is(err, approvals.ErrSamePerson) {
 			t.Errorf("%s, and ann approves: %v", name, err)
 		}
 		if err := people.Approve(t.Context(), "task-0", "", cat, ""); err != nil {

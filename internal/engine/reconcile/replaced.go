@@ -303,15 +303,9 @@ func permit(in *decide.Input, given []state.ReplacedApproval) bool {
 	rule := in.Task.Approval
 	var all []state.Given
 	for _, a := range given {
-		given := state.Given{By: a.By, Authenticated: a.Authenticated, Proof: a.Proof, At: a.At, Comment: a.Comment}
-		as, err := rule.Admit(a.Who())
-		if err != nil || !rule.MayApprove(in.ChangedBy, a.By, a.Authenticated) {
-			continue
+		if one, err := rule.Given(a.Who(), in.ChangedBy, a.At, a.Comment); err == nil {
+			all = append(all, one)
 		}
-		if given.As = as; rule.Expires > 0 {
-			given.Expires = a.At.Add(rule.Expires)
-		}
-		all = append(all, given)
 	}
 	counting := rule.Counting(all, given[len(given)-1].At)
 	if len(counting) < rule.Needed() {

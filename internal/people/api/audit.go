@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
-	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -36,7 +35,7 @@ func (a *api) noteRefused(r *http.Request, err error) {
 		return
 	case errors.As(err, &denied):
 		role, task = denied.Role, denied.Task
-	case errors.As(err, new(*approval.RefusedError)), errors.Is(err, control.ErrSamePerson):
+	case errors.As(err, new(*approval.RefusedError)), errors.Is(err, approval.ErrSamePerson):
 	default:
 		return
 	}

@@ -86,7 +86,7 @@ var refusals = []struct {
 	{control.ErrNoRun, http.StatusConflict, "task '%s' has no run under way"},
 	{state.ErrNoPlan, http.StatusNotFound, "no plan of task '%s' waits for an approval"},
 	{control.ErrOtherPlan, http.StatusConflict, "another plan of task '%[1]s' waits for an approval now: read it with `terrapulse plan show %[1]s` (GET /v1/tasks/%[1]s/plan)"},
-	{control.ErrSamePerson, http.StatusForbidden, "task '%s' has require_distinct_approver: another person than the one who changed it through the API must approve, with a client certificate, a token or IAM"},
+	{approval.ErrSamePerson, http.StatusForbidden, "task '%s' has require_distinct_approver: another person than the one who changed it through the API must approve, with a client certificate, a token or IAM"},
 	{control.ErrNotOnHold, http.StatusConflict, "task '%s' is not on hold"},
 	{control.ErrNoRetry, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same"},
 }

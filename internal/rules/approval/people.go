@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,29 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
-// MayApprove reports whether somebody may approve what others have changed. Only a name
+// ErrSamePerson is why somebody cannot approve what they have changed.
+var ErrSamePerson = errors.New("who changed, deleted or destroys the task through the API must not approve its plan")
+
+// Given returns the approval of a person, if they may approve what others have changed. The error is
+// ErrSamePerson or a *RefusedError.
+func (s Spec) Given(who identity.Identity, changedBy []string, at time.Time, comment string) (state.Given, error) {
+	g := state.Given{By: who.Name, Authenticated: who.Proven(), Proof: who.Proof, At: at, Comment: comment}
+	if !s.mayApprove(changedBy, g.By, g.Authenticated) {
+		return state.Given{}, ErrSamePerson
+	}
+	var err error
+	if g.As, err = s.admit(who); err != nil {
+		return state.Given{}, err
+	}
+	if s.Expires > 0 {
+		g.Expires = at.Add(s.Expires)
+	}
+	return g, nil
+}
+
+// mayApprove reports whether somebody may approve what others have changed. Only a name
 // that was proven shows that it is somebody else.
-func (s Spec) MayApprove(changedBy []string, by string, authenticated bool) bool {
+func (s Spec) mayApprove(changedBy []string, by string, authenticated bool) bool {
 	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.ContainsFunc(changedBy, func(other string) bool { return samePerson(other, by) })
 }
 
@@ -34,9 +55,9 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.By + " " + e.Why }
 
-// Admit returns the entry of From by which somebody may approve; "" if everybody may. The error is a
+// admit returns the entry of From by which somebody may approve; "" if everybody may. The error is a
 // *RefusedError.
-func (s Spec) Admit(who identity.Identity) (as string, err error) {
+func (s Spec) admit(who identity.Identity) (as string, err error) {
 	if s.Restricted() && !who.Proven() {
 		return "", &RefusedError{who.Name, "cannot approve: " + s.Approvers() + ", and nothing proves this name: use a token, a client certificate, a login or IAM"}
 	}

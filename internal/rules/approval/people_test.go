@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -38,14 +39,14 @@ func TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid(t *testing.
 		at := noon
 		for range rapid.IntRange(0, 6).Draw(t, "approvals") {
 			who := anybody(t)
-			as, err := rule.Admit(who)
+			given, err := rule.Given(who, nil, at, "")
 			if rule.Restricted() && !who.Proven() && err == nil {
 				t.Fatalf("%s is not proven, and may approve", who.Name)
 			}
 			if err != nil {
 				continue
 			}
-			all = append(all, state.Given{By: who.Name, Authenticated: who.Proven(), As: as, At: at, Expires: at.Add(rule.Expires)})
+			all = append(all, given)
 			at = at.Add(time.Duration(rapid.IntRange(0, 8).Draw(t, "minutes")) * time.Minute)
 		}
 		people := map[string]bool{}
@@ -72,7 +73,7 @@ func TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid(t *testing.
 	})
 }
 
-func TestAdmit_SaysWhoMayApproveAndWhyNot(t *testing.T) {
+func TestGiven_SaysWhoMayApproveAndWhyNot(t *testing.T) {
 	two := approval.Spec{Require: 2}
 	some := approval.Spec{From: []string{"group:network", "user:ann@example.com"}}
 	ann := identity.Identity{Name: "user:ann@example.com", Proof: identity.OIDC}
@@ -90,8 +91,8 @@ func TestAdmit_SaysWhoMayApproveAndWhyNot(t *testing.T) {
 		{some, identity.Identity{Name: "user:ann@example.com", Proof: identity.Token}, "is not one of those who approve"},
 		{some, identity.OfToken("bob"), "is not one of those who approve: someone of group:network, user:ann@example.com must approve"},
 	} {
-		as, err := tt.rule.Admit(tt.who)
-		if got := fmt.Sprint(as, err); !strings.Contains(got, tt.want) || (err == nil) != !strings.Contains(tt.want, " ") {
+		given, err := tt.rule.Given(tt.who, nil, noon, "")
+		if got := fmt.Sprint(given.As, err); !strings.Contains(got, tt.want) || (err == nil) != !strings.Contains(tt.want, " ") {
 			t.Errorf("%+v for %+v: %s, want %s", tt.who, tt.rule, got, tt.want)
 		}
 	}
@@ -112,8 +113,23 @@ func TestPerson_SessionsOfARoleAreOneUnlessAWSNamesThem(t *testing.T) {
 		if got := rule.Enough(state.ApprovalOf(state.Content{}, given), noon); got != tt.two {
 			t.Errorf("%s and %s are two people: %v", tt.a, tt.b, got)
 		}
-		if got := (approval.Spec{DistinctApprover: true}).MayApprove([]string{tt.a}, tt.b, true); got != tt.two {
-			t.Errorf("%s may approve what %s changed: %v", tt.b, tt.a, got)
+		_, err := approval.Spec{DistinctApprover: true}.Given(identity.Identity{Name: tt.b, Proof: identity.IAM}, []string{tt.a}, noon, "")
+		if (err == nil) != tt.two || err != nil && !errors.Is(err, approval.ErrSamePerson) {
+			t.Errorf("%s approves what %s changed: %v", tt.b, tt.a, err)
 		}
+	}
+}
+
+func TestGiven_HasTheProofTheCommentAndTheEnd(t *testing.T) {
+	ann := identity.Identity{Name: "user:ann", Proof: identity.OIDC}
+	want := state.Given{By: "user:ann", Authenticated: true, Proof: identity.OIDC, At: noon, Comment: "fine", Expires: noon.Add(time.Hour)}
+	if got, err := (approval.Spec{Expires: time.Hour}).Given(ann, nil, noon, "fine"); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := (approval.Spec{}).Given(ann, nil, noon, ""); err != nil || !got.Expires.IsZero() {
+		t.Errorf("without approval_expires: %+v, %v", got, err)
+	}
+	if got, err := (approval.Spec{DistinctApprover: true}).Given(identity.Identity{Name: "bob"}, []string{"user:ann"}, noon, ""); !errors.Is(err, approval.ErrSamePerson) {
+		t.Errorf("a name that nothing proves approves what another one has changed: %+v, %v", got, err)
 	}
 }
