@@ -171,7 +171,7 @@ func (c *Control) waitsForPeople(ctx context.Context, task string, t state.Task,
 			return nil, err // it goes on
 		}
 		return &run.Data, nil
-	case (lifecycle.RowOf(t.Reason.Code).Waits || t.Reason.Code == state.ReasonAfter && t.After != nil && t.After.Stuck) && (t.Run == nil || wait != nil):
+	case lifecycle.AwaitsPeople(t) && (t.Run == nil || wait != nil):
 		return nil, fmt.Errorf("%w: %s", ErrWaits, t.Reason.Text)
 	}
 	return nil, nil

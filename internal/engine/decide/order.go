@@ -205,7 +205,7 @@ func stuck(d Decision) bool {
 		return false
 	case wait != nil && d.State.OnHold == nil:
 		return wait.For.ForPeople() && d.State.Run.Resume == nil
-	case d.Reason.Code == state.ReasonAfter:
+	case lifecycle.RowOf(d.Reason.Code).Behind:
 		return d.State.After != nil && d.State.After.Stuck
 	}
 	switch d.Reason.Code {

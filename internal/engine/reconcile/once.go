@@ -25,12 +25,13 @@ type Outcome struct {
 	Err error
 }
 
-// Waits reports whether the task is stopped, or waits for an approval or its window.
+// Waits reports whether the task is stopped, or waits for an approval, its window or another task.
 func (o Outcome) Waits() bool {
 	if o.Run != nil {
 		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && o.Run.Wait.For.ForPeople()
 	}
-	return o.Reason.Code == state.ReasonWaiting || o.Reason.Code == state.ReasonAfter || lifecycle.RowOf(o.Reason.Code).Waits || o.Stopped()
+	row := lifecycle.RowOf(o.Reason.Code)
+	return o.Reason.Code == state.ReasonWaiting || row.Waits || row.Behind || o.Stopped()
 }
 
 // Stopped reports whether a person has stopped the task, or has to say first what it is:

@@ -75,7 +75,7 @@ func shown(reason state.Reason, due time.Time) View {
 // refused is the view of a task with a reason that refuses also a run which was approved or resumed.
 func (f Facts) refused() View {
 	v := shown(f.Task.Reason, f.Task.Due)
-	if after := f.Task.After; v.Reason.Code == state.ReasonAfter && after != nil && after.Late {
+	if after := f.Task.After; RowOf(v.Reason.Code).Behind && after != nil && after.Late {
 		v.Phase, v.Person = Waiting, true
 		v.Reason.Text = fmt.Sprintf("since %s, longer than its after_timeout, it %s", stamp(after.Since), v.Reason.Text)
 	}

@@ -76,8 +76,17 @@ type Row struct {
 	// Waits says that a requested run begins only when a person or a window lets it: who
 	// waits for the run is told so.
 	Waits bool
-	Means string // why the task runs, or does not, as the end of a sentence
-	Until string // when a task runs that does not run for this reason
+	// Behind says that the run waits for another task, which state.After names.
+	Behind bool
+	Means  string // why the task runs, or does not, as the end of a sentence
+	Until  string // when a task runs that does not run for this reason
+}
+
+// AwaitsPeople reports whether a requested run of a task without one begins only when a person or a window
+// lets it: its own run, or that of a task that comes before.
+func AwaitsPeople(t state.Task) bool {
+	row := RowOf(t.Reason.Code)
+	return row.Waits || row.Behind && t.After != nil && t.After.Stuck
 }
 
 // RowOf returns the row of a reason. The task of a reason that is unknown, as one of a
@@ -143,7 +152,7 @@ var Reasons = []Row{
 	{Code: state.ReasonOutside, Phase: Soon, Refuses: true, Waits: true,
 		Means: "no window of the task is open, or one denies the change.",
 		Until: "its window opens; the sentence says when"},
-	{Code: state.ReasonAfter, Phase: Soon, Refuses: true,
+	{Code: state.ReasonAfter, Phase: Soon, Refuses: true, Behind: true,
 		Means: "a task that it comes `after` is not at rest: the sentence names that task and its reason. After `after_timeout`, the phase is `waiting`. See [order.md](order.md).",
 		Until: "all tasks that it comes after have applied everything; a removed one is destroyed when those that come after it are destroyed"},
 	{Code: state.ReasonRules,
