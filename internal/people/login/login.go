@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/atomicfile"
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 )
 
@@ -79,16 +80,7 @@ func (f Folder) Write(l Login) error {
 	if err != nil {
 		return fmt.Errorf("keep the sign-in: %w", err)
 	}
-	file, err := os.CreateTemp(string(f), "new-*") // 0600
-	if err != nil {
-		return fmt.Errorf("keep the sign-in: %w", err)
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), f.file(l.Address))
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
+	if err := atomicfile.WriteText(f.file(l.Address), string(text)); err != nil {
 		return fmt.Errorf("keep the sign-in: %w", err)
 	}
 	return nil

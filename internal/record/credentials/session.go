@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +92,7 @@ func (k *Keeper) tidy(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	slices.SortFunc(all, func(a, b state.Stored[Session]) int { return cmp.Or(a.Data.Began.Compare(b.Data.Began)) })
+	slices.SortFunc(all, func(a, b state.Stored[Session]) int { return a.Data.Began.Compare(b.Data.Began) })
 	now, tooMany := k.now(), len(all)-maxSessions+1
 	for _, wrong := range corrupt {
 		_, _ = k.store.Apply(ctx, state.Delete(wrong.Record))
