@@ -36,7 +36,7 @@ type Identity struct {
 	Proof  Proof    `json:"proof,omitempty"`
 }
 
-// Proven reports whether the name is that of whoever holds the credentials: only then may something depend on it.
+// Proven reports whether credentials prove the name. Only then may a decision depend on it.
 func (i Identity) Proven() bool {
 	return i.Proof == Token || i.Proof == Certificate || i.Proof == OIDC || i.Proof == IAM
 }

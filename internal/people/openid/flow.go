@@ -16,7 +16,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 )
 
-// Flow is a sign-in that has begun: what the provider's answer must fit. Whoever begins it keeps it.
+// Flow is a sign-in that has begun, with what the provider's answer must fit. The browser or the command
+// that begins it keeps it.
 type Flow struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`

@@ -20,7 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Provider is a stand-in. It signs in whoever comes, without a question.
+// Provider is a stand-in. It signs in each browser at once, without a form.
 type Provider struct {
 	*httptest.Server
 
