@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/people/login"
+	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/people/openid/openidtest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -89,7 +92,7 @@ func TestSignIn_PagesWithARealProvider(t *testing.T) {
 		t.Errorf("scripts can read the cookie %s", cookie)
 	}
 	b.Click("Sign out")
-	shows(b, "Sign in at 127.0.0.1")
+	shows(b, "You may still be signed in at 127.0.0.1 in this browser", "Terrapulse cannot end that session", "Sign in at 127.0.0.1")
 	b.Open(address + "/ui/tasks")
 	b.Click("Sign in at 127.0.0.1")
 	shows(b, "Log in with Example")
@@ -181,9 +184,48 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 	// The token is sent to this address only.
 	r := s.bare("whoami", "-http-addr", strings.Replace(address, "127.0.0.1", "localhost", 1))
 	wantText(t, r.stderr, "this API needs a token", "terrapulse login")
-	wantText(t, s.bare("logout", "-http-addr", address).stdout, "Signed out from "+address)
+	change("expires", time.Now().Add(time.Hour))
+	r = s.bare("logout", "-http-addr", address)
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "Signed out from "+address, "A copy of the ID token is valid until ") // dex revokes no tokens
 	whoami(exitError, "this API needs a token")
 	wantText(t, s.bare("logout", "-http-addr", address).stdout, "You were not signed in")
+}
+
+func TestLogout_RevokesTheRefreshTokenAndNeedsNoProvider(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("XDG_CONFIG_HOME", s.path("config"))
+	provider := openidtest.New(t)
+	provider.Offer("revocation_endpoint", provider.URL+"/revoke")
+	const address = "https://terrapulse.example.com:8558"
+	folder, err := login.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, works := range []bool{true, false} {
+		one := login.Login{Address: address, Issuer: provider.URL, ClientID: "terrapulse-cli", Tokens: openid.Tokens{ID: "i", Refresh: "r", Expires: time.Now()}}
+		if err := folder.Write(one); err != nil {
+			t.Fatal(err)
+		}
+		provider.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+			if !works {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return !works
+		})
+		r := s.bare("logout", "-http-addr", address, "-json")
+		wantCode(t, r, exitOK)
+		wantText(t, r.stdout, `"was_signed_in": true`, fmt.Sprintf(`"revoked": %v`, works))
+		if warned := strings.Contains(r.stderr, "Warning: the refresh token was removed here, and could not be revoked: the OpenID provider "+provider.URL+" cannot be used now"); warned == works {
+			t.Errorf("the provider works: %v; the command says %s", works, r.stderr)
+		}
+		if kept, err := folder.Read(address); kept != nil || err != nil {
+			t.Errorf("the sign-in is still there: %+v, %v", kept, err)
+		}
+	}
+	if all := provider.Ended(); len(all) != 1 || all[0].Get("token") != "r" {
+		t.Errorf("the provider was sent %v", all)
+	}
 }
 
 func TestLogin_OnAnotherDevice(t *testing.T) {

@@ -98,6 +98,39 @@ func (f Folder) Remove(address string) (bool, error) {
 	return true, nil
 }
 
+// revokeTime is how long the end of a sign-in waits for the OpenID provider.
+const revokeTime = 5 * time.Second
+
+// Ended is a sign-in that has ended on this machine.
+type Ended struct {
+	Was     bool      // there was one
+	Revoked bool      // the provider has revoked its refresh token
+	Expires time.Time // of the ID token, which nobody can revoke
+}
+
+// End removes the login at an address, and then revokes its refresh token if the provider does that. An
+// error after the removal is why that failed: the login is removed then, and Was is set.
+func (f Folder) End(ctx context.Context, address string) (Ended, error) {
+	l, _ := f.Read(address) // a file that cannot be read is removed, too
+	was, err := f.Remove(address)
+	end := Ended{Was: was}
+	if err != nil || l == nil {
+		return end, err
+	}
+	end.Expires = l.Expires
+	if l.Refresh == "" {
+		return end, nil
+	}
+	provider, err := openid.New(l.Options())
+	if err != nil {
+		return end, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, revokeTime, fmt.Errorf("the OpenID provider has not answered within %s", revokeTime))
+	defer cancel()
+	end.Revoked, err = provider.Revoke(ctx, l.Refresh)
+	return end, err
+}
+
 // Others are the other addresses at which the person has signed in as the same client: an ID token for one is
 // valid at all of them.
 func (f Folder) Others(l Login) []string {
@@ -141,9 +174,15 @@ func (f Folder) Bearer(address string) (func(context.Context) (string, error), e
 // renewed returns a login with a new token: another command may have renewed it already.
 func (f Folder) renewed(ctx context.Context, l Login) (Login, error) {
 	again := fmt.Sprintf("sign in again with `terrapulse login -http-addr %s`", l.Address)
-	if kept, err := f.Read(l.Address); err == nil && kept != nil {
-		l = *kept
+	signedOut := fmt.Errorf("you have signed out from %s: %s", l.Address, again)
+	kept, err := f.Read(l.Address)
+	if err != nil {
+		return l, err
 	}
+	if kept == nil {
+		return l, signedOut
+	}
+	l = *kept
 	switch {
 	case time.Until(l.Expires) >= early:
 		return l, nil
@@ -155,14 +194,16 @@ func (f Folder) renewed(ctx context.Context, l Login) (Login, error) {
 		return l, err
 	}
 	tokens, err := provider.Renew(ctx, l.Refresh)
-	if kept, _ := f.Read(l.Address); err != nil && kept != nil && time.Until(kept.Expires) >= early {
-		return *kept, nil // another command was faster: some refresh tokens work once
-	}
+	kept, unread := f.Read(l.Address)
 	var down *openid.DownError
-	if errors.As(err, &down) {
+	switch {
+	case unread == nil && kept == nil: // meanwhile: what was removed stays so
+		return l, signedOut
+	case err != nil && kept != nil && time.Until(kept.Expires) >= early:
+		return *kept, nil // another command was faster: some refresh tokens work once
+	case errors.As(err, &down):
 		return l, err
-	}
-	if err != nil {
+	case err != nil:
 		return l, fmt.Errorf("%w: %s", err, again)
 	}
 	l.Tokens = tokens

@@ -60,7 +60,9 @@ func (p *Provider) InBrowser(ctx context.Context, port int, show func(address st
 func (p *Provider) with(scopes []string) *Provider {
 	o := p.Options
 	o.Scopes = scopes
-	return &Provider{Options: o, http: p.http, known: p.known}
+	scoped := &Provider{Options: o, http: p.http}
+	scoped.known.Store(p.known.Load())
+	return scoped
 }
 
 // signedIn is what a person has got, or why not.

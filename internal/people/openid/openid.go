@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -49,10 +50,10 @@ type Provider struct {
 	Options
 	http *http.Client
 
-	mu     sync.Mutex
-	known  *described
-	failed error     // why it could not be read
-	at     time.Time // when that was
+	known  atomic.Pointer[described]
+	mu     sync.Mutex // held while it is read
+	failed error      // why it could not be read
+	at     time.Time  // when that was
 }
 
 // described is a provider with what it says of itself.
@@ -60,6 +61,7 @@ type described struct {
 	*oidc.Provider
 	verifier *oidc.IDTokenVerifier
 	scopes   []string // that it supports; nil if it does not say
+	ending   ending
 }
 
 // DownError is why the provider cannot be used now. It says nothing about a token.
@@ -136,16 +138,23 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 
 // describe reads what the provider says of itself, once. After a failure it tries again a few seconds later.
 func (p *Provider) describe(ctx context.Context) (*described, error) {
+	if known := p.known.Load(); known != nil {
+		return known, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known != nil {
-		return p.known, nil
+	if known := p.known.Load(); known != nil {
+		return known, nil
 	}
 	if p.failed != nil && p.Now().Sub(p.at).Abs() < againAfter {
 		return nil, p.failed
 	}
+	patience := answerTime
+	if end, limited := ctx.Deadline(); limited {
+		patience = min(patience, time.Until(end))
+	}
 	// A client that goes away does not make the provider fail for others.
-	ctx, cancel := context.WithTimeout(p.context(context.WithoutCancel(ctx)), answerTime)
+	ctx, cancel := context.WithTimeout(p.context(context.WithoutCancel(ctx)), patience)
 	defer cancel()
 	found, err := oidc.NewProvider(ctx, p.Issuer)
 	if err != nil {
@@ -155,12 +164,15 @@ func (p *Provider) describe(ctx context.Context) (*described, error) {
 	var more struct {
 		Scopes []string `json:"scopes_supported"`
 	}
-	_ = found.Claims(&more) // the library has decoded it already
-	p.known = &described{Provider: found, scopes: more.Scopes, verifier: found.Verifier(&oidc.Config{
+	d := &described{Provider: found, verifier: found.Verifier(&oidc.Config{
 		SkipClientIDCheck: true, // checked below, as there are two
 		Now:               func() time.Time { return p.Now().Add(-skew) },
 	})}
-	return p.known, nil
+	// The library has decoded the answer already. What has another type counts as missing.
+	_, _ = found.Claims(&more), found.Claims(&d.ending)
+	d.scopes = more.Scopes
+	p.known.Store(d)
+	return d, nil
 }
 
 // context returns a context with which the libraries use the provider's HTTP client.

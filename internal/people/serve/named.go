@@ -107,12 +107,15 @@ func (g *guard) newSession(ctx context.Context, c access.Caller, token *credenti
 	return sessionStart + secret, session.Expires.Sub(now), err
 }
 
-// endSessions ends the sessions of a request.
-func (g *guard) endSessions(r *http.Request) error {
+// endSessions ends the sessions of a request. It reports whether the OpenID provider began one of them: the
+// browser may have a session there, too.
+func (g *guard) endSessions(r *http.Request) (atProvider bool, err error) {
 	g.tokens.end(r)
 	var all []error
 	for _, secret := range g.kept(r, g.policy()) {
-		all = append(all, g.credentials.End(r.Context(), secret))
+		ended, err := g.credentials.End(r.Context(), secret)
+		all = append(all, err)
+		atProvider = atProvider || g.people != nil && ended.Provider == g.people.name()
 	}
-	return errors.Join(all...)
+	return atProvider, errors.Join(all...)
 }

@@ -20,8 +20,9 @@ import (
 
 // Paths below Options.Pages with which people sign in at an OpenID provider.
 const (
-	providerPath = "session/provider" // sends the browser to the provider
-	callbackPath = "session/callback" // where the provider sends it back
+	providerPath = "session/provider"     // sends the browser to the provider
+	callbackPath = "session/callback"     // where the provider sends it back
+	leavePath    = "session/provider/end" // sends the browser to where it signs out at the provider
 )
 
 // CallbackPath is where a provider sends browsers back, below the path of the pages.
@@ -166,9 +167,37 @@ func (g *guard) fromProvider(w *answer, r *http.Request) {
 		return
 	}
 	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "by", who.Name)
-	_ = g.endSessions(r) // the previous one, whose cookie is replaced
+	_, _ = g.endSessions(r) // the previous one, whose cookie is replaced
 	g.writeCookie(w, r, sessionStart+session, int(g.people.Session/time.Second), secure)
 	w.lead(g.destination(flow.Next))
+}
+
+// signedOut is the address of the form after a sign-out, which says that the session at the provider may
+// remain. It leads to where that one ends, if the provider has such an address.
+func (g *guard) signedOut(ends bool) string {
+	query := url.Values{"remains": {"1"}}
+	if ends {
+		query.Set("leave", "1")
+	}
+	return g.pagesAt + signInPath + "?" + query.Encode()
+}
+
+// leaveProvider sends the browser to where it ends its session at the OpenID provider. Only a page of this
+// server may do that.
+func (g *guard) leaveProvider(w *answer, r *http.Request) {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		w.redirect(r, g.pagesAt+signInPath)
+		return
+	}
+	address, err := g.people.Provider.SignOut(r.Context())
+	if err != nil {
+		g.log.Warn("the OpenID provider cannot be used to sign out", "client", r.RemoteAddr, "error", err)
+	}
+	if address == "" {
+		w.redirect(r, g.signedOut(false))
+		return
+	}
+	w.redirect(r, address)
 }
 
 // notSignedIn shows the form again, with why somebody was not signed in.

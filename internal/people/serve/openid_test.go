@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"html"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/people/openid/openidtest"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
@@ -81,6 +83,96 @@ func TestOpenID_PeopleSignInAndOut(t *testing.T) {
 		t.Errorf("with the cookie of a session that has ended: %s", got)
 	}
 	wantLogged(t, s.log, "a viewer signed in to the pages", "by=user:alice@example.com")
+}
+
+// signedInAtProvider is a browser in which a person has signed in, and which follows no redirection.
+func signedInAtProvider(t *testing.T, s *served) visitor {
+	t.Helper()
+	v := visit(t, s)
+	if got := v.follow(v.page("/ui/session/provider")); got != "/ui/ 2 user:alice@example.com" {
+		t.Fatalf("after signing in: %s", got)
+	}
+	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return v
+}
+
+// leadsTo is where a request leads a browser.
+func (v visitor) leadsTo(resp *http.Response, err error) string {
+	v.t.Helper()
+	v.read(resp, err)
+	return resp.Header.Get("Location")
+}
+
+func TestOpenID_SigningOutOffersToEndTheSessionAtTheProvider(t *testing.T) {
+	p := openidtest.New(t)
+	p.Offer("end_session_endpoint", p.URL+"/end?realm=net")
+	v := signedInAtProvider(t, withProvider(t, p, nil))
+	if got := v.leadsTo(v.Post(v.page("/ui/session/end"), "", nil)); got != "/ui/sign-in?leave=1&remains=1" {
+		t.Errorf("signing out leads to %s", got)
+	}
+	if got := v.leadsTo(v.Get(v.page("/ui/session/provider/end"))); got != p.URL+"/end?client_id=terrapulse&realm=net" {
+		t.Errorf("signing out at the provider leads to %s", got)
+	}
+	// Other sites cannot end anybody's session there.
+	r, _ := http.NewRequest(http.MethodGet, v.page("/ui/session/provider/end"), nil)
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	if got := v.leadsTo(v.Do(r)); got != "/ui/sign-in" {
+		t.Errorf("a link of another site leads to %s", got)
+	}
+	// A token has no session elsewhere.
+	v = visit(t, withProvider(t, p, nil))
+	v.signIn(actToken, "/ui/tasks")
+	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if got := v.leadsTo(v.Post(v.page("/ui/session/end"), "", nil)); got != "/ui/sign-in" {
+		t.Errorf("signing out with a token leads to %s", got)
+	}
+}
+
+func TestOpenID_SigningOutSaysThatTheSessionAtTheProviderRemains(t *testing.T) {
+	for name, offered := range map[string]any{"no address": nil, "a script": "javascript:alert(1)", "no text": 7, "a path": "/end"} {
+		p := openidtest.New(t)
+		p.Offer("end_session_endpoint", offered)
+		v := signedInAtProvider(t, withProvider(t, p, nil))
+		got := v.leadsTo(v.Post(v.page("/ui/session/end"), "", nil))
+		if strings.Contains(got, "leave=1") {
+			got = v.leadsTo(v.Get(v.page("/ui/session/provider/end")))
+		}
+		if got != "/ui/sign-in?remains=1" {
+			t.Errorf("%s: signing out leads to %s", name, got)
+		}
+	}
+}
+
+func TestOpenID_SigningOutDoesNotWaitForTheProvider(t *testing.T) {
+	p := openidtest.New(t)
+	p.Answer(func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true })
+	kept := credentials.New(statetest.NewMemory(), time.Now)
+	s := withProvider(t, p, func(o *Options) { o.Credentials = kept })
+	secret, err := kept.Begin(t.Context(), credentials.Session{Identity: identity.Identity{Name: "user:alice@example.com", Proof: identity.OIDC}, Expires: time.Now().Add(time.Hour),
+		Provider: s.guard.people.name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := visit(t, s)
+	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	_, cookie := sessionCookies(&http.Request{Host: mustParse(t, v.page("/")).Host})
+	v.Jar.SetCookies(mustParse(t, v.page("/ui/")), []*http.Cookie{{Name: cookie, Value: sessionStart + secret, Path: "/ui/"}})
+	if got := v.get("/ui/tasks"); got != "/ui/tasks 1 user:alice@example.com" {
+		t.Fatalf("before signing out: %s", got)
+	}
+	// Nobody has read what the provider offers: the link finds out.
+	if got := v.leadsTo(v.Post(v.page("/ui/session/end"), "", nil)); got != "/ui/sign-in?leave=1&remains=1" {
+		t.Errorf("signing out leads to %s", got)
+	}
+	if n := p.Reads("/.well-known/openid-configuration"); n != 0 {
+		t.Errorf("signing out sent the provider %d requests", n)
+	}
+	if _, err := kept.Session(t.Context(), secret); !errors.Is(err, credentials.ErrUnknown) {
+		t.Errorf("the session is still valid: %v", err)
+	}
+	if got := v.leadsTo(v.Get(v.page("/ui/session/provider/end"))); got != "/ui/sign-in?remains=1" {
+		t.Errorf("signing out at a provider that answers with an error leads to %s", got)
+	}
 }
 
 func TestOpenID_SessionsAreValidOnEveryInstanceOfTheStoreAndProvider(t *testing.T) {

@@ -85,13 +85,10 @@ func (g *guard) session(w *answer, r *http.Request) bool {
 		g.toProvider(w, r)
 	case ok && path == callbackPath && r.Method == http.MethodGet && g.people != nil:
 		g.fromProvider(w, r)
+	case ok && path == leavePath && r.Method == http.MethodGet && g.people != nil:
+		g.leaveProvider(w, r)
 	case ok && path == signOutPath && r.Method == http.MethodPost:
-		if err := g.endSessions(r); err != nil { // it would stay valid
-			w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
-			return true
-		}
-		g.setCookie(w, r, "", -1)
-		w.redirect(r, g.pagesAt+signInPath)
+		g.signOut(w, r)
 	default:
 		return false
 	}
@@ -106,9 +103,25 @@ func (g *guard) begin(w *answer, r *http.Request, c access.Caller, token *creden
 		return
 	}
 	g.log.Info("a viewer signed in to the pages", "client", r.RemoteAddr, "by", c.Name)
-	_ = g.endSessions(r) // the previous one, whose cookie is replaced
+	_, _ = g.endSessions(r) // the previous one, whose cookie is replaced
 	g.setCookie(w, r, cookie, int(lasts/time.Second))
 	w.redirect(r, next)
+}
+
+// signOut ends the session of a viewer. If the OpenID provider began it, the form says that the session there
+// remains.
+func (g *guard) signOut(w *answer, r *http.Request) {
+	atProvider, err := g.endSessions(r)
+	if err != nil { // it would stay valid
+		w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
+		return
+	}
+	g.setCookie(w, r, "", -1)
+	to := g.pagesAt + signInPath
+	if atProvider {
+		to = g.signedOut(g.people.Provider.SignsOut())
+	}
+	w.redirect(r, to)
 }
 
 // setCookie sets the cookie of a session; with a negative age it removes it. A browser behind a proxy

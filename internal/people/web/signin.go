@@ -12,16 +12,21 @@ type signInPage struct {
 	At       string `json:"-"`                  // the address that leads to it
 	Wrong    bool   `json:"wrong,omitempty"`
 	Why      string `json:"-"` // nobody could sign in at the provider
+	Remains  bool   `json:"-"` // the viewer has signed out here, and perhaps not at the provider
+	Leave    string `json:"-"` // the address that ends the session there; "" if only the provider's pages do
 }
 
 func (p *pages) signIn(r *http.Request) (view, error) {
 	q := r.URL.Query()
-	why := q.Get("why")
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "same-origin" && site != "" {
-		why = "" // a link from elsewhere must not put words here
+	page := signInPage{Next: q.Get("next"), Provider: p.Provider, At: providerURL(q.Get("next")), Wrong: q.Has("wrong")}
+	// A link from elsewhere must not put words here.
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "same-origin" || site == "" {
+		page.Why, page.Remains = q.Get("why"), q.Has("remains") && p.Provider != ""
+		if q.Has("leave") {
+			page.Leave = pageURL("session/provider/end")
+		}
 	}
-	return view{title: "Sign in", template: "sign-in", still: true, data: signInPage{
-		Next: q.Get("next"), Provider: p.Provider, At: providerURL(q.Get("next")), Wrong: q.Has("wrong"), Why: why}}, nil
+	return view{title: "Sign in", template: "sign-in", still: true, data: page}, nil
 }
 
 // providerURL leads to the OpenID provider, and then to a page.

@@ -160,8 +160,8 @@ func TestSession_EndsWithItsTokenOrItsTime(t *testing.T) {
 	if got, _ := b.other.Session(t.Context(), ci); got.Identity.Name != "token:ci" || !got.Identity.Proven() {
 		t.Errorf("%+v", got)
 	}
-	if err := b.own.End(t.Context(), out); err != nil {
-		t.Fatal(err)
+	if ended, err := b.own.End(t.Context(), out); err != nil || ended.Identity.Name != "token:out" {
+		t.Fatal(ended, err)
 	}
 	b.now = b.now.Add(time.Minute)
 	check("a session that was ended", out, false)

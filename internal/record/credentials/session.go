@@ -68,21 +68,25 @@ func (k *Keeper) Session(ctx context.Context, secret string) (Session, error) {
 	return s, nil
 }
 
-// End ends a session; it is no error if there is none.
-func (k *Keeper) End(ctx context.Context, secret string) error {
+// End ends a session and returns it; it is no error if there is none.
+func (k *Keeper) End(ctx context.Context, secret string) (Session, error) {
 	key := sessionKey(secret)
 	rec, err := k.store.Get(ctx, key)
 	if errors.Is(err, state.ErrNotFound) {
-		return nil
+		return Session{}, nil
 	}
 	if err == nil {
 		_, err = k.store.Apply(ctx, state.Delete(rec))
 	}
 	k.forget(key)
 	if err != nil {
-		return fmt.Errorf("remove the session: %w", err)
+		return Session{}, fmt.Errorf("remove the session: %w", err)
 	}
-	return nil
+	ended, err := state.Decode[Session](rec)
+	if err != nil {
+		return Session{}, nil // nobody could use it
+	}
+	return ended.Data, nil
 }
 
 // tidy removes sessions that have expired, and the oldest ones if there are too many. What it cannot

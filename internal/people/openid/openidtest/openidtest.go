@@ -9,9 +9,11 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,12 +33,14 @@ type Provider struct {
 	codes  map[string]string // nonces by code
 	answer func(w http.ResponseWriter, r *http.Request) bool
 	reads  map[string]int // requests by path
+	offers map[string]any // what it says of itself besides what each provider says
+	ended  []url.Values   // queries and forms of requests to end a session or a token
 }
 
 // New starts a stand-in.
 func New(t testing.TB) *Provider {
 	t.Helper()
-	p := &Provider{claims: map[string]any{"sub": "1", "email": "alice@example.com", "email_verified": true, "groups": []string{"network"}}, codes: map[string]string{}, reads: map[string]int{}}
+	p := &Provider{claims: map[string]any{"sub": "1", "email": "alice@example.com", "email_verified": true, "groups": []string{"network"}}, codes: map[string]string{}, reads: map[string]int{}, offers: map[string]any{}}
 	p.Rotate(t, "first")
 	p.Server = httptest.NewServer(p)
 	p.Config.SetKeepAlivesEnabled(false) // tests count what stays open
@@ -70,6 +74,21 @@ func (p *Provider) Answer(with func(w http.ResponseWriter, r *http.Request) bool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = with
+}
+
+// Offer adds to what the stand-in says of itself. It has the paths /end, for end_session_endpoint, and
+// /revoke, for revocation_endpoint.
+func (p *Provider) Offer(name string, value any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offers[name] = value
+}
+
+// Ended are the requests to end a session or a token.
+func (p *Provider) Ended() []url.Values {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ended)
 }
 
 // Reads is how often a path was requested.
@@ -147,6 +166,9 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.authorize(w, r)
 	case "/token":
 		p.redeem(w, r)
+	case "/end", "/revoke":
+		_ = r.ParseForm()
+		p.ended = append(p.ended, r.Form)
 	default:
 		http.NotFound(w, r)
 	}
@@ -154,8 +176,10 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Describe is what the stand-in says of itself.
 func (p *Provider) Describe() map[string]any {
-	return map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+	says := map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
 		"id_token_signing_alg_values_supported": []string{"RS256", "HS256", "none"}}
+	maps.Copy(says, p.offers)
+	return says
 }
 
 // authorize sends the browser back with a code.
