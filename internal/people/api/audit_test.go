@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 var everything = access.Caller{Identity: identity.OfToken("ann"), Rights: roles.Everything()}
@@ -42,6 +43,11 @@ func waitsWithWeb(t *testing.T) *engine {
 	e.put(t, state.RunKey("new", "p"), state.Run{ID: "p", Task: "new", Kind: state.KindPlan, State: state.RunSucceeded})
 	e.Control.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
 		return state.PlannedRun{ID: "p", Task: "new"}, nil // a task is planned before it is made
+	}
+	e.Control.WhatIf = func(ctx context.Context, w condition.WhatIf, _ []string, by string) (state.Question, error) {
+		q := state.Question{ID: "w", Supposed: w.String(), By: by, Created: time.Now()}
+		_, err := e.store.Apply(ctx, state.Create(state.QuestionKey(q.ID), state.Encode(q)))
+		return q, err
 	}
 	return e
 }
@@ -81,6 +87,8 @@ var operations = map[string]struct {
 	"resume": {"POST", "/v1/resume", `{}`, audit.Entry{Action: audit.Resume}, func(t *testing.T, e *engine) {
 		e.put(t, state.ReconcileKey, state.Reconcile{Paused: &state.Paused{By: "bob"}})
 	}},
+	"askWhatIf": {"POST", "/v1/what-if", `{"without": [{"node": "n7"}, {"service": "web", "datacenter": "dc2"}], "tasks": ["web"]}`,
+		audit.Entry{Action: audit.WhatIf, Detail: "without node n7; without service web, datacenter dc2, for web"}, nil},
 }
 
 func (e *engine) put(t *testing.T, key string, data any) {
@@ -171,7 +179,7 @@ func TestAudit_NoChangeWithoutItsEntry(t *testing.T) {
 func (e *engine) all(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
-	for _, prefix := range []string{"task/", "run/", "override/", "token/", "reconcile/", "outbox/"} {
+	for _, prefix := range []string{"task/", "run/", "override/", "token/", "reconcile/", "outbox/", state.QuestionPrefix} {
 		recs, err := e.store.List(t.Context(), prefix)
 		if err != nil {
 			t.Fatal(err)
@@ -181,6 +189,41 @@ func (e *engine) all(t *testing.T) string {
 		}
 	}
 	return text.String()
+}
+
+func TestAudit_AWhatIfThatCannotBeAnsweredWasAskedAllTheSame(t *testing.T) {
+	e := waitsWithWeb(t)
+	e.Control.WhatIf = func(context.Context, condition.WhatIf, []string, string) (state.Question, error) {
+		return state.Question{}, errors.New("consul.example:8500: connection refused")
+	}
+	ticks := 0
+	e.Control.Wake = func(context.Context) { ticks++ }
+	before := e.all(t)
+	if code, said := e.answers(everything)("POST", "/v1/what-if", `{"without": [{"node": "n7"}]}`); code < 500 || !strings.Contains(said, "connection refused") {
+		t.Errorf("%d %s", code, said)
+	}
+	if all := e.entries(); len(all) != 1 || all[0].Action != audit.WhatIf || all[0].By != "token:ann" || all[0].Detail != "without node n7" {
+		t.Errorf("%+v", all)
+	}
+	if after := e.all(t); after != before || ticks != 0 {
+		t.Errorf("a what-if requested %d ticks, and changed\n%s\nto\n%s", ticks, before, after)
+	}
+	// One that says nothing valid was not asked.
+	for _, body := range []string{`{}`, `{"without": [{"node": "n7"}], "tasks": ["nobody"]}`, `{"without": [{"node": "n7"}], "tasks": ["off"]}`} {
+		if code, said := e.answers(everything)("POST", "/v1/what-if", body); code < 400 || code >= 500 || len(e.entries()) != 1 {
+			t.Errorf("%s: %d %s, %d entries", body, code, said, len(e.entries()))
+		}
+	}
+}
+
+func TestAudit_WhatIfsAreForThoseWhoMayViewAllTasks(t *testing.T) {
+	e := waitsWithWeb(t)
+	if code, said := e.answers(everything)("POST", "/v1/what-if", `{"without": [{"node": "n7"}], "tasks": ["web"]}`); code >= 300 {
+		t.Fatalf("%d %s", code, said)
+	}
+	if code, said := e.answers(with(map[roles.Role][]string{roles.View: {"web"}}))("GET", "/v1/audit", ""); code != http.StatusOK || strings.Contains(said, "n7") {
+		t.Errorf("who may not see the answer sees the question: %d %s", code, said)
+	}
 }
 
 func TestAudit_NothingClaimedIsTakenForProven(t *testing.T) {

@@ -100,12 +100,12 @@ func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
 	}
 }
 
-// Audited are the operations that change something, each of which leaves an entry in the audit record.
+// Audited are the operations that change something or ask what would happen, each of which leaves an entry in the audit record.
 var Audited = []string{"runTask", "retryTask", "cancelTask", "holdTask", "releaseTask", "decidePlan", "createTask", "updateTask", "deleteTask", "forgetTask", "destroyTask",
-	"createToken", "revokeToken", "approveConsul", "pause", "resume"}
+	"createToken", "revokeToken", "approveConsul", "pause", "resume", "askWhatIf"}
 
 // unaudited are those that change nothing: they only make the next tick earlier, or plan.
-var unaudited = []string{"reconcile", "hintTerraformCloud", "askWhatIf"}
+var unaudited = []string{"reconcile", "hintTerraformCloud"}
 
 func TestOperations_EachThatChangesSomethingIsAudited(t *testing.T) {
 	var changing []string

@@ -20,7 +20,7 @@ import (
 // askWhatIf starts the plans of a what-if.
 func (a *api) askWhatIf(r *http.Request, asked apispec.WhatIfRequest) (any, error) {
 	if a.Control.WhatIf == nil {
-		return nil, refuse(http.StatusNotImplemented, "what-ifs are not answered here")
+		return nil, refuse(http.StatusNotImplemented, "%s", control.ErrNoWhatIf)
 	}
 	raw, err := json.Marshal(apispec.WhatIfRequest{Without: asked.Without, With: asked.With})
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *api) askWhatIf(r *http.Request, asked apispec.WhatIfRequest) (any, erro
 			return nil, refuse(http.StatusBadRequest, "task '%s' is disabled: nothing would happen to it", name)
 		}
 	}
-	q, err := a.Control.WhatIf(r.Context(), w, tasks, by(r).Or(apispec.Deref(asked.By)).Name)
+	q, err := a.Control.Suppose(r.Context(), w, tasks, by(r).Or(apispec.Deref(asked.By)).Name)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ const (
 	AuditActionRetry       AuditAction = "retry"
 	AuditActionRevokeToken AuditAction = "revoke_token"
 	AuditActionRun         AuditAction = "run"
+	AuditActionWhatIf      AuditAction = "what_if"
 )
 
 // Defines values for MemberState.

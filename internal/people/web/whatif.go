@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
@@ -53,13 +54,13 @@ func (p *pages) whatIf(r *http.Request) (view, error) {
 func (p *pages) askWhatIf(w http.ResponseWriter, r *http.Request) {
 	viewer, task := p.Viewer(r), r.PostFormValue("task")
 	asked, err := askedOf(r.PostFormValue("gone"), r.PostFormValue("name"), task)
-	if denied := viewer.NeedAll(roles.Operate); denied != nil {
-		err = denied
+	if denied := viewer.NeedAny(roles.View); denied != nil {
+		err = denied // the API checks the role that a what-if needs
 	}
 	var started apispec.WhatIf
 	if err == nil {
 		asked.By = apiview.Optional(viewer.Name)
-		started, err = p.source.AskWhatIf(access.With(r.Context(), viewer), asked)
+		started, err = p.source.AskWhatIf(access.With(asPages(r.Context(), middleware.Host(r.RemoteAddr)), viewer), asked)
 	}
 	p.all.acted(err == nil)
 	if err != nil {

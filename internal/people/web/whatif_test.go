@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
@@ -88,6 +89,30 @@ func TestWhatIf_TheFormIsRefusedWithWords(t *testing.T) {
 		if status != c.status || !strings.Contains(page, c.words) {
 			t.Errorf("%+v: %d %s", c, status, page)
 		}
+	}
+}
+
+func TestWhatIf_TheAuditRecordSaysWhoAskedOnThePages(t *testing.T) {
+	s, _, _ := asking(t)
+	ann := access.Caller{Identity: identity.OfToken("ann"), Rights: roles.Everything()}
+	ask := func(form string) int {
+		req := httptest.NewRequestWithContext(access.With(t.Context(), ann), http.MethodPost, "/ui/what-if", strings.NewReader(form))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer := httptest.NewRecorder()
+		s.pages.ServeHTTP(answer, req)
+		return answer.Code
+	}
+	if code := ask("gone=node&name=n7"); code != http.StatusSeeOther {
+		t.Fatalf("%d", code)
+	}
+	_, page := s.ask(http.MethodGet, "/ui/audit?action=what_if", nil)
+	for _, want := range []string{"what_if", "token:ann", "pages", "without node n7"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page of the audit record does not show %q:\n%s", want, page)
+		}
+	}
+	if n := strings.Count(page, `<tr id="entry-`); n != 1 {
+		t.Errorf("one question leaves %d entries", n)
 	}
 }
 

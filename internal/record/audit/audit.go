@@ -45,11 +45,12 @@ const (
 	Restore     Action = "restore"
 	CreateToken Action = "create_token"
 	RevokeToken Action = "revoke_token"
+	WhatIf      Action = "what_if"
 	Refused     Action = "refused" // somebody tried something without the role for it
 )
 
 // Actions are all actions.
-var Actions = []Action{Run, Retry, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, Refused}
+var Actions = []Action{Run, Retry, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, WhatIf, Refused}
 
 // Entry is one thing that somebody did.
 type Entry struct {
