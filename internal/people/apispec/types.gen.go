@@ -1714,10 +1714,7 @@ type WhatIf struct {
 	Created *time.Time `json:"created,omitempty"`
 
 	// Ended everything is known that will be
-	Ended bool `json:"ended"`
-
-	// Error why there is no answer
-	Error *string `json:"error,omitempty"`
+	Ended bool    `json:"ended"`
 	ID    *string `json:"id,omitempty"`
 
 	// NotConcerned how many read nothing that would differ

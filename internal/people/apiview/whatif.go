@@ -69,7 +69,7 @@ func Words(o state.WouldBe) string {
 // Question returns a what-if with its runs, as far as they are kept, as the API shows it.
 func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 	shown := apispec.WhatIf{ID: Optional(q.ID), Supposed: q.Supposed, By: Optional(q.By), Created: Moment(q.Created), Tasks: q.Tasks, NotConcerned: q.NotConcerned,
-		Error: Optional(q.Error), Ended: true, Results: []apispec.WhatIfResult{}}
+		Ended: true, Results: []apispec.WhatIfResult{}}
 	if len(q.Unmatched) > 0 {
 		shown.Unmatched = &q.Unmatched
 	}

@@ -72,8 +72,6 @@ type Question struct {
 	Unmatched    []string     `json:"unmatched,omitempty"`  // what concerns nothing, in words
 	Unreadable   []UnreadTask `json:"unreadable,omitempty"` // tasks whose data cannot be read now
 	Runs         []Answering  `json:"runs,omitempty"`
-	// Error is why there is no answer.
-	Error string `json:"error,omitempty"`
 }
 
 // UnreadTask is a task of which it is not known what would happen.
