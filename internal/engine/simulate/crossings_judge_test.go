@@ -95,6 +95,9 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		if until, ok := r.losses.granted[from][a.For()]; ok {
 			r.losses.grant(task, b.For(), until)
 		}
+		for _, g := range r.losses.given[from][a.For()] {
+			r.losses.give(task, b.For(), g)
+		}
 	}
 	j.forgot(task)
 	for _, i := range r.last[from] { // also what guards count from

@@ -63,6 +63,7 @@ var bundles = func() []bundle {
 	all = append(all, forFleets()...)
 	shrinking := forShrinking(all[1])
 	all = append(all, slices.Concat(shrinking, forRemote(shrinking))...)
+	all = append(all, forPartly(task))
 	for i := range all {
 		all[i].files = all[i].config.Digest()
 	}

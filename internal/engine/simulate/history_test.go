@@ -69,6 +69,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.consul.fill(w)
 		}
 		w.drawShrinking(seed)
+		w.drawPartly(seed)
 		w.drawPauses(seed)
 		if w.crosses = seed >= crossingSeeds && seed < documentSeeds; w.crosses {
 			w.drawCrossings()
@@ -92,8 +93,11 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.weather.long { // what takes many things to come together
 			steps *= 4
 		}
-		if w.crosses {
+		if w.crosses || w.partly {
 			w.applyAll()
+		}
+		if w.partly {
+			w.consul.replace(w)
 		}
 		for range steps {
 			if w.step(); w.broken != "" {

@@ -228,6 +228,27 @@ var ruleMutants = []mutant{
 		new:  "if false {",
 		says: "is gone with a Consul that was replaced",
 	}, {
+		rule: "rules: a task that needs more approvals of what a replaced Consul has lost stays held",
+		seed: 330 * partlyEvery, stride: partlyEvery,
+		file: "engine/reconcile/replaced.go",
+		old:  "if len(counting) < rule.Needed() {\n\t\treturn false\n\t}",
+		new:  "if len(counting) == 0 {\n\t\treturn false\n\t}\n\trule.Require = 1",
+		says: "", // it is permitted, or applied
+	}, {
+		rule: "rules: what enough people have approved is permitted, though other tasks need more of them",
+		seed: partlyEvery, stride: partlyEvery,
+		file: "engine/reconcile/replaced.go",
+		old:  "refused, in.Replaced = append(refused, in), replaced",
+		new:  "refused = lost\n\t\t\tfor _, in := range lost {\n\t\t\t\tin.Accepted, in.Replaced = nil, replaced\n\t\t\t}\n\t\t\tbreak",
+		says: "what enough people have approved is permitted",
+	}, {
+		rule: "rules: a claimed name does not approve what a replaced Consul has lost for a task that needs two people",
+		seed: 280 * partlyEvery, stride: partlyEvery,
+		file: "engine/reconcile/replaced.go",
+		old:  "if one, err := rule.Given(a.Who(), ",
+		new:  "who := a.Who()\n\t\twho.Proof = \"oidc\"\n\t\tif one, err := rule.Given(who, ",
+		says: "a person approves what a replaced Consul has lost",
+	}, {
 		rule: "rules: an approval of what a replaced Consul has lost is for what was shown",
 		seed: 693,
 		file: "engine/reconcile/replaced.go",

@@ -133,8 +133,12 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 
 // approveAll has somebody approve what all tasks lose by a replaced Consul.
 func (w *world) approveAll() {
-	by := identity.Identity{Name: names[w.rng.IntN(len(names))], Proof: identity.OIDC}
-	w.person(by.Name+" approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
+	n := w.rng.IntN(4 * len(names))
+	by := identity.Identity{Name: names[n%len(names)], Proof: identity.OIDC}
+	if n < len(names) && w.faults {
+		by.Proof = identity.None // somebody claims the name
+	}
+	w.person(by.Name+" ("+string(by.Proof)+") approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
 		return c.ApproveAll(ctx, by, "")
 	})
 }
@@ -145,10 +149,12 @@ type losses struct {
 	read    map[*consul.Snapshot]int               // how often Consul was replaced before
 	shown   map[string]map[string]state.Attempt    // by digest of what is held: by task
 	granted map[string]map[state.Attempt]time.Time // by task: until when; zero for no limit
+	given   map[string]map[state.Attempt][]givenAt // by task: by those who have approved what all tasks lose
 }
 
 func (l *losses) init() {
 	l.read, l.shown, l.granted = map[*consul.Snapshot]int{}, map[string]map[string]state.Attempt{}, map[string]map[state.Attempt]time.Time{}
+	l.given = map[string]map[state.Attempt][]givenAt{}
 }
 
 // identified is the Consul that showed what was applied, as far as it was identified.
@@ -193,13 +199,10 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 			v.violated("a person approves: %s writes an approval of what a replaced Consul has lost", v.name)
 		}
 		for name, of := range l.shown[r.Approved.Shown] {
-			var expires time.Time
-			if t, ok := cfg.Task(name); ok && t.Approval.Expires > 0 {
-				expires = r.Approved.At.Add(t.Approval.Expires)
-			}
-			l.grant(name, of, expires)
+			l.give(name, of, givenOf(*r.Approved))
 		}
 	}
+	j.partlyApproved(v, cfg, next.Replaced)
 	if id, was := v.identifies(), before.Consuls[""]; before.Consuls[""] != next.Consuls[""] {
 		l.consul = state.Identity{}
 	} else if id != nil && next.Replaced == nil && !next.Refreshed.Equal(before.Refreshed) && was.Cluster == id.Cluster && was.Index < id.Index {
@@ -211,7 +214,9 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 	}
 	if was := before.Replaced; was != nil && was.Approved != nil && v.act != nil {
 		for name, of := range l.shown[was.Approved.Shown] {
-			j.approvedLoss(v, name, of)
+			if t, ok := cfg.Task(name); !ok || l.permits(t.Approval, name, of) {
+				j.approvedLoss(v, name, of)
+			}
 		}
 	}
 	for _, service := range services { // what is disabled or not configured loses nothing now
@@ -221,9 +226,9 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 	}
 }
 
-// approvedLoss notes that the engine uses a person's approval of what a task loses.
+// approvedLoss notes that the engine uses people's approval of what a task loses.
 func (j *judge) approvedLoss(v view, task string, of state.Attempt) {
-	if _, ok := j.rules.losses.granted[task][of]; !ok {
+	if !j.permitsLoss(v, task, of) {
 		v.violated("a person approves what a replaced Consul has lost: %s permits %s to apply %s", v.name, task, of.Observed)
 	}
 	service := serviceOf(task)
@@ -256,6 +261,7 @@ func (j *judge) lost(p *process, run string, it planned) string {
 
 // accepted reports whether a person has approved what a run loses by a replaced Consul.
 func (j *judge) accepted(it planned) bool {
-	until, ok := j.rules.losses.granted[it.task.Name][state.Attempt{Definition: it.definition, Observed: it.input}]
-	return ok && (until.IsZero() || it.at.Before(until))
+	l, of := &j.rules.losses, state.Attempt{Definition: it.definition, Observed: it.input}
+	until, ok := l.granted[it.task.Name][of]
+	return ok && (until.IsZero() || it.at.Before(until)) || enoughOf(it.task.Approval, l.given[it.task.Name][of], it.at)
 }

@@ -92,6 +92,9 @@ func (w *world) bundles() []bundle {
 	if w.shrinks {
 		return bundles[w.firstBundle():][:shrinkingBundles]
 	}
+	if w.partly {
+		return bundles[withPartly:]
+	}
 	return bundles[w.firstBundle():][:withRemote]
 }
 
@@ -110,6 +113,8 @@ func (w *world) firstBundle() int {
 		return withDocuments
 	case w.fleet:
 		return withFleets
+	case w.partly:
+		return withPartly
 	case w.ordered:
 		return withOrder
 	}
@@ -126,6 +131,9 @@ func (w *world) someBundle() int {
 	}
 	if w.shrinks {
 		return w.firstBundle() + w.rng.IntN(shrinkingBundles)
+	}
+	if w.partly {
+		return withPartly
 	}
 	i := w.rng.IntN(withoutRules)
 	if w.ruled && w.rng.IntN(6) > 0 {
@@ -490,7 +498,7 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 		return
 	}
 	if !v.person() {
-		if _, ok := j.rules.losses.granted[task][state.Attempt{Definition: content.definition, Observed: content.input}]; !ok {
+		if !j.permitsLoss(v, task, state.Attempt{Definition: content.definition, Observed: content.input}) {
 			v.violated("a person approves: %s writes an approval of %s", v.name, task)
 		}
 		return // it permits the loss, and nothing else

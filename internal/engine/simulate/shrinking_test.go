@@ -22,7 +22,7 @@ const (
 )
 
 // withShrinking is the first of the bundles of such histories.
-var withShrinking = len(bundles) - 2*shrinkingBundles
+var withShrinking = withPartly - 2*shrinkingBundles
 
 // forShrinking are bundles whose tasks have guards, and nothing else that holds a plan.
 func forShrinking(plain bundle) []bundle {

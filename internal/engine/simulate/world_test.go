@@ -55,6 +55,7 @@ type world struct {
 	shrinks bool     // services shrink in small steps
 	// unverifies says that what was applied does not always work.
 	unverifies bool
+	partly     bool // a replaced Consul takes something from tasks that need different approvals
 	crosses    bool // tasks are renamed, and people end what they like
 	absent     bool // nobody approves or releases anything, once the faults have ended
 	weather    weather
@@ -241,6 +242,10 @@ func (w *world) step() {
 	}
 	if w.ruled && w.chance(w.attention()) {
 		w.judges()
+		return
+	}
+	if w.partly && w.judge.last.Replaced != nil && w.chance(40) {
+		w.approveAll()
 		return
 	}
 	if w.judge.pauses.some && w.chance(20) {
