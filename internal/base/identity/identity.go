@@ -6,10 +6,14 @@
 package identity
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Proof is what proves a name.
@@ -70,17 +74,28 @@ func Claimed(name string) string {
 // OfToken is who sends the token with this name.
 func OfToken(name string) Identity { return Identity{Name: "token:" + name, Proof: Token} }
 
+// maxName is the maximum length of a name, in bytes.
+const maxName = 256
+
+// Shown reports whether a name can be shown and compared: it has no characters that nobody sees, so that two
+// names do not look the same.
+func Shown(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) && strings.TrimSpace(name) == name &&
+		strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
 // OfCertificate is who has a client certificate, which the server has verified. Its names are the
-// common name of the subject and the alternative names: DNS names, addresses of email and URIs.
+// common name of the subject and the alternative names: DNS names, addresses of email and URIs. Without any
+// that can be shown, it is the digest of the certificate: serial numbers are unique only for one authority.
 func OfCertificate(c *x509.Certificate) Identity {
 	names := slices.Concat([]string{c.Subject.CommonName}, c.DNSNames, c.EmailAddresses)
 	for _, uri := range c.URIs {
 		names = append(names, uri.String())
 	}
-	i := Identity{Proof: Certificate, Name: "cert:" + c.SerialNumber.String()}
+	i := Identity{Proof: Certificate, Name: fmt.Sprintf("cert:sha256:%x", sha256.Sum256(c.Raw))}
 	for _, name := range names {
-		if name = "cert:" + name; name != "cert:" && !slices.Contains(i.Also, name) {
-			i.Also = append(i.Also, name)
+		if full := "cert:" + name; Shown(name) && !slices.Contains(i.Also, full) {
+			i.Also = append(i.Also, full)
 		}
 	}
 	if len(i.Also) > 0 {

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
@@ -32,18 +33,35 @@ func TestOfCertificate_NamesAreThoseOfTheSubject(t *testing.T) {
 		"cert:noc.example.com":          {DNSNames: []string{"noc.example.com"}},
 		"cert:bob@example.com":          {EmailAddresses: []string{"bob@example.com"}},
 		"cert:spiffe://example.com/noc": {URIs: []*url.URL{spiffe}},
-		"cert:7":                        {SerialNumber: big.NewInt(7)},
 	} {
-		if c.SerialNumber == nil {
-			c.SerialNumber = big.NewInt(1)
-		}
 		if got := identity.OfCertificate(c); got.Name != want || got.Proof != identity.Certificate || len(got.Also) != 0 {
 			t.Errorf("%+v, want %s", got, want)
 		}
 	}
-	all := identity.OfCertificate(&x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bob"}, DNSNames: []string{"bob", "noc"}, EmailAddresses: []string{"bob@example.com"}})
+	all := identity.OfCertificate(&x509.Certificate{Subject: pkix.Name{CommonName: "bob"}, DNSNames: []string{"bob", "noc"}, EmailAddresses: []string{"bob@example.com"}})
 	if !slices.Equal(all.Names(), []string{"cert:bob", "cert:noc", "cert:bob@example.com"}) {
 		t.Errorf("%q", all.Names())
+	}
+}
+
+func TestOfCertificate_HiddenNamesAreNone(t *testing.T) {
+	for _, name := range []string{"", " ", "bob\u200b", "bob ", " bob", "bob\n", "bob\x00", "\u202ebob", "bob\xff", strings.Repeat("b", 300)} {
+		if got := identity.OfCertificate(&x509.Certificate{Raw: []byte("a"), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}}); strings.Contains(got.Name, "bob") || len(got.Also) != 0 {
+			t.Errorf("%q is named %+v", name, got)
+		}
+		got := identity.OfCertificate(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: []string{"noc"}})
+		if !slices.Equal(got.Names(), []string{"cert:noc"}) {
+			t.Errorf("%q and another name are %q", name, got.Names())
+		}
+	}
+}
+
+func TestOfCertificate_WithoutANameIsItsOwnWhateverItsSerialNumber(t *testing.T) {
+	one := identity.OfCertificate(&x509.Certificate{Raw: []byte("a"), SerialNumber: big.NewInt(7)})
+	other := identity.OfCertificate(&x509.Certificate{Raw: []byte("b"), SerialNumber: big.NewInt(7)})
+	named := identity.OfCertificate(&x509.Certificate{Raw: []byte("c"), Subject: pkix.Name{CommonName: "7"}})
+	if one.Name == other.Name || one.Name == named.Name || !strings.HasPrefix(one.Name, "cert:sha256:") || !one.Proven() {
+		t.Errorf("%+v, %+v, %+v", one, other, named)
 	}
 }
 

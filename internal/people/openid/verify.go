@@ -8,16 +8,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 )
-
-// maxName is the maximum length of a name or of a group, in bytes.
-const maxName = 256
 
 // TokenError is why an ID token is not accepted.
 type TokenError struct{ text string }
@@ -98,12 +93,15 @@ func (p *Provider) identity(token *oidc.IDToken) (identity.Identity, error) {
 	if err := token.Claims(&claims); err != nil {
 		return identity.Identity{}, refusedToken("%v", err)
 	}
+	if claims["events"] != nil { // a logout token or another security event: it signs nobody in
+		return identity.Identity{}, refusedToken("it is no ID token (it has the claim events)")
+	}
 	name, _ := claim(claims, p.UsernameClaim).(string)
-	if !printable(name) {
+	if !identity.Shown(name) {
 		return identity.Identity{}, refusedToken("it has no claim %s with a name (api.access.oidc.username_claim): is the scope for it among api.access.oidc.scopes?", p.UsernameClaim)
 	}
-	if verified := claims["email_verified"]; p.UsernameClaim == "email" && (verified == false || verified == "false") {
-		return identity.Identity{}, refusedToken("the OpenID provider has not verified the address %s (email_verified is false)", name)
+	if verified := claims["email_verified"]; p.UsernameClaim == "email" && verified != nil && verified != true && verified != "true" {
+		return identity.Identity{}, refusedToken("the OpenID provider has not verified the address %s (email_verified is %v)", name, verified)
 	}
 	groups, err := p.groups(claims)
 	if err != nil {
@@ -133,7 +131,7 @@ func (p *Provider) groups(claims map[string]any) ([]string, error) {
 	default:
 		return nil, refusedToken("its claim %s is not a list of names", p.GroupsClaim)
 	}
-	groups = slices.DeleteFunc(groups, func(name string) bool { return !printable(name) })
+	groups = slices.DeleteFunc(groups, func(name string) bool { return !identity.Shown(name) })
 	slices.Sort(groups)
 	return slices.Compact(groups), nil
 }
@@ -149,10 +147,4 @@ func claim(claims map[string]any, name string) any {
 		return nil
 	}
 	return claim(inner, rest)
-}
-
-// printable reports whether a name can be shown and compared: two names must not look the same.
-func printable(name string) bool {
-	return name != "" && len(name) <= maxName && utf8.ValidString(name) && strings.TrimSpace(name) == name &&
-		strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -97,8 +97,8 @@ func (b begun) seal() string {
 }
 
 // flow returns the sign-in of a request with a state, and ends it.
-func (p *people) flow(r *http.Request, state string) (flow begun, ok bool) {
-	for _, cookie := range r.CookiesNamed(flowCookie(r, state)) {
+func (p *people) flow(r *http.Request, state string, secure bool) (flow begun, ok bool) {
+	for _, cookie := range r.CookiesNamed(flowCookie(r, state, secure)) {
 		var one begun
 		text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 		if err == nil && json.Unmarshal(text, &one) == nil && one.State == state && state != "" && p.now().Before(time.Unix(one.Until, 0)) && p.end(state) {
@@ -108,10 +108,30 @@ func (p *people) flow(r *http.Request, state string) (flow begun, ok bool) {
 	return begun{}, false
 }
 
-// flowCookie is the name of the cookie of a sign-in. Several can be under way in a browser.
-func flowCookie(r *http.Request, state string) string {
-	_, plain := sessionCookies(r)
-	return plain + "-" + state[:min(len(state), 8)]
+// flowCookie is the name of the cookie of a sign-in. Several can be under way in a browser. With TLS, no other
+// server of the domain can set it: it could sign the viewer in as somebody else.
+func flowCookie(r *http.Request, state string, secure bool) string {
+	overTLS, name := sessionCookies(r)
+	if secure {
+		name = overTLS
+	}
+	return name + "-" + state[:min(len(state), 8)]
+}
+
+// setFlow sets the cookie of a sign-in; with a negative age it removes it. The provider is another site: its
+// answer comes without cookies that are SameSite=Strict.
+func (g *guard) setFlow(w http.ResponseWriter, r *http.Request, state, value string, age int) {
+	secure := g.comesBackOverTLS(r)
+	cookie := http.Cookie{Name: flowCookie(r, state, secure), Value: value, Path: g.pagesAt + callbackPath, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if secure {
+		cookie.Path, cookie.Secure = "/", true // as the beginning of the name demands
+	}
+	http.SetCookie(w, &cookie)
+}
+
+// comesBackOverTLS reports whether browsers come back from the provider over TLS, perhaps through a proxy.
+func (g *guard) comesBackOverTLS(r *http.Request) bool {
+	return strings.HasPrefix(g.callback(r), "https:")
 }
 
 // callback is the address at which the browser comes back.
@@ -138,23 +158,20 @@ func (g *guard) toProvider(w *answer, r *http.Request) {
 	if len(sealed) > maxFlow {
 		sealed = begun{flow, g.pagesAt, g.people.now().Add(flowTime).Unix()}.seal()
 	}
-	// The provider is another site: its answer comes without cookies that are SameSite=Strict.
-	http.SetCookie(w, &http.Cookie{Name: flowCookie(r, flow.State), Value: sealed, Path: g.pagesAt + callbackPath, MaxAge: int(flowTime / time.Second),
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(flow.Redirect, "https:")})
+	g.setFlow(w, r, flow.State, sealed, int(flowTime/time.Second))
 	w.redirect(r, address)
 }
 
 // fromProvider begins the session of a person whom the OpenID provider sends back.
 func (g *guard) fromProvider(w *answer, r *http.Request) {
 	query := r.URL.Query()
-	name := flowCookie(r, query.Get("state"))
-	flow, valid := g.people.flow(r, query.Get("state"))
+	secure := g.comesBackOverTLS(r)
+	flow, valid := g.people.flow(r, query.Get("state"), secure)
 	if !valid { // the browser has loaded the page again, or the link is from elsewhere
 		g.notSignedIn(w, r, g.pagesAt, errors.New("this sign-in has ended, took longer than 10 minutes, or began in another browser: sign in again"))
 		return
 	}
-	secure := strings.HasPrefix(flow.Redirect, "https:")
-	http.SetCookie(w, &http.Cookie{Name: name, Path: g.pagesAt + callbackPath, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure})
+	g.setFlow(w, r, flow.State, "", -1)
 	who, err := g.people.Provider.Finish(r.Context(), flow.Flow, query)
 	var session string
 	if err == nil {

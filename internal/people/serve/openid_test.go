@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,6 +264,30 @@ func TestOpenID_AnswersBeginASessionOnlyInTheBrowserThatAskedAndOnce(t *testing.
 	}
 }
 
+// Another server of the domain can set cookies without the beginning __Host- for this one, and so the sign-in of
+// an attacker, who wants a viewer to work as them.
+func TestOpenID_TheSignInOfAnAttackerIsNotTaken(t *testing.T) {
+	p := openidtest.New(t)
+	s := withProvider(t, p, func(o *Options) { o.OpenID.Redirect = "https://terrapulse.example.com/ui/session/callback" })
+	attacker, victim := visit(t, s), visit(t, s)
+	attacker.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := attacker.Get(attacker.page("/ui/session/provider"))
+	attacker.read(resp, err)
+	flow := resp.Cookies()[0]
+	at, err := attacker.Get(resp.Header.Get("Location"))
+	attacker.read(at, err)
+	back := strings.Replace(at.Header.Get("Location"), "https://terrapulse.example.com", victim.page(""), 1)
+	for _, name := range []string{strings.TrimPrefix(flow.Name, "__Host-"), flow.Name} {
+		r, _ := http.NewRequest(http.MethodGet, back, nil)
+		r.AddCookie(&http.Cookie{Name: name, Value: flow.Value})
+		resp, err := victim.Do(r)
+		victim.read(resp, err)
+		if signed := slices.ContainsFunc(resp.Cookies(), func(c *http.Cookie) bool { return strings.HasPrefix(c.Value, sessionStart) }); signed != (name == flow.Name) {
+			t.Errorf("with the cookie %s: %v", name, resp.Cookies())
+		}
+	}
+}
+
 func TestOpenID_SaysWhyNobodyCanSignIn(t *testing.T) {
 	p := openidtest.New(t)
 	s := withProvider(t, p, nil)
@@ -294,8 +319,9 @@ func TestOpenID_ComesBackAtTheAddressOfThePages(t *testing.T) {
 		if want := strings.Replace(tt.want, "%", mustParse(t, v.page("/")).Port(), 1); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if secure := strings.HasPrefix(got, "https"); resp.Cookies()[0].Secure != secure {
-			t.Errorf("the cookie at %s: %v", got, resp.Cookies()[0])
+		cookie := resp.Cookies()[0]
+		if secure := strings.HasPrefix(got, "https"); cookie.Secure != secure || strings.HasPrefix(cookie.Name, "__Host-") != secure || secure && (cookie.Path != "/" || cookie.Domain != "") {
+			t.Errorf("the cookie at %s: %v", got, cookie)
 		}
 		r, _ := http.NewRequest(http.MethodGet, v.page("/ui/session/provider"), nil)
 		r.Host = "evil.example.com"
