@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clienttls"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -21,11 +23,16 @@ type certificates struct {
 	files config.APITLS
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	current *tls.Config
-	digest  [sha256.Size]byte // of the files of current
-	wrong   string            // the last reported error of the files
+	mu       sync.Mutex
+	current  *tls.Config
+	digest   [sha256.Size]byte          // of the files of current
+	wrong    string                     // the last reported error of the files
+	read     time.Time                  // when the files were read last
+	accepted map[[sha256.Size]byte]bool // client certificates that the CAs in current have issued, by their digests
 }
+
+// readEvery is how often the files are read for requests over connections that are open.
+const readEvery = time.Second
 
 // newCertificates reads the files for the first time.
 func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, error) {
@@ -41,6 +48,13 @@ func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, erro
 func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.update()
+	return c.current, nil
+}
+
+// update reads the files again. The caller holds mu.
+func (c *certificates) update() {
+	c.read = time.Now()
 	err := c.refresh()
 	switch {
 	case err == nil:
@@ -49,7 +63,39 @@ func (c *certificates) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 		c.wrong = err.Error()
 		c.log.Error("the new certificates of the HTTP API are invalid: the previous ones stay in use", "error", err)
 	}
-	return c.current, nil
+}
+
+// accepts reports whether the client certificate of an open connection, if there is one, is still valid, and its
+// CA still one of those in the files: a connection can last for longer than either.
+func (c *certificates) accepts(connection *tls.ConnectionState, now time.Time) bool {
+	if connection == nil || len(connection.PeerCertificates) == 0 {
+		return true
+	}
+	leaf := connection.PeerCertificates[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.read).Abs() >= readEvery {
+		c.update()
+	}
+	if now.After(leaf.NotAfter) {
+		return false
+	}
+	digest := sha256.Sum256(leaf.Raw)
+	if !c.accepted[digest] {
+		others := x509.NewCertPool()
+		for _, other := range connection.PeerCertificates[1:] {
+			others.AddCert(other)
+		}
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: c.current.ClientCAs, Intermediates: others, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		if err != nil {
+			return false
+		}
+		if len(c.accepted) >= maxClients {
+			clear(c.accepted)
+		}
+		c.accepted[digest] = true
+	}
+	return true
 }
 
 // name reports whether the server's certificate is for a host.
@@ -99,7 +145,7 @@ func (c *certificates) refresh() error {
 	if c.current != nil {
 		c.log.Info("the certificates of the HTTP API were read again", "cert", c.files.Cert)
 	}
-	c.current, c.digest = next, digest
+	c.current, c.digest, c.accepted = next, digest, map[[sha256.Size]byte]bool{}
 	return nil
 }
 

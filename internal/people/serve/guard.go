@@ -25,6 +25,7 @@ type guard struct {
 	foreign     *http.CrossOriginProtection // nil if web pages of any origin may use the API
 	own         *http.CrossOriginProtection // for the pages of this server
 	hosts       *hosts
+	certs       *certificates // nil without TLS
 	tokens      *tokens
 	people      *people      // nil if there is no OpenID provider
 	invitations *invitations // nil if there are none
@@ -48,6 +49,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// connection has no deadlines, as in tests. net/http removes the deadline when the body is
 		// complete; after an error it reads on until the deadline.
 		_ = answer.control.SetReadDeadline(time.Now().Add(g.body))
+	}
+	if g.certs != nil && !g.certs.accepts(r.TLS, time.Now()) {
+		answer.refuse(r, http.StatusUnauthorized, "the client certificate of this connection has expired, or its authority is not accepted any more: connect again with a valid one")
+		return
 	}
 	local := g.hosts.allows(r)
 	if !local && r.URL.Path != g.public && !g.isSigned(r) {

@@ -119,7 +119,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if s.guard.policy = o.Policy; o.Policy == nil {
 		s.guard.policy = func() roles.Policy { return roles.Policy{} }
 	}
-	s.guard.login = o.Login
+	s.guard.login, s.guard.certs = o.Login, certs
 	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
 		return nil, &SetupError{err}

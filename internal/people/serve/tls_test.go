@@ -2,13 +2,16 @@ package serve
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -169,5 +172,84 @@ func TestListen_RefusesInvalidCertificates(t *testing.T) {
 				s.Close()
 			}
 		}
+	}
+}
+
+func TestServe_AnOpenConnectionIsRefusedOnceItsAuthorityIsRemoved(t *testing.T) {
+	ca, others := testtools.NewAuthority(t), testtools.NewAuthority(t)
+	cert, key := ca.Server("api")
+	authority := filepath.Join(t.TempDir(), "clients.pem")
+	copyFile(t, ca.CA, authority)
+	s := start(t, Options{Handler: echo, TLS: config.APITLS{Enabled: true, Cert: cert, Key: key, VerifyIncoming: true, CACert: authority}}, nil)
+	own, ownKey := ca.Client("me")
+	transport := &http.Transport{TLSClientConfig: trusting(t, ca.CA, own, ownKey)}
+	t.Cleanup(transport.CloseIdleConnections)
+	me := &http.Client{Transport: transport, Timeout: limit}
+	connections := 0
+	ask := func() (*http.Response, error) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				connections++
+			}
+		}})
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("https"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := me.Do(r)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		return resp, err
+	}
+	for range 3 {
+		if resp, err := ask(); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+	}
+	if connections != 1 {
+		t.Fatalf("%d connections, and the test needs one that is open", connections)
+	}
+	copyFile(t, others.CA, authority)
+	deadline := time.Now().Add(limit)
+	for {
+		resp, err := ask()
+		if err == nil && resp.StatusCode == http.StatusUnauthorized && connections == 1 {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the open connection is answered: %v, %v, %d connections", resp, err, connections)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if resp, err := ask(); err == nil {
+		t.Errorf("the refused client connects again: %v", resp.Status)
+	}
+}
+
+func TestCertificates_ACertificateThatExpiresIsRefusedOnAnOpenConnection(t *testing.T) {
+	ca := testtools.NewAuthority(t)
+	cert, key := ca.Server("api")
+	certs, err := newCertificates(config.APITLS{Enabled: true, Cert: cert, Key: key, VerifyIncoming: true, CACert: ca.CA}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, ownKey := ca.Client("me")
+	pair, err := tls.LoadX509KeyPair(own, ownKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{pair.Leaf}}
+	for _, tt := range []struct {
+		now  time.Time
+		want bool
+	}{{time.Now(), true}, {pair.Leaf.NotAfter, true}, {pair.Leaf.NotAfter.Add(time.Second), false}, {time.Now(), true}} {
+		if got := certs.accepts(connection, tt.now); got != tt.want {
+			t.Errorf("at %s, %s before its end, it is accepted: %v", tt.now, time.Until(pair.Leaf.NotAfter), got)
+		}
+	}
+	if !certs.accepts(nil, time.Now()) || !certs.accepts(&tls.ConnectionState{}, time.Now()) {
+		t.Error("a connection without a certificate is refused here")
 	}
 }
