@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // Paths below Options.Pages with which people sign in at an OpenID provider.
@@ -174,6 +175,9 @@ func (g *guard) fromProvider(w *answer, r *http.Request) {
 	g.setFlow(w, r, flow.State, "", -1)
 	who, err := g.people.Provider.Finish(r.Context(), flow.Flow, query)
 	var session string
+	if err == nil { // a provider may sign in anybody: those without a role need no session
+		err = callerOf(who, g.policy()).NeedAny(roles.View)
+	}
 	if err == nil {
 		now := g.people.now()
 		session, err = g.credentials.Begin(r.Context(), credentials.Session{Identity: who, Began: now, Expires: now.Add(g.people.Session), Provider: g.people.name()})

@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/people/openid/openidtest"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
@@ -286,6 +287,34 @@ func TestOpenID_TheSignInOfAnAttackerIsNotTaken(t *testing.T) {
 			t.Errorf("with the cookie %s: %v", name, resp.Cookies())
 		}
 	}
+}
+
+func TestOpenID_WhoHasNoRoleGetsNoSession(t *testing.T) {
+	p, store := openidtest.New(t), statetest.NewMemory()
+	s := withProvider(t, p, func(o *Options) {
+		o.Credentials = credentials.New(store, time.Now)
+		o.Policy = func() roles.Policy {
+			return roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.View}, To: []string{"group:network"}}}}
+		}
+	})
+	for groups, want := range map[string]int{"network": 1, "strangers": 0} {
+		p.Claim("groups", []string{groups})
+		v := visit(t, s)
+		got := v.follow(v.page("/ui/session/provider?next=/ui/tasks"))
+		if signedIn := got == "/ui/tasks 1 user:alice@example.com"; signedIn != (want == 1) {
+			t.Errorf("in %s: %s", groups, got)
+		}
+		all, err := store.List(t.Context(), "session/")
+		if err != nil || len(all) != want {
+			t.Errorf("in %s: %d sessions, %v", groups, len(all), err)
+		}
+		for _, rec := range all {
+			if _, err := store.Apply(t.Context(), state.Delete(rec)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantLogged(t, s.log, "user:alice@example.com needs the role view, and has none")
 }
 
 func TestOpenID_SaysWhyNobodyCanSignIn(t *testing.T) {

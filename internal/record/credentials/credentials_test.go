@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
@@ -178,6 +179,32 @@ func TestSession_EndsWithItsTokenOrItsTime(t *testing.T) {
 	check("a session after its time", last, false)
 	begin("tidy", time.Time{})
 	if all, err := b.Store.List(t.Context(), "session/"); err != nil || len(all) != 1 {
+		t.Errorf("%d sessions are kept: %v", len(all), err)
+	}
+}
+
+func TestSession_NobodyEndsThoseOfOthersBySigningInOften(t *testing.T) {
+	b := newBed(t)
+	begin := func(who string) string {
+		t.Helper()
+		b.now = b.now.Add(time.Second)
+		secret, err := b.own.Begin(t.Context(), credentials.Session{Identity: identity.Identity{Name: who, Proof: identity.OIDC}, Began: b.now, Expires: b.now.Add(10 * time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	ann, first := begin("user:ann"), begin("user:mallory")
+	latest := ""
+	for range 120 {
+		latest = begin("user:mallory")
+	}
+	for secret, valid := range map[string]bool{ann: true, first: false, latest: true} {
+		if s, err := b.other.Session(t.Context(), secret); (err == nil) != valid {
+			t.Errorf("that of %s: %v", s.Identity.Name, err)
+		}
+	}
+	if all, err := b.Store.List(t.Context(), "session/"); err != nil || len(all) != 51 {
 		t.Errorf("%d sessions are kept: %v", len(all), err)
 	}
 }

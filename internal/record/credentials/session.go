@@ -17,8 +17,12 @@ const sessionPrefix = "session/"
 
 func sessionKey(secret string) string { return sessionPrefix + hashOf(secret) }
 
-// maxSessions is how many sessions a store has; the oldest ones end if there would be more.
-const maxSessions = 1000
+const (
+	// maxSessions is how many sessions a store has; the oldest ones end if there would be more.
+	maxSessions = 1000
+	// maxOwn is the same for one identity: nobody can end the sessions of others by signing in often.
+	maxOwn = 50
+)
 
 // Session is a viewer of the pages who has proven who they are.
 type Session struct {
@@ -44,7 +48,7 @@ func (t Token) Session(now time.Time, lasts time.Duration) Session {
 
 // Begin keeps a session, and returns its secret.
 func (k *Keeper) Begin(ctx context.Context, s Session) (string, error) {
-	k.tidy(ctx)
+	k.tidy(ctx, s.Identity.Name)
 	own := secret()
 	_, err := k.store.Apply(ctx, state.Create(sessionKey(own), state.Encode(s)).Until(s.Expires))
 	if err != nil {
@@ -89,22 +93,48 @@ func (k *Keeper) End(ctx context.Context, secret string) (Session, error) {
 	return ended.Data, nil
 }
 
-// tidy removes sessions that have expired, and the oldest ones if there are too many. What it cannot
-// remove, the next one removes.
-func (k *Keeper) tidy(ctx context.Context) {
+// tidy removes sessions that have expired, and the oldest ones if there are too many, of an identity that
+// begins another one or in all. What it cannot remove, the next one removes.
+func (k *Keeper) tidy(ctx context.Context, who string) {
 	all, corrupt, err := state.ReadEach[Session](ctx, k.store, sessionPrefix)
 	if err != nil {
 		return
 	}
-	slices.SortFunc(all, func(a, b state.Stored[Session]) int { return a.Data.Began.Compare(b.Data.Began) })
-	now, tooMany := k.now(), len(all)-maxSessions+1
 	for _, wrong := range corrupt {
 		_, _ = k.store.Apply(ctx, state.Delete(wrong.Record))
 	}
-	for i, s := range all {
-		if i < tooMany || !now.Before(s.Data.Expires) {
-			_, _ = k.store.Apply(ctx, state.Delete(s.Record))
-			k.forget(s.Key)
+	for _, s := range tooMany(all, who, k.now()) {
+		_, _ = k.store.Apply(ctx, state.Delete(s.Record))
+		k.forget(s.Key)
+	}
+}
+
+// tooMany are the sessions that end when an identity begins another one: those that have expired, and of
+// the others the oldest.
+func tooMany(all []state.Stored[Session], who string, now time.Time) (over []state.Stored[Session]) {
+	var valid []state.Stored[Session]
+	own := 0
+	for _, s := range all {
+		if !now.Before(s.Data.Expires) {
+			over = append(over, s)
+			continue
+		}
+		if valid = append(valid, s); s.Data.Identity.Name == who {
+			own++
 		}
 	}
+	slices.SortFunc(valid, func(a, b state.Stored[Session]) int { return a.Data.Began.Compare(b.Data.Began) })
+	left := len(valid) - max(0, own-maxOwn+1)
+	for _, s := range valid {
+		switch {
+		case s.Data.Identity.Name == who && own >= maxOwn:
+			own--
+		case left >= maxSessions:
+			left--
+		default:
+			continue
+		}
+		over = append(over, s)
+	}
+	return over
 }
