@@ -56,7 +56,7 @@ func TestOfCertificate_HiddenNamesAreNone(t *testing.T) {
 	}
 }
 
-func TestOfCertificate_WithoutANameIsItsOwnWhateverItsSerialNumber(t *testing.T) {
+func TestOfCertificate_WithoutANameIsItsOwnDespiteItsSerialNumber(t *testing.T) {
 	one := identity.OfCertificate(&x509.Certificate{Raw: []byte("a"), SerialNumber: big.NewInt(7)})
 	other := identity.OfCertificate(&x509.Certificate{Raw: []byte("b"), SerialNumber: big.NewInt(7)})
 	named := identity.OfCertificate(&x509.Certificate{Raw: []byte("c"), Subject: pkix.Name{CommonName: "7"}})
