@@ -32,7 +32,7 @@ func (r *Refusals) Keep(ctx context.Context, s state.Store, role, task, what str
 	if !r.first(suffix, hour) {
 		return nil
 	}
-	e := Entry{Action: Refused, Task: state.CutTo(text(task), 200), Detail: what}.of(a, a.Name, hour, suffix)
+	e := Entry{Action: Refused, Task: state.CutTo(state.Line(task), 200), Detail: what}.of(a, a.Name, hour, suffix)
 	e.At = now.UTC()
 	_, err := s.Apply(ctx, e.change(ctx))
 	if err == nil || errors.As(err, new(*state.ConflictError)) {
