@@ -17,6 +17,7 @@ import (
 func (a *app) commands() []command {
 	return slices.Concat(
 		[]command{
+			a.initCommand(),
 			a.startCommand(),
 			a.inspectCommand(),
 			a.validateCommand(),

@@ -65,7 +65,7 @@ func (a *app) validateCommand() command {
 				return code
 			}
 			v := &validation{Errors: []string{}, Warnings: []string{}}
-			cfg := a.validate(v, &files, consul)
+			cfg := a.validate(v, files.options(), consul)
 			if a.ctx.Err() != nil {
 				return a.unready(exitConfig, a.ctx.Err())
 			}
@@ -101,8 +101,8 @@ func (a *app) validateCommand() command {
 }
 
 // validate checks the configuration. It returns nil if it cannot be read at all.
-func (a *app) validate(v *validation, files *configFlags, consul bool) *config.Config {
-	cfg, err := config.Examine(files.options())
+func (a *app) validate(v *validation, files config.Options, consul bool) *config.Config {
+	cfg, err := config.Examine(files)
 	v.fail(err)
 	if cfg == nil {
 		return nil

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestInit_ThePrintedCommandsPlanAndApplyTheTaskInAShell(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	r := s.run("init", "-consul-addr="+s.consul.Addr(), "-service=web", "-dir=my network")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "Wrote "+filepath.Join("my network", "tasks.yaml"))
+	_, next, _ := strings.Cut(r.stdout, "Next:\n")
+
+	// terrapulse on PATH is this program; its port is a free one.
+	port := s.write("port.yaml", "port: 0\n")
+	s.write("bin/terrapulse", "#!/bin/sh\ncase \"$1\" in start) exec \""+os.Args[0]+"\" \"$@\" -config-file \""+port+"\";; *) exec \""+os.Args[0]+"\" \"$@\";; esac\n")
+	if err := os.Chmod(s.path("bin/terrapulse"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(next), "\n")
+	last := len(lines) - 1
+	lines[last], _, _ = strings.Cut(lines[last], "#")
+	script := strings.Join(lines[:last], "\n") + "\n" + lines[last] + " 2>start.log &\n" +
+		"until grep -q 'msg=leading' start.log; do kill -0 $!; sleep 0.1; done\nkill -INT $!; wait $!\n"
+	cmd := exec.CommandContext(t.Context(), "bash", "-e")
+	cmd.Stdin, cmd.Dir = strings.NewReader(script), s.dir
+	cmd.Env = append(append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1"), s.env...)
+	for i, v := range cmd.Env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			cmd.Env[i] = "PATH=" + s.path("bin") + string(os.PathListSeparator) + path
+		}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, script, out)
+	}
+	wantText(t, string(out), `terraform_data.instance["web-1`, "1 to add", "1 succeeded; 1 added, 0 changed, 0 destroyed")
+}
+
+func TestInit_WithoutATerminalTheFlagsSayAll(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	t.Chdir(s.dir)
+	t.Setenv("CONSUL_HTTP_ADDR", s.consul.Addr())
+
+	r := s.runInTest("init")
+	wantCode(t, r, exitMissing)
+	wantText(t, r.stderr, "with -service", "has web, consul")
+	if _, err := os.Stat("tasks.yaml"); err == nil {
+		t.Error("a file was written")
+	}
+
+	r = s.runInTest("init", "-json", "-service=web", "-service=db", "-task=lb")
+	wantCode(t, r, exitOK)
+	var got firstTask
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Task != "lb" || strings.Join(got.Files, " ") != "tasks.yaml "+filepath.Join("lb", "main.tf") || len(got.Next) != 3 {
+		t.Errorf("it prints %+v", got)
+	}
+
+	before := s.read("tasks.yaml")
+	r = s.runInTest("init", "-service=db")
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "tasks.yaml is there already: nothing was written. Name another folder with -dir")
+	if s.read("tasks.yaml") != before {
+		t.Error("the file was replaced")
+	}
+}
+
+func TestInit_SaysWhatIsWrongWithConsul(t *testing.T) {
+	s := newSite(t, consultest.WithACLs())
+	s.register("web", "web-1", 8080, "passing")
+	t.Chdir(s.dir)
+	t.Setenv("CONSUL_HTTP_TOKEN", "")
+	wantText(t, s.runInTest("init", "-consul-addr=127.0.0.1:1", "-service=web").stderr, "127.0.0.1:1", "nothing was written", "-consul-addr")
+
+	r := s.runInTest("init", "-consul-addr="+s.consul.Addr())
+	wantCode(t, r, exitMissing)
+	wantText(t, r.stderr, "has no service", "access control hides others", "docs/acl.md")
+
+	// The files are fine although the token is not: the right is what is to be corrected.
+	r = s.runInTest("init", "-consul-addr="+s.consul.Addr(), "-service=web")
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stdout, "Wrote tasks.yaml", "terrapulse validate -config-file tasks.yaml -consul")
+	wantText(t, r.stderr, `service:read on "web"`)
+}
+
+func TestInit_AsksOnATerminal(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.register("db", "db-1", 5432, "passing")
+	t.Chdir(s.dir)
+	t.Setenv("CONSUL_HTTP_ADDR", "127.0.0.1:1")
+	master, screen := terminalPair(t)
+	var seen testtools.Output
+	go func() {
+		var buffer [4096]byte
+		for {
+			n, err := master.Read(buffer[:])
+			if err != nil {
+				return
+			}
+			seen.Write(buffer[:n])
+		}
+	}()
+	ended := make(chan int, 1)
+	a := &app{ctx: t.Context(), program: ownName, stdin: screen, stdout: screen, stderr: screen}
+	go func() { ended <- a.run([]string{"init"}) }()
+	for _, step := range []struct{ question, answer string }{
+		{"Where is Consul? [127.0.0.1:1]: ", s.consul.Addr()},
+		{"Names or numbers [db]: ", "nope"},
+		{"Consul shows no service nope", ""},
+		{"Names or numbers [db]: ", "2, db"},
+	} {
+		eventually(t, step.question, func() bool { return bytes.Contains([]byte(seen.String()), []byte(step.question)) })
+		if step.answer != "" {
+			if _, err := master.WriteString(step.answer + "\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if code := <-ended; code != exitOK {
+		t.Fatalf("exit code %d:\n%s", code, seen.String())
+	}
+	wantText(t, s.read("tasks.yaml"), "address: \""+s.consul.Addr()+"\"", "names: [web, db]", "name: web\n")
+}
