@@ -207,7 +207,9 @@ func TestInvokeSaysWhyItCouldNot(t *testing.T) {
 		{"invoke -stack=prod -once -task=nope", exitError, `task "nope" is not in the bundle b1`},
 		{"invoke -stack=prod -once -inspect", exitFlags, "exclude each other"},
 		{"invoke -stack=prod -task=web", exitFlags, "-task goes with -once or -inspect"},
-		{"doctor", exitMissing, "name the stack with -stack"},
+		{"doctor", exitMissing, "name the task files of an instance with -config-file or -config-dir, or a deployment in AWS with -stack"},
+		{"doctor -stack=prod -config-file=tasks.yaml", exitFlags, "give one of them"},
+		{"doctor -quick -config-file=tasks.yaml", exitFlags, "they need -stack"},
 	} {
 		if code, _, errs := d.command(strings.Fields(tt.args)...); code != tt.code || !strings.Contains(errs, tt.says) {
 			t.Errorf("%s: %d %s", tt.args, code, errs)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/process/examine"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
@@ -145,34 +145,11 @@ func (a *app) checkConsul(v *validation, cfg *config.Config) {
 		v.fail(err)
 		return
 	}
-	if access := client.Access(a.ctx); access != "" {
-		v.warn("%s", access)
+	rights := examine.RightsOf(a.ctx, client, cfg)
+	for _, err := range rights.Errors {
+		v.fail(err)
 	}
-	for i := range cfg.Tasks {
-		task := &cfg.Tasks[i]
-		snap, err := client.Preview(a.ctx, task)
-		if err != nil {
-			v.fail(fmt.Errorf("task %s: %w", task.Name, err))
-			if fault.IsTransient(err) {
-				return // the others would fail in the same way
-			}
-			continue
-		}
-		named, other := snap.Visibility.Lacks(a.ctx)
-		hidden := snap.Visibility.Hidden()
-		v.unsure = v.unsure || hidden != "" || other != nil
-		switch {
-		case named != nil:
-			v.fail(fmt.Errorf("task %s: %w", task.Name, named))
-		case other != nil:
-			v.warn("task %s: Consul has nothing yet that the task selects, so nothing shows whether the token may read it: %v", task.Name, other)
-		}
-		for _, warning := range []string{hidden, snap.Warning()} {
-			if warning != "" {
-				v.warn("task %s: %s", task.Name, warning)
-			}
-		}
-	}
+	v.Warnings, v.unsure = append(v.Warnings, rights.Warnings...), rights.Unsure
 }
 
 // tasksOf is a number of tasks in words.

@@ -89,7 +89,7 @@ func (c *Client) answer(ctx context.Context, q question) error {
 		// Consul answers 403 here if the reader may not read the service.
 		r.Path, r.Query = "/v1/health/connect/"+name, condition.NoElement("Node.Node")
 		if !condition.Addressable(r.Path) {
-			return c.authorized(ctx, r, "service", name)
+			return c.authorized(ctx, r, "service", "read", name)
 		}
 		_, err := c.get(ctx, r, nil)
 		return err
@@ -145,12 +145,20 @@ func (c *Client) mayReadNode(ctx context.Context, r request, node string) error 
 	if err == nil || fault.IsTransient(err) || IsForbidden(err) && !errors.Is(err, errNoCoordinates) {
 		return err
 	}
-	return c.authorized(ctx, byAgent, "node", node)
+	return c.authorized(ctx, byAgent, "node", "read", node)
 }
 
-// authorized asks the agent whether the reader may read something whose name no path can hold.
-func (c *Client) authorized(ctx context.Context, r request, resource, name string) error {
-	body, err := json.Marshal([]map[string]string{{"Resource": resource, "Access": "read", "Segment": name}})
+// MayWrite returns an error for which IsForbidden holds if the token may not write a resource, such as
+// a key. Nothing is written.
+func (c *Client) MayWrite(ctx context.Context, what, resource, name string) error {
+	r := request{Request: condition.Request{Act: "see whether it may write " + what, Needs: fmt.Sprintf("%s:write on %q", resource, name)}}
+	return c.authorized(ctx, r, resource, "write", name)
+}
+
+// authorized asks the agent about a right that no other request proves, as for a name that no path can
+// hold.
+func (c *Client) authorized(ctx context.Context, r request, resource, access, name string) error {
+	body, err := json.Marshal([]map[string]string{{"Resource": resource, "Access": access, "Segment": name}})
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 )
 
 // sharedFolder is the folder of a working directory that has the providers which tasks share. The
@@ -35,12 +34,21 @@ func SharedOnMachine(workingDir string) (*Shared, error) {
 }
 
 // configured reports whether there is a CLI configuration of Terraform or OpenTofu.
-func configured() bool {
-	named := func(name string) bool { return os.Getenv(name) != "" }
-	return named("TF_PLUGIN_CACHE_DIR") || slices.ContainsFunc(cliConfigVariables, named) || slices.ContainsFunc(cliConfigFiles(os.Getenv), func(path string) bool {
-		_, err := os.Lstat(path)
-		return !errors.Is(err, fs.ErrNotExist)
-	})
+func configured() bool { return configuredBy() != "" }
+
+// configuredBy is the variable or the file that says where Terraform gets providers; "" if none does.
+func configuredBy() string {
+	for _, name := range append([]string{"TF_PLUGIN_CACHE_DIR"}, cliConfigVariables...) {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	for _, path := range cliConfigFiles(os.Getenv) {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
 }
 
 // cliConfigVariables name the CLI configuration of Terraform and OpenTofu.

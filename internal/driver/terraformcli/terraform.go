@@ -117,7 +117,7 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 		return nil, err
 	}
 	f.log.Debug("Terraform found", "path", b.Path, "version", b.Version, "source", b.Source)
-	if b.Version.Core().LessThan(tested) {
+	if !b.Tested() {
 		f.log.Warn("this Terraform is old: Terrapulse is tested with 1.0 and later", "version", b.Version, "path", b.Path)
 	}
 	return b, nil
@@ -232,3 +232,6 @@ func Version(ctx context.Context, path string) (*version.Version, error) {
 	versions.Store(id, v)
 	return v, nil
 }
+
+// Tested reports whether the version is one that tests run with, or a newer one.
+func (b *Binary) Tested() bool { return !b.Version.Core().LessThan(tested) }

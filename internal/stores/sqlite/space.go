@@ -3,6 +3,7 @@ package sqlite
 import (
 	"fmt"
 
+	"github.com/terrapulse/terrapulse/internal/base/diskspace"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -13,7 +14,7 @@ var _ state.Writable = (*Store)(nil)
 
 // Unwritable implements state.Writable: the disk is full.
 func (s *Store) Unwritable() error {
-	free, known := space(s.path)
+	free, known := diskspace.Free(s.path)
 	if !known || free >= leastSpace {
 		return nil
 	}

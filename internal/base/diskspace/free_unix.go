@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package sqlite
+package diskspace
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space returns how many bytes this process can still write to the disk of a file.
-func space(path string) (free uint64, known bool) {
+// Free returns how many bytes this process can still write to the disk of a file.
+func Free(path string) (free uint64, known bool) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
 		return 0, false

@@ -1,0 +1,2 @@
+// Package diskspace says how much can still be written to a disk.
+package diskspace

@@ -1,0 +1,120 @@
+package examine
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestClock_IsWrongOnlyIfItCannotBeRightWithTheErrorOfTheReading(t *testing.T) {
+	const within = 600 * time.Millisecond
+	for _, test := range []struct {
+		ahead time.Duration
+		want  string
+		wrong bool
+	}{
+		{0, "the same as Consul's", false},
+		{-500 * time.Millisecond, "the same as Consul's", false},
+		{3 * time.Second, "3s ahead", false},
+		{5500 * time.Millisecond, "ahead", false}, // NTP's 5 seconds are within the error
+		{5700 * time.Millisecond, "6s ahead", true},
+		{-2 * time.Hour, "2h0m0s behind", true},
+	} {
+		found, err := clockFound(test.ahead, within)
+		if err != nil {
+			found = err.Error()
+		}
+		if !strings.Contains(found, test.want) || (err != nil) != test.wrong {
+			t.Errorf("a clock that is %s ahead: %q, wrong %v", test.ahead, found, err != nil)
+		}
+	}
+}
+
+func TestCluster_NamesWhatDiffersAndWhoIsMissing(t *testing.T) {
+	is := func(id, version, terraform string, silent time.Duration) member {
+		return member{state.Instance{ID: id, Owner: id, Version: version, Terraform: terraform}, silent}
+	}
+	for name, test := range map[string]struct {
+		all    []member
+		leader string
+		want   string
+		wrong  bool
+	}{
+		"nobody has started":       {nil, "", "none runs", false},
+		"all is well":              {[]member{is("a", "v1.2.0", "terraform 1.11.4", 0), is("b", "v1.2.0", "terraform 1.11.4", 0)}, "b", "b (v1.2.0, terraform 1.11.4) leads", false},
+		"an upgrade stopped":       {[]member{is("a", "v1.2.0", "t", 0), is("b", "v1.3.0", "t", 0)}, "a", "the versions differ", true},
+		"another Terraform":        {[]member{is("a", "v1.2.0", "t 1", 0), is("b", "v1.2.0", "t 2", 0)}, "a", "the versions of Terraform differ", true},
+		"one died":                 {[]member{is("a", "v1.2.0", "t", 0), is("b", "v1.2.0", "t", time.Minute)}, "a", "b is silent for 1m0s", true},
+		"an old one does not live": {[]member{is("a", "v1.3.0", "t", 0), is("b", "v1.2.0", "t", time.Minute)}, "a", "b is silent", true},
+		"nobody leads":             {[]member{is("a", "v1.2.0", "t", 0)}, "", "none leads", true},
+		"a dead one leads":         {[]member{is("a", "v1.2.0", "t", 0), is("b", "v1.2.0", "t", time.Minute)}, "b", "none leads", true},
+	} {
+		found, err := clusterFound(test.all, test.leader)
+		if err != nil {
+			found = err.Error()
+		}
+		if !strings.Contains(found, test.want) || (err != nil) != test.wrong {
+			t.Errorf("%s: %q, wrong %v", name, found, err != nil)
+		}
+		if name == "an old one does not live" && strings.Contains(found, "versions differ") {
+			t.Errorf("%s: %q", name, found)
+		}
+	}
+}
+
+func TestPort_TellsAnInstanceFromAnotherProgram(t *testing.T) {
+	answer := `{"request_id":"a1"}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable) // it is unhealthy, and is one all the same
+		_, _ = w.Write([]byte(answer))
+	}))
+	defer server.Close()
+	e := &examination{cfg: &config.Config{Port: server.Listener.Addr().(*net.TCPAddr).Port}}
+	e.cfg.API.BindAddress = "127.0.0.1"
+	if found, err := e.checkPort(t.Context()); err != nil || !strings.Contains(found, "an instance of Terrapulse") {
+		t.Errorf("of an instance: %q, %v", found, err)
+	}
+	answer = "<html>"
+	if _, err := e.checkPort(t.Context()); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("of another program: %v", err)
+	}
+	e.cfg.Port = testtools.FreePort(t)
+	if found, err := e.checkPort(t.Context()); err != nil || !strings.Contains(found, "is free") {
+		t.Errorf("of nobody: %q, %v", found, err)
+	}
+	if l, err := net.Listen("tcp", server.Listener.Addr().String()); err == nil {
+		l.Close()
+		t.Error("the check holds the port")
+	}
+}
+
+func TestRegistries_AreThoseOfTheProvidersAndTheProgram(t *testing.T) {
+	got := registries([]string{"hashicorp/local", "registry.example.com/net/fw", "hashicorp/time"}, "")
+	if strings.Join(got, " ") != "registry.example.com registry.terraform.io" {
+		t.Errorf("got %v", got)
+	}
+	if got := registries([]string{"hashicorp/local"}, config.EngineTofu); got[0] != "registry.opentofu.org" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestConsul_TheOldestTestedVersionIsTheDocumentedOne(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "operate.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"| " + testedConsul[1:] + " | passes", "High availability needs " + strings.TrimSuffix(clusterConsul[1:], ".0")} {
+		if !strings.Contains(string(page), version) {
+			t.Errorf("docs/operate.md does not say %q", version)
+		}
+	}
+}
