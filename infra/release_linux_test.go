@@ -228,7 +228,13 @@ var packageContents = map[string]os.FileMode{
 	"/etc/terrapulse/tasks":                      0o755 | os.ModeDir,
 	"/usr/share/doc/terrapulse/operate.md":       0o644,
 	"/usr/share/doc/terrapulse/copyright":        0o644,
+
+	"/usr/share/bash-completion/completions/terrapulse":    0o644,
+	"/usr/share/fish/vendor_completions.d/terrapulse.fish": 0o644,
 }
+
+// zshFunctions is where the zsh of the systems of a package reads functions that complete.
+var zshFunctions = map[string]string{"deb": "/usr/share/zsh/vendor-completions/_terrapulse", "rpm": "/usr/share/zsh/site-functions/_terrapulse"}
 
 func TestRelease_RpmHasProgramUnitAndScripts(t *testing.T) {
 	t.Parallel()
@@ -250,6 +256,9 @@ func TestRelease_RpmHasProgramUnitAndScripts(t *testing.T) {
 		if got, ok := found[name]; !ok || got.Perm() != mode.Perm() || got.IsDir() != mode.IsDir() {
 			t.Errorf("%s: mode %v, want %v", name, got, mode)
 		}
+	}
+	if _, ok := found[zshFunctions["rpm"]]; !ok {
+		t.Errorf("there is no %s", zshFunctions["rpm"])
 	}
 	for script, says := range map[string]string{
 		p.PreInstallScript(): "useradd", p.PostInstallScript(): "try-restart", p.PreUninstallScript(): "disable --now", p.PostUninstallScript(): "daemon-reload",
@@ -314,6 +323,9 @@ func TestRelease_DebIsInstalledUpgradedAndRemoved(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, want %v (%v)", name, info, mode, err)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(root, zshFunctions["deb"])); err != nil {
+		t.Error(err)
 	}
 	if out := output(t, filepath.Join(root, "usr/bin/terrapulse"), "version"); !strings.Contains(out, releaseVersion) {
 		t.Errorf("it says %q", out)
