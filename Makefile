@@ -15,7 +15,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapul
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench curves tools clean release release-images test-release $(PLATFORMS)
+.PHONY: help build build-all demo demo-tools demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench curves tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -29,13 +29,19 @@ $(PLATFORMS):
 	GOOS=$(word 1,$(subst _, ,$@)) GOARCH=$(word 2,$(subst _, ,$@)) \
 		$(BUILD) -o bin/terrapulse_$@$(if $(filter windows_%,$@),.exe) ./cmd/terrapulse
 
-demo: build ## Demonstrate changes with a real Consul and a real Terraform; KEEP=1 leaves them running
-	@go run ./tools/fetch run
+# What the demo needs is downloaded or built while terrapulse is compiled.
+demo: ## Demonstrate changes with a real Consul and a real Terraform; KEEP=1 leaves them running
+	@test -e .tools/bin/consul$(EXE) || echo "This builds terrapulse, and gets Consul, Terraform and a provider: about 3 minutes on a new machine with 2 cores, and once only. The demonstration then takes 20 seconds."
+	@$(SAME) go build -o bin/fetch$(EXE) ./tools/fetch
+	@$(MAKE) --no-print-directory -j 2 build demo-tools
 	@$(SAME) go build -o bin/demo$(EXE) ./examples/demo
 	@exec bin/demo$(EXE) $(if $(KEEP),-keep)
 
+demo-tools:
+	@bin/fetch$(EXE) consul terraform terraform-provider-local
+
 demo-aws: ## Demonstrate an AWS deployment on this machine, with a simulated ECS; KEEP=1 leaves it running
-	@go run ./tools/fetch run aws
+	@$(SAME) go run ./tools/fetch run aws
 	@cd functions/e2e && go test -count 1 -run '^TestDemo$$' -timeout 0 -args -demo $(if $(KEEP),-keep)
 
 # Tests often wait for servers and for other processes: two run at a time on each core.
@@ -80,18 +86,18 @@ test-packages:
 	$(if $(PROGRAMS),GORACE=atexit_sleep_ms=100 $(GOTEST) -race -short ./internal/people/web)
 
 test-all: ## Run all tests: also of releases, all mutants and long searches, all with the race detector
-	@go run ./tools/fetch judges release
+	@$(SAME) go run ./tools/fetch judges release
 	TERRAPULSE_TEST_ALL=1 $(MAKE) test PROGRAMS=
 
 test-short: ## Run the tests that need no other program, in under a minute
 	go test -short -vet=off -ldflags='-s -w' -p $(JOBS) ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@go run ./tools/fetch run policy $(if $(EXE),,nomad signin pages aws) tofu
+	@$(SAME) go run ./tools/fetch run policy $(if $(EXE),,nomad signin pages aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one
-	@go run ./tools/fetch run consuls
+	@$(SAME) go run ./tools/fetch run consuls
 	@for version in $(or $(CONSUL),$$(ls .tools/consul)); do echo "Consul $$version"; export TERRAPULSE_TEST_CONSUL=$$version; \
 		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/consul/... ./internal/stores/consulkv ./internal/consul/registration ./internal/consul/dynamic && \
 		go test -parallel $(JOBS) -timeout 20m -run '$(CONSUL_TESTS)' ./cmd/terrapulse || exit 1; done
@@ -110,7 +116,7 @@ verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/ve
 	@infra/verify-aws
 
 lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint and parliament
-	@go run ./tools/fetch lint python parliament
+	@$(SAME) go run ./tools/fetch lint python parliament
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(SAME) go vet ./...
 	$(SAME) GOOS=windows go vet ./...
@@ -128,14 +134,14 @@ curves: tools ## Measure how costs grow with tasks and services, and draw them i
 	@go run -C tools/curves .
 
 tools: ## Install Consul, Terraform, Nomad, conftest, a browser and simulated AWS services for tests into .tools
-	@go run ./tools/fetch
+	@$(SAME) go run ./tools/fetch
 
 # A release has the version of its tag and the time of its commit.
 RELEASE ?= $(shell git describe --tags --exact-match 2>/dev/null || echo v0.0.0-snapshot-$$(git rev-parse --short HEAD))
 
 release: ## Build a release into dist and bin/release; PUBLISH=1 publishes it. See docs/release.md
 	@test -z '$(PUBLISH)' || test -n '$(TERRAFORM_IMAGE)' || { echo "set TERRAFORM_IMAGE to the image of Terraform with its digest: docs/release.md"; exit 1; }
-	@go run ./tools/fetch release
+	@$(SAME) go run ./tools/fetch release
 	go run ./tools/release -version '$(RELEASE)' -to bin/release $(if $(BUCKET),-bucket '$(BUCKET)') $(if $(TERRAFORM_IMAGE),-terraform-image '$(TERRAFORM_IMAGE)')
 	RELEASE='$(RELEASE)' DATE=$$(git log -1 --format=%cI) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PATH='$(ROOT)/.tools/bin':"$$PATH" \
 		goreleaser release --clean $(if $(PUBLISH),,--snapshot)
@@ -144,7 +150,7 @@ release-images: ## Build the images of a release for both processors; see infra/
 	@VERSION='$(RELEASE)' sh infra/runner/release
 
 test-release: ## Build a whole release, for all platforms, and check what is in it
-	@go run ./tools/fetch run aws release
+	@$(SAME) go run ./tools/fetch run aws release
 	TERRAPULSE_TEST_ALL=1 TERRAPULSE_TEST_RELEASE=all go test -run Release -timeout 30m ./infra
 
 clean: ## Remove built files; downloaded tools stay in the user's cache

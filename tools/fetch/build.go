@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,10 +10,11 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
-// progressEvery is the interval at which a build that takes long says that it goes on.
+// progressEvery is the interval at which a build that takes long says how far it is.
 const progressEvery = 20 * time.Second
 
 // otherConsul is the module in which another version of Consul is built. `go install` refuses
@@ -36,7 +38,7 @@ var downloads = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 
 // build compiles the tool into work and returns the program's path.
 func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "install", "-trimpath", "-ldflags", "-s -w "+t.ldflags)
+	cmd := exec.CommandContext(ctx, "go", "install", "-v", "-trimpath", "-ldflags", "-s -w "+t.ldflags)
 	cgo := "0"
 	if t.cgo {
 		cgo = "1"
@@ -48,6 +50,16 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 	switch {
 	case t.module != "":
 		cmd.Dir = filepath.Join(f.top, filepath.FromSlash(t.module))
+		if t.edits != nil {
+			modfile, err := f.trimmed(ctx, t, work)
+			if err != nil {
+				return "", err
+			}
+			cmd.Args = append(cmd.Args, "-mod=mod", "-modfile="+modfile)
+		}
+		for _, of := range t.undebugged { // the linker removes what debuggers read; not to write it saves a fifth
+			cmd.Args = append(cmd.Args, "-gcflags="+of+"/...=-dwarf=false")
+		}
 		cmd.Args = append(cmd.Args, t.pkg)
 	case t.other:
 		module := fmt.Sprintf(otherConsul, t.version, filepath.ToSlash(filepath.Join(f.top, "tools", "consul", "discover")))
@@ -62,8 +74,8 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 	}
 
 	f.printf("%s: building %s", t.name, t.version)
-	start, ended := time.Now(), make(chan error, 1)
-	go func() { ended <- command(ctx, cmd) }()
+	start, ended, out := time.Now(), make(chan error, 1), &buildOutput{}
+	go func() { ended <- commandTo(ctx, cmd, out, out.said) }()
 	for {
 		select {
 		case err := <-ended:
@@ -72,7 +84,55 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 			}
 			return filepath.Join(work, t.name+exe()), err
 		case <-time.After(progressEvery):
-			f.printf("%s: still building after %s", t.name, time.Since(start).Round(time.Second))
+			f.printf("%s: still building after %s: %s", t.name, time.Since(start).Round(time.Second), out.progress(t.packages))
 		}
 	}
+}
+
+// buildOutput counts the packages that `go install -v` names when it compiles them, and keeps what else
+// the command prints.
+type buildOutput struct {
+	mu    sync.Mutex
+	built int
+	line  []byte // that has not ended yet
+	other bytes.Buffer
+}
+
+var packageLine = regexp.MustCompile(`^[a-zA-Z0-9_.~-]+(/[a-zA-Z0-9_.~-]+)*\n$`)
+
+func (o *buildOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.line = append(o.line, p...)
+	for {
+		end := bytes.IndexByte(o.line, '\n') + 1
+		if end == 0 {
+			return len(p), nil
+		}
+		if packageLine.Match(o.line[:end]) {
+			o.built++
+		} else {
+			o.other.Write(o.line[:end])
+		}
+		o.line = o.line[end:]
+	}
+}
+
+func (o *buildOutput) said() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append(bytes.Clone(o.other.Bytes()), o.line...)
+}
+
+// progress says how far the build is. Packages that another build has compiled are not compiled again.
+func (o *buildOutput) progress(of int) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.built == 0:
+		return "downloading the source"
+	case of > 0:
+		return fmt.Sprintf("%d of at most %d packages are compiled", o.built, of)
+	}
+	return fmt.Sprintf("%d packages are compiled", o.built)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func (f *fetcher) obtain(ctx context.Context, t tool, work string) (string, erro
 			return "", ctx.Err()
 		}
 		f.printf("%s: not on PATH, and no download of %s: %v", t.name, t.version, err)
-		f.printf("%s: it is built from source instead, once for this machine: about 4 minutes on 2 cores", t.name)
+		f.printf("%s: it is built from source instead, once for this machine: about %d minutes on 2 cores", t.name, cmp.Or(t.minutes, 4))
 	}
 	return f.build(ctx, t, work)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"os/exec"
@@ -122,15 +123,22 @@ func (f *fetcher) programs(name string) iter.Seq[string] {
 
 // command runs a command of the context to its end. The error contains its output.
 func command(ctx context.Context, cmd *exec.Cmd) error {
+	var said bytes.Buffer
+	return commandTo(ctx, cmd, &said, said.Bytes)
+}
+
+// commandTo writes what the command prints to out. said returns what an error should show of it.
+func commandTo(ctx context.Context, cmd *exec.Cmd, out io.Writer, said func() []byte) error {
 	// An interrupt also ends the programs that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	said, err := cmd.CombinedOutput()
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(said))
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(said()))
 	}
 	return nil
 }

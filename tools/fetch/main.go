@@ -67,6 +67,8 @@ var tools = append([]tool{
 		name: "consul", version: "1.22.3", set: "run",
 		product: &product.Consul, atLeast: "1.15.0",
 		module: "tools/consul", pkg: "github.com/hashicorp/consul",
+		edits: consulEdits, packages: 900, minutes: 2,
+		undebugged: []string{"github.com", "google.golang.org", "golang.org/x", "go.opentelemetry.io"},
 	},
 	{
 		name: "terraform", version: "1.11.4", set: "run",
@@ -186,6 +188,11 @@ type tool struct {
 	at      string // version of pkg's module; neither for another version of a tool
 	ldflags string
 	cgo     bool // it cannot be built without a C compiler
+
+	edits      []edit   // of the module's source, so that it builds faster; only with module
+	undebugged []string // compiled without what debuggers read: prefixes of packages that no other tool needs in the same form
+	packages   int      // about how many are compiled; 0 if that is not known
+	minutes    int      // that a build takes on 2 cores; 4 if it is not set
 
 	// A tool that is a folder has only these fields, and pkg if it is made of a Go package.
 	pin     string                                                          // file of the checkout with the content's versions
