@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -34,8 +36,8 @@ func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 	}{
 		{"examples/quickstart/README.md", func(string) bool { return true },
 			[]string{"2 tasks in ", "server web-1 10.0.0.1:8080 check", "Back at noon</h1>", "server web-2 10.0.0.2:8080 check", "load-balancer  applied"}},
-		{"README.md", func(block string) bool { return strings.Contains(block, "terrapulse validate") },
-			[]string{"### Task load-balancer", "2 tasks in ", "maintenance    applied"}},
+		{"README.md", func(block string) bool { return strings.Contains(block, "terrapulse init") },
+			[]string{"Wrote tasks.yaml", "### Task web", "1 to add", "1 succeeded; 1 added", "web   applied", "consul rights  ok"}},
 	} {
 		t.Run(page.file, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(top, page.file))
@@ -58,9 +60,13 @@ func TestQuickstart_CommandsWorkWhenPasted(t *testing.T) {
 				t.Fatal(err)
 			}
 			consul := consultest.Start(t)
+			if err := consul.Client().Agent().ServiceRegister(&api.AgentServiceRegistration{Name: "web", ID: "web-0", Address: "10.0.0.7", Port: 8080}); err != nil {
+				t.Fatal(err)
+			}
+			terrapulse := fmt.Sprintf("case \"$1\" in start|doctor) c=$1; shift; exec %q $c -config-file %q \"$@\";; *) exec %q \"$@\";; esac",
+				program, filepath.Join(scratch, "port.yaml"), program)
 			standIns := map[string]string{
-				"bin/terrapulse": fmt.Sprintf("case \"$1\" in start) shift; exec %q start -config-file %q \"$@\";; *) exec %q \"$@\";; esac",
-					program, filepath.Join(scratch, "port.yaml"), program),
+				"bin/terrapulse": terrapulse, "path/terrapulse": terrapulse,
 				"path/make":   "exit 0",
 				"path/consul": fmt.Sprintf("[ \"$1 $2\" = \"agent -dev\" ] && exec sleep 600; exec %q \"$@\"", testtools.Consul(t)),
 			}

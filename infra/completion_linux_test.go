@@ -43,7 +43,7 @@ zpty shell 'PS1="> " TERM=dumb zsh -f -i'
 zpty -w shell 'fpath=(` + filepath.Dir(zsh) + ` $fpath); autoload -Uz compinit; compinit -u -D; setopt nobeep listambiguous; bindkey "^I" complete-word; print rea""dy'
 zpty -r -m shell line '*ready*'
 zpty -w -n shell $'terrapulse task d\t\t'
-for i in {1..100}; do zpty -r -t shell line && print -n -- "$line"; sleep 0.1; done
+for i in {1..300}; do zpty -r -t shell line && print -n -- "$line" && all+=$line; [[ $all == *disable* ]] && break; sleep 0.1; done
 zpty -d shell`,
 	} {
 		t.Run(shell, func(t *testing.T) {
