@@ -118,3 +118,18 @@ func TestConsul_TheOldestTestedVersionIsTheDocumentedOne(t *testing.T) {
 		}
 	}
 }
+
+func TestPrograms_AreCheckedWhereRunsAreCarriedOut(t *testing.T) {
+	names := func(cfg *config.Config) (all string) {
+		for _, c := range (&examination{cfg: cfg}).programChecks() {
+			all += c.Name + " "
+		}
+		return all
+	}
+	if got := names(&config.Config{}); got != "terraform providers " {
+		t.Errorf("on a machine: %s", got)
+	}
+	if got := names(&config.Config{Nomad: &config.Nomad{}}); got != "nomad " {
+		t.Errorf("with runs as Nomad jobs: %s", got)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
+	"github.com/terrapulse/terrapulse/internal/process/nomad"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -26,6 +27,9 @@ const registryTimeout = 5 * time.Second
 func (e *examination) programChecks() []doctor.Check {
 	if k := remotes.Of(e.cfg); k != nil {
 		return []doctor.Check{{Name: strings.ToLower(k.System), Look: e.checkRemote, Fix: k.Fix}}
+	}
+	if e.cfg.Nomad != nil {
+		return []doctor.Check{{Name: "nomad", Look: e.checkNomad, Fix: "start Nomad's agent, correct the nomad block or NOMAD_ADDR, and run the job of the runner: docs/nomad.md"}}
 	}
 	return []doctor.Check{
 		{Name: "terraform", Look: e.checkTerraform, Fix: "install Terraform 1.0 or later (or OpenTofu) on PATH, or in the folder path of the driver \"terraform\" block. " +
@@ -43,6 +47,15 @@ func (e *examination) checkRemote(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return c.Driver.(remotes.Driver).Reach(ctx, e.cfg)
+}
+
+// checkNomad asks for the job that the leader dispatches. Terraform is where that job runs.
+func (e *examination) checkNomad(ctx context.Context) (string, error) {
+	launcher, err := nomad.New(*e.cfg.Nomad, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	return launcher.Reach(ctx)
 }
 
 // checkTerraform looks for the program that start would use.

@@ -63,6 +63,27 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	return nil
 }
 
+// Reach asks Nomad for the job that is dispatched, and says what has answered.
+func (l *Launcher) Reach(ctx context.Context) (string, error) {
+	act := "read Nomad job " + l.client.Job
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var job struct {
+		ParameterizedJob *struct{}
+		Stop             bool
+	}
+	_, err := l.client.call(ctx, http.MethodGet, "job/"+url.PathEscape(l.client.Job), url.Values{}, nil, &job)
+	switch {
+	case err != nil:
+		return "", l.client.classify(act, err)
+	case job.ParameterizedJob == nil:
+		return "", fmt.Errorf("%s: it is not parameterized, so it cannot be dispatched: docs/nomad.md", act)
+	case job.Stop:
+		return "", fmt.Errorf("%s: it is stopped: run it again with `nomad job run`", act)
+	}
+	return fmt.Sprintf("%s answers, and has the job %s", l.client.Address, l.client.Job), nil
+}
+
 // Status reports the state of launches by their jobs in Nomad. A launch whose job Nomad has removed
 // is unknown, and one whose client Nomad does not see: its runner may still work and renew its
 // claims, which then show whether it does.

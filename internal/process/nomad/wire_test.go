@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -293,5 +294,37 @@ func TestStatus_OfManyLaunchesNeedsFewRequests(t *testing.T) {
 	got, err := s.launcher().Status(t.Context(), ids)
 	if err != nil || len(got) != 100 || len(s.requests) != 3 {
 		t.Errorf("%d launches by %d requests, %v", len(got), len(s.requests), err)
+	}
+}
+
+func TestReach_SaysWhetherTheJobCanBeDispatched(t *testing.T) {
+	s := newStandIn(t)
+	for answer, want := range map[string]string{
+		`200 {"ParameterizedJob": {}, "Stop": false}`: "has the job runner",
+		`200 {"ParameterizedJob": {}, "Stop": true}`:  "it is stopped",
+		`200 {"ParameterizedJob": null}`:              "not parameterized",
+		`404 job not found`:                           "Nomad answers 404",
+	} {
+		s.fail = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || r.URL.Path != "/v1/job/runner" {
+				t.Errorf("%s %s is requested", r.Method, r.URL.Path)
+			}
+			var status int
+			fmt.Sscan(answer[:3], &status)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, answer[4:])
+			return true
+		}
+		l, err := nomad.New(config.Nomad{Address: s.URL, Job: "runner"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := l.Reach(t.Context())
+		if err != nil {
+			found = err.Error()
+		}
+		if !strings.Contains(found, want) || (err == nil) != strings.HasPrefix(want, "has") {
+			t.Errorf("to %q it says %q", answer, found)
+		}
 	}
 }

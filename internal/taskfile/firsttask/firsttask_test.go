@@ -9,7 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-func TestFiles_LoadWithoutAWarningWhateverTheNames(t *testing.T) {
+func TestFiles_LoadWithoutAWarningForAnyName(t *testing.T) {
 	for _, services := range [][]string{{"web"}, {"web", "api"}, {"yes"}, {"7"}, {`odd "name": {x}`}, {"-"}, {"ein.dienst_1"}, {"# no comment"}} {
 		for _, address := range []string{"localhost:8500", "127.0.0.1:8500", "https://consul.example.com:8501", "unix:///run/consul.sock"} {
 			dir, task := t.TempDir(), Task{Name: NameFor(services[0]), Consul: address, Services: services}
