@@ -31,7 +31,7 @@ $(PLATFORMS):
 
 # What the demo needs is downloaded or built while terrapulse is compiled.
 demo: ## Demonstrate changes with a real Consul and a real Terraform; KEEP=1 leaves them running
-	@test -e .tools/bin/consul$(EXE) || echo "This builds terrapulse, and gets Consul, Terraform and a provider: about 3 minutes on a new machine with 2 cores, and once only. The demonstration then takes 20 seconds."
+	@test -e .tools/bin/consul$(EXE) || echo "This builds terrapulse, and gets Consul, Terraform and a provider: about 3 minutes on a new machine with 2 cores, and once only. The demonstration then takes some seconds."
 	@$(SAME) go build -o bin/fetch$(EXE) ./tools/fetch
 	@$(MAKE) --no-print-directory -j 2 build demo-tools
 	@$(SAME) go build -o bin/demo$(EXE) ./examples/demo

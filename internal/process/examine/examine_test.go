@@ -133,3 +133,19 @@ func TestPrograms_AreCheckedWhereRunsAreCarriedOut(t *testing.T) {
 		t.Errorf("with runs as Nomad jobs: %s", got)
 	}
 }
+
+func TestReachable_IsARegistryThatAnswers(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	if err := reachable(t.Context(), server.URL); err != nil {
+		t.Error(err)
+	}
+	status = http.StatusForbidden // of a proxy
+	if err := reachable(t.Context(), server.URL); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+		t.Errorf("of a proxy that denies it: %v", err)
+	}
+	server.Close()
+	if err := reachable(t.Context(), server.URL); err == nil {
+		t.Error("a server that is gone is reachable")
+	}
+}
