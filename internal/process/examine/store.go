@@ -25,12 +25,15 @@ type member struct {
 
 // read reads the records. It returns nil if there is no store yet.
 func (e *examination) read(ctx context.Context) (*records, error) {
-	place := stores.Configured(e.cfg)
+	var place stores.Place
+	var err error
 	if e.Store != "" && e.cfg.HighAvailability == nil {
-		var err error
-		if place, err = stores.At(ctx, e.Store); err != nil {
-			return nil, err
-		}
+		place, err = stores.At(ctx, e.Store)
+	} else {
+		place, err = stores.Of(ctx, e.cfg)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if place.Kind == "consul" && e.answers() != nil {
 		return nil, notChecked("the store is in Consul, which does not answer")
