@@ -124,7 +124,7 @@ func (r *Reconciler) delivery(held *lease.Lease) outbox.Delivery {
 		r.rests = new(outbox.Rests)
 	}
 	pages := outbox.Pages{URL: r.Config.API.URL, Stack: r.Stack, Links: r.Links}
-	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Known: &r.outbox, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Sinks: func() []outbox.Sink {
+	return outbox.Delivery{Store: r.Store, Apply: held.Apply, Known: &r.outbox, Pages: pages, Rests: r.rests, Now: r.Now, Log: r.Log, Backlog: r.Backlog, Sinks: func() []outbox.Sink {
 		sinks := []outbox.Sink{r.eventLog()}
 		if r.Sinks != nil {
 			sinks = append(sinks, r.Sinks()...)

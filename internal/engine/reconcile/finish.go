@@ -47,9 +47,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
 			next.Failing = max(next.Failing, d.State.Failures)
 		}
-		if d.Action != decide.Run || d.State.Failures > 0 {
-			lifecycle.Count(&next.Tasks, d.State)
-		}
+		Count(&next.Tasks, d)
 		due := d.State.Due
 		if d.Action == decide.Run || d.Action == decide.Resume || d.State.Run != nil && d.State.Waits() == nil {
 			due = now.Add(liveCheck)
@@ -109,6 +107,13 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		return nil
 	}
 	return t.saveRecord(ctx, rec, next, events)
+}
+
+// Count adds the task of a decision to the counts that the metrics show, unless it begins to run.
+func Count(c *state.TaskCounts, d decide.Decision) {
+	if d.Action != decide.Run || d.State.Failures > 0 {
+		lifecycle.Count(c, d.State)
+	}
 }
 
 // sameConsuls reports whether a tick has learned nothing about which Consul answers: what it has learned

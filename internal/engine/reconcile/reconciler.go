@@ -90,6 +90,8 @@ type Reconciler struct {
 	// Gates, if set, is called with what the gates show in a tick, which may not be
 	// written.
 	Gates func(map[string]state.Gate)
+	// Backlog, if set, is called with the events that are not delivered while this process leads.
+	Backlog func(outbox.Backlog)
 	// Sinks returns what takes events, beside the log; may be nil.
 	Sinks func() []outbox.Sink
 	// Stack is the name of the deployment in AWS; messages about events have it in the

@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -42,11 +43,13 @@ type Metrics struct {
 	resources *prometheus.CounterVec
 	duration  prometheus.Histogram
 	toApplied prometheus.Histogram
+	led       *led
 }
 
 // Options are the dependencies of Metrics.
 type Options struct {
 	Version, Commit string
+	URL             string // at which people reach the pages; "" if it is not configured
 	Store           state.Store
 	Now             func() time.Time
 	// Room returns how many runs this instance carries out at a time, and how many more it can
@@ -72,10 +75,17 @@ func New(o Options) *Metrics {
 			Help: "How long runs took on this instance.", Buckets: seconds}),
 		toApplied: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "terrapulse_change_to_applied_seconds",
 			Help: "Time from when a change was first seen in Consul until it was applied.", Buckets: seconds}),
+		led: &led{now: o.Now},
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrapulse_build_info", Help: "Always 1; the labels say which build this is.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "commit": o.Commit, "go_version": runtime.Version()}})
 	build.Set(1)
+	if o.URL != "" {
+		pages := prometheus.NewGauge(prometheus.GaugeOpts{Name: "terrapulse_pages_info", Help: "Always 1; the label says where the pages are (api.url).",
+			ConstLabels: prometheus.Labels{"url": o.URL}})
+		pages.Set(1)
+		m.registry.MustRegister(pages)
+	}
 	for _, result := range []string{tickIdle, tickDone, tickIncomplete, tickFailed} {
 		m.ticks.WithLabelValues(result) // so that a rate begins at 0
 	}
@@ -86,7 +96,7 @@ func New(o Options) *Metrics {
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "terrapulse_room", Help: "Runs that this instance of a cluster can begin now."},
 				func() float64 { _, room := o.Room(); return float64(room) }))
 	}
-	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, &shared{Options: o},
+	m.registry.MustRegister(m.leader, m.ticks, m.seen, m.runs, m.resources, m.duration, m.toApplied, build, m.led, &shared{Options: o},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -135,6 +145,9 @@ func (m *Metrics) Ticked(report reconcile.Report, err error) {
 		result = tickIdle
 	}
 	m.ticks.WithLabelValues(result).Inc()
+	if err == nil && !report.Idle {
+		m.led.decided(report)
+	}
 	for _, d := range report.Decisions {
 		if d.Reason.Code == state.ReasonChanged && d.Action == decide.Run {
 			m.seen.Inc()
@@ -150,8 +163,13 @@ func (m *Metrics) Leads(leads bool) {
 	m.leader.Set(0)
 	if leads {
 		m.leader.Set(1)
+	} else {
+		m.led.forget()
 	}
 }
+
+// Backlog sets which events this instance has not delivered.
+func (m *Metrics) Backlog(left outbox.Backlog) { m.led.undelivered(left) }
 
 // shared are the metrics that all instances on a store share. They are in one record, which every
 // tick of the leader updates.

@@ -3,6 +3,7 @@ package openmetrics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -17,7 +18,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // oneRecord is a store with only the reconcile record. It counts reads.
@@ -49,7 +52,7 @@ func scrape(t *testing.T, m *Metrics, accept string) string {
 
 // measured returns metrics of some runs and ticks.
 func measured(s *oneRecord, at func() time.Time) *Metrics {
-	m := New(Options{Version: "1.2.3", Commit: "abc", Store: s, Now: at, Room: func() (parallel, room int) { return 4, 3 }})
+	m := New(Options{Version: "1.2.3", Commit: "abc", URL: "https://network.example.com", Store: s, Now: at, Room: func() (parallel, room int) { return 4, 3 }})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
 	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
@@ -99,6 +102,56 @@ func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
 	}
 }
 
+func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
+	at := now
+	m := measured(&oneRecord{}, func() time.Time { return at })
+	task := func(name string, s state.Task) decide.Decision {
+		return decide.Decision{Task: &config.Task{Name: name}, State: s}
+	}
+	failing := state.Task{Tries: state.Tries{Failures: 2}}
+	waits := &state.LiveRun{ID: "1", Wait: &state.Wait{For: state.WaitApproval}}
+	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
+		task("lb", failing),
+		task("dns", state.Task{Run: waits, Reason: state.Reason{Code: state.ReasonWaiting}}),
+		task("fw", state.Task{Observation: state.Observation{UnreadableSince: now}}),
+		task("calm", state.Task{}),
+	}}, nil)
+	m.Backlog(outbox.Backlog{Events: 3, Oldest: now.Add(-time.Minute)})
+	at = now.Add(time.Minute)
+	m.Ticked(reconcile.Report{Idle: true}, nil)           // nothing has changed
+	m.Ticked(reconcile.Report{}, errors.New("no answer")) // nothing is known
+	text := scrape(t, m, "")
+	for _, line := range []string{
+		`terrapulse_pages_info{url="https://network.example.com"} 1`,
+		`terrapulse_task_attention{state="failing",task="lb"} 1`,
+		`terrapulse_task_attention{state="waiting_for_approval",task="dns"} 1`,
+		`terrapulse_task_attention{state="unreadable",task="fw"} 1`,
+		"terrapulse_events_undelivered 3", "terrapulse_events_undelivered_age_seconds 120",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no %q", line)
+		}
+	}
+	if strings.Contains(text, `task="calm"`) || strings.Contains(text, `state="waiting"`) {
+		t.Error("it names a task that needs nobody, or one twice")
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	m.Leads(false)
+	if text := scrape(t, m, ""); strings.Contains(text, "terrapulse_task_attention{") || !strings.Contains(text, "terrapulse_events_undelivered 0\n") {
+		t.Errorf("an instance that stands by still speaks for the cluster:\n%s", text)
+	}
+	var many []decide.Decision
+	for i := range 2 * maxNamed {
+		many = append(many, task(fmt.Sprintf("task-%d", i), failing))
+	}
+	m.Ticked(reconcile.Report{Decisions: many}, nil)
+	if n := strings.Count(scrape(t, m, ""), "terrapulse_task_attention{"); n != maxNamed {
+		t.Errorf("%d tasks are named", n)
+	}
+}
+
 func TestMetrics_ScrapeReadsOneRecord(t *testing.T) {
 	s := &oneRecord{}
 	at := now
@@ -142,6 +195,7 @@ func documented(t *testing.T, section string) []string {
 
 func TestDocs_ListTheServedMetrics(t *testing.T) {
 	m := measured(&oneRecord{rec: state.Reconcile{LastSuccess: now}}, func() time.Time { return now })
+	m.Ticked(reconcile.Report{Decisions: []decide.Decision{{Task: &config.Task{Name: "lb"}, State: state.Task{Tries: state.Tries{Failures: 1}}}}}, nil)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

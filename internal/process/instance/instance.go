@@ -132,7 +132,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		program: carrier.Program,
 	}
 	i.base.Store(cfg)
-	measures := openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), Store: store, Now: time.Now}
+	measures := openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), URL: cfg.API.URL, Store: store, Now: time.Now}
 	if cfg.HighAvailability != nil {
 		measures.Room = func() (parallel, room int) { return i.Launcher.Parallel(), i.Launcher.Room() }
 	}
@@ -159,9 +159,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher, Remote: carrier.Remote,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
-		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret: module.Secret,
-		Gates:  func(gates map[string]state.Gate) { i.gates.Store(&gates) },
+		Sinks:   func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
+		Secret:  module.Secret,
+		Gates:   func(gates map[string]state.Gate) { i.gates.Store(&gates) },
+		Backlog: i.metrics.Backlog,
 	}
 	if cfg.HighAvailability != nil && carrier.Remote == nil && !o.dispatches(cfg) { // steps of runs in another system are short
 		i.shared = launch.NewShared(i.Launcher, store, cfg.ID)

@@ -63,6 +63,8 @@ type Delivery struct {
 	Rests *Rests // of the sinks that fail; without it, no sink rests and nothing is dropped for too many records
 	Now   func() time.Time
 	Log   *slog.Logger
+	// Backlog, if set, is called by Follow with what is left, and without anything when it ends.
+	Backlog func(Backlog)
 	// Last says that this process ends: no sink waits for more events.
 	Last bool
 }
@@ -78,6 +80,12 @@ type Report struct {
 	Left   int       // events that some sink has not taken
 	Again  time.Time // when the first sink with events left takes some again
 	Failed error     // why sinks did not take events; it is logged already
+}
+
+// Backlog is what some sink has not taken.
+type Backlog struct {
+	Events int
+	Oldest time.Time // when the oldest of them happened; zero without any
 }
 
 // stored is a record of the outbox.
@@ -374,6 +382,22 @@ func (q *queue) report() Report {
 		}
 	}
 	return r
+}
+
+// backlog says what is left, and since when.
+func (q *queue) backlog() (left Backlog) {
+	for _, rec := range q.records {
+		for n, e := range rec.Data.Events {
+			if !slices.ContainsFunc(q.sinks, func(sink Sink) bool { return rec.lacks(sink, n) }) {
+				continue
+			}
+			left.Events++
+			if left.Oldest.IsZero() || e.At.Before(left.Oldest) {
+				left.Oldest = e.At
+			}
+		}
+	}
+	return left
 }
 
 func (s *stored) take(sink string, n int) {

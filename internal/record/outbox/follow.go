@@ -31,6 +31,12 @@ func (d Delivery) Follow(ctx context.Context, wake <-chan struct{}) {
 		delete(busy, r.sink)
 		q.conclude(r)
 	}
+	report := func(left Backlog) {
+		if d.Backlog != nil {
+			d.Backlog(left)
+		}
+	}
+	defer report(Backlog{})
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var err error
@@ -47,6 +53,7 @@ func (d Delivery) Follow(ctx context.Context, wake <-chan struct{}) {
 				go func() { results <- d.deliver(ctx, sink, items) }()
 			}
 		}
+		report(q.backlog())
 		timer.Reset(q.wait(err, &failures, busy))
 		select {
 		case <-ctx.Done():

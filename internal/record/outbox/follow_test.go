@@ -145,6 +145,50 @@ func TestFollow_SinkThatFailedRestsAndIsTriedAgain(t *testing.T) {
 	eventually(t, "all are removed", func() bool { return b.kept() == 0 })
 }
 
+func TestFollow_ReportsWhatIsNotDelivered(t *testing.T) {
+	b := inMemory(t)
+	failing := newSlow("failing")
+	var mu sync.Mutex
+	var last outbox.Backlog
+	is := func(want outbox.Backlog) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return last.Events == want.Events && last.Oldest.Equal(want.Oldest)
+		}
+	}
+	d := b.delivery(failing)
+	d.Now, d.Rests, d.Backlog = time.Now, new(outbox.Rests), func(left outbox.Backlog) {
+		mu.Lock()
+		defer mu.Unlock()
+		last = left
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	wake, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Follow(ctx, wake)
+	}()
+	first := time.Now().Add(-time.Hour)
+	b.happens("one", first, "web")
+	b.happens("two", time.Now(), "api")
+	wake <- struct{}{}
+	eventually(t, "two events are left", is(outbox.Backlog{Events: 2, Oldest: first}))
+	failing.give(t, &outbox.DownError{Err: errors.New("no answer")})
+	eventually(t, "they are still left", is(outbox.Backlog{Events: 2, Oldest: first}))
+	failing.give(t, nil)
+	failing.give(t, nil)
+	eventually(t, "nothing is left", is(outbox.Backlog{}))
+	b.happens("three", time.Now(), "web")
+	wake <- struct{}{}
+	eventually(t, "one is left", func() bool { mu.Lock(); defer mu.Unlock(); return last.Events == 1 })
+	cancel()
+	<-ended
+	if !is(outbox.Backlog{})() {
+		t.Errorf("after its end it still reports %+v", last)
+	}
+}
+
 func TestDelivery_SinkThatIsDownIsLeftAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err   error
