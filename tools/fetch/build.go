@@ -38,7 +38,7 @@ var downloads = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 
 // build compiles the tool into work and returns the program's path.
 func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "install", "-v", "-trimpath", "-ldflags", "-s -w "+t.ldflags)
+	cmd := exec.CommandContext(ctx, "go", "install", "-v", "-trimpath", "-ldflags", "-s -w "+t.ldflags, "-tags", t.tags)
 	cgo := "0"
 	if t.cgo {
 		cgo = "1"

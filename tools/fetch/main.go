@@ -1,7 +1,7 @@
 // Command fetch installs the programs that tests, demo and lint need into
 // .tools at the top of the checkout:
 //
-//	.tools/bin/<program>                        consul, terraform, nomad, conftest, dex, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
+//	.tools/bin/<program>                        consul, terraform, nomad, conftest, dex, promtool, helm, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
 //	.tools/consul/<version>/consul              other versions of Consul
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
@@ -13,6 +13,8 @@
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
 //	.tools/parliament                           a Python environment with parliament, which knows every right of AWS
+//	.tools/kubernetes-validate                  a Python environment with the schemas of Kubernetes' API, which has
+//	.tools/bin/kubernetes-validate              checks manifests
 //	.tools/go-tfe                               the tests of HashiCorp's Go client of HCP Terraform, as a program
 //	.tools/pytfe                                a Python environment with HashiCorp's Python client of HCP Terraform
 //	.tools/browser                              axe-core, fonts, htmx as published, and Chromium, which has
@@ -31,14 +33,15 @@
 //
 // The sets are run (for the demo; needs only Go), policy (in addition, for the test of
 // examples/policy: conftest is built from source), signin (in addition, for the tests of signing in: dex is
-// built from source, which needs a C compiler; not on Windows), nomad (in addition, for the tests with Nomad; not on
+// built from source, which needs a C compiler; not on Windows), examples (in addition, for the tests of the examples:
+// promtool and helm are built from source, kubernetes-validate needs Python; not on Windows), nomad (in addition, for the tests with Nomad; not on
 // Windows), pages (in addition, for the tests of the
 // pages: a browser; not on Windows), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
 // need Python, and the tests of the released artefacts; not on Windows), lint, tofu (in addition,
 // for the tests with OpenTofu, which is built from source), and consuls (in addition,
-// for the tests with other versions of Consul). The default is run, policy, nomad, signin, pages and aws,
+// for the tests with other versions of Consul). The default is run, policy, nomad, signin, examples, pages and aws,
 // which `make test` needs.
 package main
 
@@ -105,6 +108,21 @@ var tools = append([]tool{
 		// This is release 2.41.1: the module's path does not match its tags.
 		name: "dex", version: "0.0.0-20240807174518-43956db7fd75", set: "signin",
 		module: "tools/dex", pkg: "github.com/dexidp/dex/cmd/dex", cgo: true,
+	},
+	{
+		name: "promtool", version: "0.316.0", set: "examples",
+		module: "tools/examples", pkg: "github.com/prometheus/prometheus/cmd/promtool",
+		// Without the clients of all clouds, which find targets.
+		tags: "remove_all_sd",
+	},
+	{
+		name: "helm", version: "3.22.0", set: "examples",
+		module: "tools/examples", pkg: "helm.sh/helm/v3/cmd/helm",
+	},
+	{
+		name: "kubernetes-validate", set: "examples",
+		pin: "tools/kubernetes-validate/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
+		scripts: map[string]string{"kubernetes-validate": "bin/kubernetes-validate"},
 	},
 	{
 		name: "staticcheck", version: "0.8.2", set: "lint",
@@ -177,7 +195,7 @@ func otherConsuls() []tool {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "nomad", "signin", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -187,7 +205,8 @@ type tool struct {
 	module  string // folder of the module that pins pkg; else
 	at      string // version of pkg's module; neither for another version of a tool
 	ldflags string
-	cgo     bool // it cannot be built without a C compiler
+	tags    string // for the build
+	cgo     bool   // it cannot be built without a C compiler
 
 	edits      []edit   // of the module's source, so that it builds faster; only with module
 	undebugged []string // compiled without what debuggers read: prefixes of packages that no other tool needs in the same form
@@ -246,12 +265,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "nomad", "signin", "pages", "aws"}
+		names = []string{"run", "policy", "nomad", "signin", "examples", "pages", "aws"}
 		if runtime.GOOS == "windows" {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "signin", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
+	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}

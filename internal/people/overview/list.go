@@ -338,6 +338,7 @@ func (l *List) makeDigest() (string, error) {
 		line = append(append(line, e.row.Observed...), 0)
 		line = append(append(line, e.row.Newest...), 0)
 		line = strconv.AppendUint(line, e.row.Revision, 10)
+		line = e.row.Due.AppendFormat(append(line, 0), time.RFC3339Nano) // of a task made anew, which has an old revision
 		line = append(strconv.AppendBool(append(line, 0), t.Enabled), 0)
 		_, _ = h.Write(line)
 		var err error

@@ -89,7 +89,9 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 	if rapid.Bool().Draw(l.T, "is due") {
 		t.Due = l.now.Add(time.Duration(rapid.IntRange(1, 3).Draw(l.T, "due")) * time.Hour)
 	}
-	if rapid.IntRange(0, 4).Draw(l.T, "ran") > 0 {
+	if rapid.IntRange(0, 4).Draw(l.T, "ran") == 0 {
+		t.Applied, t.AppliedAt = "", time.Time{}
+	} else {
 		t.Last = l.ended(name, state.RunSucceeded)
 		t.History, t.Recent = []string{t.Last.Run}, state.Outcomes("succeeded apply 2026-11-22T10:57:40Z 12.3s")
 	}
