@@ -40,11 +40,17 @@ func write(t *testing.T, file, text string) {
 }
 
 // startInstance runs terrapulse until the end of the test.
-func startInstance(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+func startInstance(t *testing.T, dir string, env []string, args ...string) {
+	t.Helper()
+	own := []string{"TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(t), "PATH=" + path(t)}
+	startProgram(t, dir, append(append(quietEnviron(), own...), env...), args...)
+}
+
+// startProgram is startInstance with exactly this environment.
+func startProgram(t *testing.T, dir string, env []string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(build(t), args...)
-	cmd.Dir = dir
-	cmd.Env = append(quietEnviron(), append([]string{"TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(t), "PATH=" + path(t)}, env...)...)
+	cmd.Dir, cmd.Env = dir, env
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +67,6 @@ func startInstance(t *testing.T, dir string, env []string, args ...string) *exec
 			t.Logf("terrapulse %s:\n%s", strings.Join(args, " "), read(t, log.Name()))
 		}
 	})
-	return cmd
 }
 
 // quietEnviron is the environment without what would lead to another Consul or Nomad.
