@@ -169,13 +169,13 @@ func TestRealNomad_TheDocumentedPolicyIsEnoughAndNoMore(t *testing.T) {
 
 func TestRealNomad_AcceptsTheExamples(t *testing.T) {
 	t.Parallel()
-	a := nomadtest.Start(t)
+	a := nomadtest.Start(t, nomadtest.WithVault())
 	files, err := filepath.Glob(filepath.Join(testtools.Root(t), "examples", "nomad", "*.nomad.hcl"))
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 3 {
 		t.Fatalf("examples %q, %v", files, err)
 	}
 	for _, file := range files {
-		if out, err := a.Command("job", "validate", file); err != nil || strings.Contains(out, "Warning") {
+		if out, err := a.Command(append([]string{"job", "validate"}, append(variablesOf(t, file), file)...)...); err != nil || strings.Contains(out, "Warning") {
 			t.Errorf("%s: %v\n%s", file, err, out)
 		}
 		if filepath.Base(file) != "runner.nomad.hcl" {
@@ -191,4 +191,19 @@ func TestRealNomad_AcceptsTheExamples(t *testing.T) {
 			t.Errorf("it cannot be dispatched: %v", err)
 		}
 	}
+}
+
+// variablesOf returns flags for the variables of a job that have no default.
+func variablesOf(t *testing.T, file string) (flags []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?s)\nvariable "(\w+)" \{\n(.*?)\n\}`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(m[2], "default ") {
+			flags = append(flags, "-var", m[1]+"=value")
+		}
+	}
+	return flags
 }

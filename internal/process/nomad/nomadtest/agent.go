@@ -36,6 +36,8 @@ type Agent struct {
 	token   string // with all rights; "" without ACLs
 	process *exec.Cmd
 	exited  chan struct{}
+	acls    bool
+	denied  string   // fingerprints that its client does not take
 	options []string // of its configuration
 }
 
@@ -44,7 +46,43 @@ type Option func(*Agent)
 
 // WithACLs denies everything to requests without a token.
 func WithACLs() Option {
-	return func(a *Agent) { a.options = append(a.options, "acl {\n  enabled = true\n}") }
+	return func(a *Agent) { a.acls, a.options = true, append(a.options, "acl {\n  enabled = true\n}") }
+}
+
+// WithConsul registers services in a Consul, and logs tasks in to it with their identities.
+func WithConsul(address, token string) Option {
+	const consul = `
+consul {
+  address = %q
+  token   = %q
+  service_identity {
+    aud = ["consul.io"]
+    ttl = "1h"
+  }
+  task_identity {
+    aud = ["consul.io"]
+    ttl = "1h"
+  }
+}`
+	return func(a *Agent) {
+		a.denied = strings.Replace(a.denied, ",consul", "", 1)
+		a.options = append(a.options, fmt.Sprintf(consul, address, token))
+	}
+}
+
+// WithVault accepts jobs that use Vault. There is none that would give them secrets.
+func WithVault() Option {
+	return func(a *Agent) {
+		a.options = append(a.options, `
+vault {
+  enabled = true
+  address = "http://127.0.0.1:1"
+  default_identity {
+    aud = ["vault.io"]
+    ttl = "1h"
+  }
+}`)
+	}
 }
 
 // Start runs an agent until the test ends. It returns when its client is ready. Where the driver
@@ -62,7 +100,7 @@ func Start(t testing.TB, options ...Option) *Agent {
 			t.Error(err)
 		}
 	})
-	a := &Agent{t: t, dir: dir}
+	a := &Agent{t: t, dir: dir, denied: "env_aws,env_gce,env_azure,env_digitalocean,bridge,cni,consul,vault"}
 	for _, option := range options {
 		option(a)
 	}
@@ -110,7 +148,7 @@ client {
   cpu_total_compute = 4000
   memory_total_mb   = 2000
   options = {
-    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,bridge,cni,consul,vault"
+    "fingerprint.denylist" = "%[6]s"
   }
 }
 plugin "raw_exec" {
@@ -126,7 +164,7 @@ func (a *Agent) start(program string) error {
 		return err
 	}
 	a.port = ports[0]
-	text := fmt.Sprintf(config, ports[0], ports[1], ports[2], ports[1], a.dir) + strings.Join(a.options, "\n")
+	text := fmt.Sprintf(config, ports[0], ports[1], ports[2], ports[1], a.dir, a.denied) + strings.Join(a.options, "\n")
 	if err := os.WriteFile(a.path("agent.hcl"), []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -179,7 +217,7 @@ func (a *Agent) ready() error {
 			return errors.New("it ended at once")
 		default:
 		}
-		if len(a.options) > 0 && a.token == "" {
+		if a.acls && a.token == "" {
 			var made struct{ SecretID string }
 			if last = a.Call(http.MethodPost, "acl/bootstrap", nil, &made); last != nil {
 				continue
