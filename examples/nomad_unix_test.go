@@ -105,9 +105,9 @@ func TestNomadCluster_RunsThreeInstancesOfWhichOneLeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	logins := slices.DeleteFunc(tokens, func(token *api.ACLTokenListEntry) bool {
-		return !strings.Contains(token.Description, "terrapulse-cluster") && token.AuthMethod == ""
+		return token.AuthMethod == "" || !slices.ContainsFunc(token.Roles, func(role *api.ACLLink) bool { return role.Name == "terrapulse" })
 	})
-	if len(logins) < 3 {
+	if len(logins) != 3 {
 		t.Errorf("the instances do not use the tokens of their identities: %+v", tokens)
 	}
 
