@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -23,7 +24,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: monitoring SCRAPE FILE...")
+		return errors.New("name a scrape, and files to check")
 	}
 	shown, err := readScrape(args[0])
 	if err != nil {
