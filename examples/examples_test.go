@@ -67,6 +67,7 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 		},
 		"canary/tasks.yaml":           {"web-muc/haproxy.cfg": {"  server web-1 10.0.0.1:8080 check\n"}, "web-ham/haproxy.cfg": {"  server web-1 10.0.0.1:8080 check\n"}},
 		"catalog/tasks.yaml":          {"service-list/services.md": {"- consul\n", "- web: public, v2\n"}},
+		"nodes/tasks.yaml":            {"targets/targets.json": {`"node":"consul-server"`, `"status":"passing"`, `"targets":["127.0.0.1:9100"]`}},
 		"kv/tasks.yaml":               {"feature-flags/features.json": {`{"search":"on"}`}},
 		"exports/tasks.yaml":          {"partners/partners.txt": {"supplier: api, web\n"}},
 		"intentions/tasks.yaml":       {"firewall/rules.txt": {"allow api to web\n"}},

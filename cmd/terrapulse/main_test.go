@@ -106,12 +106,17 @@ variable "resources" {
   type    = map(string)
   default = {}
 }
+variable "nodes" {
+  type    = map(object({ address = string, status = string }))
+  default = {}
+}
 resource "local_file" "out" {
   filename = var.file
   content = join("", concat(
     [for k, s in var.services : "${s.name} ${s.address}:${s.port} ${s.status}\n"],
     [for k, v in var.consul_kv : "${k}=${v}\n"],
     [for k, v in merge(var.config_entries, var.resources) : "${k}=${v}\n"],
+    [for k, n in var.nodes : "${k} ${n.address} ${n.status}\n"],
   ))
 }
 `)

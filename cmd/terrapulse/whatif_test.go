@@ -100,7 +100,7 @@ func TestWhatIf_SaysWhatWouldHappenWithoutARack(t *testing.T) {
 
 	r = ask("-without", "node=n7")
 	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "Warning: no watched service has an instance on node n7", "check the names")
+	wantText(t, r.stderr, "Warning: no task reads node n7 or an instance on it", "check the names")
 	r = ask("-without", "nod=n7")
 	wantCode(t, r, exitFlags)
 	wantText(t, r.stderr, `"nod" is none of node, service, instance and datacenter`)
@@ -179,7 +179,7 @@ func TestWhatIf_ARunningInstanceAnswersAndRecordsNothingOfIt(t *testing.T) {
 	wantText(t, p.stderr.String(), "what if, without node rack-a: would be held")
 	r = s.run("inspect", "-http-addr", at, "-without", "node=n7")
 	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "no watched service has an instance on node n7")
+	wantText(t, r.stderr, "no task reads node n7 or an instance on it")
 	r = s.run("inspect", "-http-addr", at, "-without", "node=rack-a", "nobody")
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, "nobody")

@@ -79,6 +79,11 @@ task {
 }
 `)
 		}, func(s *site, to string) { s.register("name-"+to, "name-"+to, 1, "passing") }, out},
+		{"Nodes", task(`condition "nodes" {}`), func(s *site, to string) {
+			if _, err := s.consul.Client().Catalog().Register(&api.CatalogRegistration{Node: "node-" + to, Address: "10.0.0.9"}, nil); err != nil {
+				s.t.Fatal(err)
+			}
+		}, out},
 		{"A key", task(`condition "consul-kv" { path = "app/colour" }`), colour, out},
 		{"Keys with a prefix", task(`condition "consul-kv" {
     path    = "app/"

@@ -123,6 +123,7 @@ func watched(t testing.TB) []Query {
 	port[0].Filter = `Service.Port == 1`
 	var queries []Query
 	for _, cond := range []condition.Spec{
+		condition.Nodes{}, condition.Nodes{NodeMeta: map[string]string{"rack": "1"}, IgnoreHealth: true}, condition.Nodes{Status: []string{"critical", "maintenance"}},
 		services("web"), services("web", "db", "missing"), critical, every, port, matching("^d"),
 		condition.CatalogServices{Regexp: "web|db"}, condition.CatalogServices{NodeMeta: map[string]string{"rack": "1"}},
 		condition.ConsulKV{Path: "cfg/a"}, condition.ConsulKV{Path: "cfg", Recurse: true}, condition.ConsulKV{Path: "one"},
@@ -222,12 +223,12 @@ func TestPoll_MissesNoRenderedChange(t *testing.T) {
 func TestBlock_MissesNoRenderedChange(t *testing.T) {
 	queries := watched(t)
 	// Few keys are held open themselves, all of them by the root.
-	blockMissesNoChange(t, changesMade(), queries, queries, append(queries[:10:10], queries[12:14]...))
+	blockMissesNoChange(t, changesMade(), queries, queries, append(queries[:13:13], queries[15:17]...))
 }
 
 func TestBlock_MissesNoChangeBehindFolders(t *testing.T) {
 	queries := watched(t)
-	folders := append(queries[8:11:11], queries[17:]...)
+	folders := append(queries[11:14:14], queries[20:]...)
 	if n := BlockGates(folders).Len(); n != 4 {
 		t.Fatalf("%d gates", n)
 	}

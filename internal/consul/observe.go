@@ -151,8 +151,17 @@ func (r *reading) observe(parts []condition.Selection) (Observation, error) {
 	for _, p := range parts {
 		views, _ := r.viewsOf(p) // each returns the error again
 		elements = slices.Grow(elements, len(views))
-		if err := r.each(p, func(l loaded) { elements = append(elements, p.Adapt(l.elements)...) }); err != nil {
+		adapt := func(l loaded) { elements = append(elements, p.Adapt(l.elements)...) }
+		joiner, joins := p.(condition.Joiner)
+		var joined [][]condition.Element
+		if joins {
+			adapt = func(l loaded) { joined = append(joined, l.elements) }
+		}
+		if err := r.each(p, adapt); err != nil {
 			return Observation{}, err
+		}
+		if joins {
+			elements = append(elements, joiner.Join(joined)...)
 		}
 	}
 	o := observation(elements)
@@ -203,14 +212,14 @@ func (r *reading) loadView(ctx context.Context, v condition.View, req request) l
 		got, err = v.Decode(d)
 		return err
 	})
-	l := loaded{filtered: a.filtered, err: err}
+	l := loaded{filtered: a.filtered && !req.Unfiltered, err: err}
 	if err != nil {
 		return l
 	}
 	if got != nil {
 		l.elements = got.Elements(v)
 	}
-	if a.filtered && len(l.elements) == 0 {
+	if l.filtered && len(l.elements) == 0 {
 		l.err = r.client.denied(req, "access control has hidden everything")
 	}
 	if l.err == nil {

@@ -18,6 +18,8 @@ var readings = map[string]condition.Spec{
 	"services by name":   services("web", "api"),
 	"services by regexp": matching("^(web|api)$"),
 	"names of services":  condition.CatalogServices{Regexp: "^(web|api)$"},
+	"nodes":              condition.Nodes{},
+	"some nodes":         condition.Nodes{Filter: `Node matches "^n"`},
 	"keys with a prefix": condition.ConsulKV{Path: "app/", Recurse: true},
 	"all keys":           condition.ConsulKV{Recurse: true},
 	"intentions":         condition.ConfigEntries{Of: "service-intentions"},

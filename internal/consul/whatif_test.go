@@ -56,22 +56,23 @@ func TestSuppose_OnlyTasksThatReadItAreConcerned(t *testing.T) {
 	specs := []condition.Spec{
 		services("web"), matching("^api"), condition.CatalogServices{Regexp: ".*b$|api"},
 		condition.ConsulKV{Path: "config/", Recurse: true}, condition.Services{{Names: []string{"web"}, Datacenter: "dc2"}},
+		condition.Nodes{}, condition.Nodes{Filter: `Node == "n2"`, IgnoreHealth: true},
 	}
 	var tasks []*config.Task
 	for _, spec := range specs {
 		tasks = append(tasks, task(spec))
 	}
-	const web, apis, names, keys, far = 0, 1, 2, 3, 4
+	const web, apis, names, keys, far, nodes, second = 0, 1, 2, 3, 4, 5, 6
 	for gone, want := range map[condition.Gone][]int{
-		{Node: "n1"}:                         {web, apis, names},
-		{Node: "n2"}:                         {web}, // tags of names trigger nothing
-		{Node: "n*"}:                         {web, apis, names},
+		{Node: "n1"}:                         {web, apis, names, nodes},
+		{Node: "n2"}:                         {web, nodes, second}, // tags of names trigger nothing
+		{Node: "n*"}:                         {web, apis, names, nodes, second},
 		{Service: "web"}:                     {web, names, far},
 		{Service: "web", Datacenter: "dc2"}:  {far},
 		{Instance: "web-1"}:                  {web},
 		{Instance: "web-1", Node: "n2"}:      nil,
 		{Datacenter: "dc2"}:                  {far},
-		{Datacenter: "dc1"}:                  {web, apis, names, keys},
+		{Datacenter: "dc1"}:                  {web, apis, names, keys, nodes, second},
 		{Node: "n7"}:                         nil,
 		{Service: "api", Node: "n1"}:         {apis, names},
 		{Instance: "api-1", Service: "web*"}: nil,

@@ -100,7 +100,7 @@ func TestValues_ServiceKeys(t *testing.T) {
 
 func TestValues_UnknownVariableIsAnError(t *testing.T) {
 	m := plainModule()
-	m.Blocks = []consul.Block{{Variable: "nodes"}}
+	m.Blocks = []consul.Block{{Variable: "planets"}}
 	if err := m.renderValues(io.Discard); err == nil {
 		t.Error("no error")
 	}

@@ -289,7 +289,7 @@ func (n *network) runs() {
 func (n *network) supposed() {
 	n.t.Helper()
 	q := state.Question{ID: uuid.Must(uuid.NewV7()).String(), Supposed: "without node node-3, without node n7", By: "mia@example.com", Created: n.ago(time.Minute), Tasks: 9,
-		NotConcerned: 6, Unmatched: []string{"no watched service has an instance on node n7"}}
+		NotConcerned: 6, Unmatched: []string{"no task reads node n7 or an instance on it"}}
 	plan := func(task string, changes *state.Changes, verdict *state.Verdict) {
 		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: task, Kind: state.KindPlan, State: state.RunRunning, Created: q.Created,
 			Times: state.Times{Started: q.Created}, Work: state.Work{Changes: changes}, WhatIf: &state.WhatIf{ID: q.ID, Supposed: q.Supposed, Verdict: verdict},

@@ -35,7 +35,7 @@ func (n *network) everyPage() map[string][]string {
 		"/ui/tasks/nat-gateway":          {"applied", "0 4 * * *"},
 		"/ui/tasks/legacy-proxy":         {"stopped", "Enable"},
 		"/ui/tasks/tenant-blue":          {"soon", "was never applied"},
-		"/ui/what-if/" + n.whatIf:        {"What if, without node node-3, without node n7", "no watched service has an instance on node n7", "would be held: 2 of 3", "destroys module.firewall", "being planned", "+1 ~0 -2"},
+		"/ui/what-if/" + n.whatIf:        {"What if, without node node-3, without node n7", "no task reads node n7 or an instance on it", "would be held: 2 of 3", "destroys module.firewall", "being planned", "+1 ~0 -2"},
 
 		"/ui/tasks/edge-firewall/runs/" + n.waiting: {"waiting", "web-3"},
 		"/ui/tasks/load-balancer/runs/" + n.running: {"running", "Creating..."},

@@ -18,7 +18,7 @@ import (
 )
 
 // Kinds are the kinds of condition, in the order of the documentation.
-var Kinds = []*Kind{ServicesKind, CatalogServicesKind, ConsulKVKind, ConfigEntriesKind, ResourcesKind, ScheduleKind}
+var Kinds = []*Kind{ServicesKind, CatalogServicesKind, NodesKind, ConsulKVKind, ConfigEntriesKind, ResourcesKind, ScheduleKind}
 
 // Kind is a kind of condition.
 type Kind struct {

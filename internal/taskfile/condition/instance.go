@@ -110,11 +110,16 @@ func (i *instance) portless() bool {
 		slices.ContainsFunc(i.Checks, func(c check) bool { return c.ServiceID != "" })
 }
 
-// status is the worst status of the instance's checks. Maintenance is a check with
-// a reserved name.
-func (i *instance) status() string {
+// status is the worst status of the instance's checks.
+func (i *instance) status() string { return worst(i.Checks) }
+
+// statuses are those of nodes and instances, the worst last.
+var statuses = [...]string{"passing", "warning", "critical", "maintenance"}
+
+// worst is the worst status of checks. Maintenance is a check with a reserved name.
+func worst(checks []check) string {
 	rank := 0
-	for _, c := range i.Checks {
+	for _, c := range checks {
 		switch {
 		case c.CheckID == "_node_maintenance", strings.HasPrefix(c.CheckID, "_service_maintenance:"):
 			rank = max(rank, 3)
@@ -124,7 +129,7 @@ func (i *instance) status() string {
 			rank = max(rank, 1)
 		}
 	}
-	return [...]string{"passing", "warning", "critical", "maintenance"}[rank]
+	return statuses[rank]
 }
 
 // Key is the name of the instance in the variable: id, node, namespace and

@@ -68,6 +68,13 @@ func Addressable(p string) bool {
 	return path.Clean(p) == strings.TrimSuffix(p, "/") && len(p) <= maxPath
 }
 
+// Joiner is a Selection that makes its elements of several views together.
+type Joiner interface {
+	Selection
+	// Join returns the elements. views are those of Views, in their order.
+	Join(views [][]Element) []Element
+}
+
 // Picker is a Selection that takes only some of what its views show.
 type Picker interface {
 	Selection
@@ -117,6 +124,9 @@ type Request struct {
 	PartitionOnly bool
 	// Missing allows status 404: the object may not exist.
 	Missing bool
+	// Unfiltered is set if Consul may report that it hides something although it hides nothing
+	// of the view: it looks at rights before it applies the filter.
+	Unfiltered bool
 }
 
 // Element is one part of an observation, with a digest of everything that is

@@ -73,7 +73,7 @@ func unmatched(g Gone) string {
 	case g.Node != "" && g.Service != "":
 		return fmt.Sprintf("no watched service %s has an instance on node %s%s", g.Service, g.Node, where)
 	case g.Node != "":
-		return fmt.Sprintf("no watched service has an instance on node %s%s", g.Node, where)
+		return fmt.Sprintf("no task reads node %s or an instance on it%s", g.Node, where)
 	case g.Service != "":
 		return fmt.Sprintf("no task reads anything of a service %s%s", g.Service, where)
 	}
@@ -221,12 +221,7 @@ func (s *Supposition) goneName(scope Scope, name string) bool {
 // onNode reports whether the node of an entry has the metadata of the view.
 func (v namesView) onNode(w *withInstance) bool {
 	query, _ := url.ParseQuery(v.nodeMeta) // url.Values has encoded it
-	for _, pair := range query["node-meta"] {
-		if key, value, _ := strings.Cut(pair, ":"); w.Node.Meta[key] != value {
-			return false
-		}
-	}
-	return true
+	return hasMeta(query["node-meta"], w.Node.Meta)
 }
 
 func union(a, b []string) []string {
@@ -345,9 +340,15 @@ func (v resourcesView) Suppose(s *Supposition, c Contents) Contents {
 
 // HomeOf is the datacenter of the agent, as far as what a view showed says that; else "".
 func HomeOf(v View, c Contents) string {
-	of, ok := v.(instancesView)
-	if all, _ := c.(instances); ok && of.scope.Datacenter == "" && len(all) > 0 {
-		return all[0].Node.Datacenter
+	switch of := v.(type) {
+	case instancesView:
+		if all, _ := c.(instances); of.scope.Datacenter == "" && len(all) > 0 {
+			return all[0].Node.Datacenter
+		}
+	case nodesView:
+		if all, _ := c.(nodeContents); of.scope.Datacenter == "" && len(all) > 0 {
+			return all[0].Datacenter
+		}
 	}
 	return ""
 }

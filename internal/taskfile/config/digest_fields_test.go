@@ -70,6 +70,8 @@ func TestDigest_EveryFieldCounts(t *testing.T) {
 			spec: func(q any) condition.Spec { return condition.Services{*q.(*condition.ServiceQuery)} }},
 		"catalog-services": {of: func(*Config) any { return &condition.CatalogServices{} },
 			spec: func(s any) condition.Spec { return *s.(*condition.CatalogServices) }},
+		"nodes": {of: func(*Config) any { return &condition.Nodes{} },
+			spec: func(s any) condition.Spec { return *s.(*condition.Nodes) }},
 		"consul-kv": {of: func(*Config) any { return &condition.ConsulKV{} },
 			spec: func(s any) condition.Spec { return *s.(*condition.ConsulKV) }},
 		"config-entries": {of: func(*Config) any { return &condition.ConfigEntries{} },
