@@ -27,7 +27,7 @@ import (
 type supposeFlags struct{ what condition.WhatIf }
 
 func (s *supposeFlags) register(f *flag.FlagSet) {
-	f.Func("without", "What if this were gone? `KEY=NAME` with one of node, service, instance and datacenter; with several keys, as in service=web,datacenter=dc2, what matches all of them. A * stands for any characters. Repeatable.", func(text string) error {
+	f.Func("without", "What if this were gone? `KEY=NAME` with one of node, service, instance, datacenter and peer; with several keys, as in service=web,datacenter=dc2, what matches all of them. A * stands for any characters. Repeatable.", func(text string) error {
 		gone, err := condition.ParseGone(text)
 		s.what.Without = append(s.what.Without, gone)
 		return err

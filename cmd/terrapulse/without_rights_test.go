@@ -29,15 +29,20 @@ func TestThePoliciesOfTheDocumentationAreEnoughAndNoMore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the program many times")
 	}
-	base := newParallelSite(t, consultest.WithACLs())
+	base := newParallelSite(t, consultest.WithACLs(), consultest.WithPeering())
+	there := consultest.Start(t, consultest.WithPeering())
 	base.register("web", "web-1", 8080, "passing")
+	(&site{t: t, consul: there}).register("web", "web-1", 8080, "passing")
+	there.Export("web")
+	base.consul.ImportFrom(there, "cluster-02")
+	base.consul.Imported("cluster-02", "web", 1)
 	base.put("app/colour", []byte("red"))
 	out := func(s *site, to string) bool { return strings.Contains(s.read("out.txt"), to) }
-	port := func(s *site, to string) {
-		n := 0
+	portOf := func(to string) (n int) {
 		fmt.Sscan(to, &n)
-		s.register("web", "web-1", n, "passing")
+		return n
 	}
+	port := func(s *site, to string) { s.register("web", "web-1", portOf(to), "passing") }
 	colour := func(s *site, to string) { s.put("app/colour", []byte(to)) }
 	intend := func(s *site, to string) { s.intend("web", "from-"+to) }
 	limit := func(s *site, to string) {
@@ -79,6 +84,7 @@ task {
 }
 `)
 		}, func(s *site, to string) { s.register("name-"+to, "name-"+to, 1, "passing") }, out},
+		{"Services of a peer", task("condition \"services\" {\n    names = [\"web\"]\n    peer  = \"cluster-02\"\n  }"), func(_ *site, to string) { (&site{t: t, consul: there}).register("web", "web-1", portOf(to), "passing") }, out},
 		{"Nodes", task(`condition "nodes" {}`), func(s *site, to string) {
 			if _, err := s.consul.Client().Catalog().Register(&api.CatalogRegistration{Node: "node-" + to, Address: "10.0.0.9"}, nil); err != nil {
 				s.t.Fatal(err)
@@ -132,6 +138,9 @@ consul {
 			to := "1001"
 			if p.change != nil {
 				p.change(s, to)
+			}
+			if p.section == "Services of a peer" {
+				base.consul.Eventually("the change is imported", func() error { return there.SameAs(base.consul, "cluster-02", "web") })
 			}
 			wantCode(t, s.run("start", "-once", "-config-file", p.config(s)), exitOK)
 			if !p.shows(s, to) {

@@ -43,6 +43,8 @@ type Client struct {
 	reads    chan struct{} // one element for each read under way
 	paced    pacedMarks
 	kept     *kept // nil if no reading is kept
+	slow     slowDenials
+	settle   time.Duration // how long a loss of a peer must last before a run applies it
 }
 
 // New prepares a client; it does not connect. An error names the file or the key.
@@ -87,6 +89,7 @@ func New(cfg config.Consul) (*Client, error) {
 		address:  resolved.Address,
 		timeout:  readTimeout,
 		reads:    make(chan struct{}, maxReads),
+		settle:   settleTime,
 	}, nil
 }
 
@@ -100,7 +103,7 @@ func (c *Client) Address() string { return c.address }
 // Over returns a client that sends its requests through another transport, such as to a
 // Consul in memory.
 func (c *Client) Over(t http.RoundTripper) *Client {
-	over := Client{resolved: c.resolved, api: c.api, address: c.address, timeout: c.timeout, reads: make(chan struct{}, maxReads)}
+	over := Client{resolved: c.resolved, api: c.api, address: c.address, timeout: c.timeout, reads: make(chan struct{}, maxReads), settle: c.settle}
 	over.resolved.HttpClient = &http.Client{Transport: t}
 	return &over
 }
@@ -151,13 +154,21 @@ type answer struct {
 // get sends a request and decodes the answer. It waits while too many reads are
 // under way.
 func (c *Client) get(ctx context.Context, r request, decode func(*json.Decoder) error) (answer, error) {
+	if r.SlowDenial != "" {
+		return c.getReluctant(ctx, r, decode)
+	}
+	return c.getWithin(ctx, r, c.timeout, decode)
+}
+
+// getWithin gives up after a time.
+func (c *Client) getWithin(ctx context.Context, r request, timeout time.Duration, decode func(*json.Decoder) error) (answer, error) {
 	select {
 	case c.reads <- struct{}{}:
 		defer func() { <-c.reads }()
 	case <-ctx.Done():
 		return answer{}, c.transportError(ctx, r, ctx.Err())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()
 	return c.do(ctx, r, decode)
 }
@@ -231,6 +242,7 @@ func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, err
 	maps.Copy(query, r.Query)
 	for _, p := range [...]struct{ key, value string }{
 		{"dc", cmp.Or(r.Scope.Datacenter, cfg.Datacenter)}, {"partition", cfg.Partition}, {"ns", cmp.Or(r.Scope.Namespace, cfg.Namespace)},
+		{"peer", r.Scope.Peer},
 	} {
 		if p.value != "" && !(p.key == "ns" && r.PartitionOnly) {
 			query.Set(p.key, p.value)

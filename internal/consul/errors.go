@@ -24,9 +24,12 @@ const (
 	unavailable kind = iota + 1
 	forbidden
 	badQuery // Consul does not understand it; a retry does not help
+	peerLost // a peer of Consul does not answer, or nothing is known of it
 )
 
-func (k kind) Error() string { return [...]string{"", "unavailable", "forbidden", "bad query"}[k] }
+func (k kind) Error() string {
+	return [...]string{"", "unavailable", "forbidden", "bad query", "peer lost"}[k]
+}
 
 // What Consul says about itself or the token, in its words. errors.Is compares a
 // readError with it.
@@ -75,7 +78,7 @@ func (e *readError) Is(target error) bool {
 // Fault returns the kind of the error: transient if Consul cannot be reached,
 // answers too late or with an internal error, or has no leader.
 func (e *readError) Fault() fault.Kind {
-	if e.kind == unavailable {
+	if e.kind == unavailable || e.kind == peerLost {
 		return fault.Transient
 	}
 	return fault.Person

@@ -49,6 +49,9 @@ func (g GateSet) About() []About {
 	for i, gate := range g.gates {
 		name := strings.TrimSuffix(gate.Act, gate.Scope.String())
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "read "), "watch ")
+		if gate.Scope.Peer != "" {
+			name += condition.Scope{Peer: gate.Scope.Peer}.String()
+		}
 		all[i] = About{gate.Key, strings.TrimPrefix(name, "the "), gate.Scope.Datacenter, gate.Scope.Namespace}
 	}
 	return all
@@ -186,7 +189,7 @@ func (g gate) concerns(p condition.Selection) bool {
 	if g.covers != nil {
 		return g.covered(p) > 0
 	}
-	return g.family == p.Family() && g.Scope.Datacenter == p.Scope().Datacenter &&
+	return g.family == p.Family() && g.Scope.Datacenter == p.Scope().Datacenter && g.Scope.Peer == p.Scope().Peer &&
 		(g.EveryNamespace || g.Scope.Namespace == p.Scope().Namespace)
 }
 
@@ -309,6 +312,10 @@ func GateError(all error, key string) error {
 func (c *Client) mark(ctx context.Context, g gate) (mark string, index uint64, err error) {
 	if mark := c.paced.fresh(g.view, time.Now()); mark != "" {
 		return mark, 0, nil
+	}
+	if g.State != nil {
+		mark, err := c.stateMark(ctx, g.State)
+		return mark, 0, err
 	}
 	var a answer
 	if !g.byDigest {

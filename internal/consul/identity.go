@@ -11,13 +11,17 @@ import (
 )
 
 // Identify reads what tells this Consul from another one at the same address. It
-// needs no rights. datacenter is "" for that of the agent.
+// needs no rights, except of a peer, whose place is condition.Scope.Place. place is "" for the
+// datacenter of the agent.
 //
 // The id of the cluster is in its trust domain. It survives restarts, new servers
 // and new certificates, and a snapshot brings it along. Where Connect is off, it is
 // "". The index is that of the catalog: it is read from a service that does not exist.
-func (c *Client) Identify(ctx context.Context, datacenter string) (state.Identity, error) {
-	scope := condition.Scope{Datacenter: datacenter}
+func (c *Client) Identify(ctx context.Context, place string) (state.Identity, error) {
+	scope := condition.ScopeAt(place)
+	if scope.Peer != "" {
+		return c.identifyPeer(ctx, scope.Peer)
+	}
 	a, err := c.get(ctx, request{Request: condition.Request{Act: "read the catalog's index", Path: "/v1/health/service/" + anyName, Scope: scope}}, nil)
 	if err != nil {
 		return state.Identity{}, err
@@ -31,8 +35,8 @@ func (c *Client) Identify(ctx context.Context, datacenter string) (state.Identit
 	return state.Identity{Cluster: roots.TrustDomain, Index: a.index}, nil // without Connect, only the index
 }
 
-// Datacenters returns the datacenters that a task reads, sorted; "" is that of the agent.
-func Datacenters(t *config.Task) []string {
+// Places returns the datacenters and peers that a task reads, sorted, as condition.Scope.Place.
+func Places(t *config.Task) []string {
 	var parts []condition.Selection
 	if t.Condition.Spec != nil {
 		parts = append(parts, t.Condition.Spec.Selections()...)
@@ -43,7 +47,7 @@ func Datacenters(t *config.Task) []string {
 	var all []string
 	for _, p := range parts {
 		for _, v := range p.Views() {
-			all = append(all, v.Request().Scope.Datacenter)
+			all = append(all, v.Request().Scope.Place())
 		}
 	}
 	slices.Sort(all)

@@ -161,7 +161,11 @@ func (r *reading) observe(parts []condition.Selection) (Observation, error) {
 			return Observation{}, err
 		}
 		if joins {
-			elements = append(elements, joiner.Join(joined)...)
+			all, err := joiner.Join(joined)
+			if err != nil {
+				return Observation{}, r.client.doubtful(err)
+			}
+			elements = append(elements, all...)
 		}
 	}
 	o := observation(elements)
@@ -215,6 +219,12 @@ func (r *reading) loadView(ctx context.Context, v condition.View, req request) l
 	l := loaded{filtered: a.filtered && !req.Unfiltered, err: err}
 	if err != nil {
 		return l
+	}
+	if d, ok := v.(condition.Doubtful); ok {
+		if doubt := d.Doubt(got); doubt != nil {
+			l.err = r.client.doubtful(doubt)
+			return l
+		}
 	}
 	if got != nil {
 		l.elements = got.Elements(v)

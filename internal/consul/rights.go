@@ -66,6 +66,9 @@ func (c *Client) answerAll(ctx context.Context, questions []question, confirmed 
 // answer returns nil if the reader has the right.
 func (c *Client) answer(ctx context.Context, q question) error {
 	name := q.Name
+	if q.Of == condition.OfPeer {
+		return c.confirmPeer(ctx, q)
+	}
 	r := request{Request: condition.Request{
 		Act: "confirm that " + q.missing + " is gone and not hidden", Needs: fmt.Sprintf("%s:read on %q", q.Of, name), Scope: q.Scope}}
 	if q.Any {

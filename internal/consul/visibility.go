@@ -29,6 +29,11 @@ type Visibility struct {
 	// proof, too. A right may be given between the read and its proof.
 	whole bool
 
+	// peers are the parts that are read from peers of the cluster, and imported a digest of what
+	// they showed.
+	peers    []condition.Selection
+	imported string
+
 	// confirmed are the rights that are proven. All that is read together shares
 	// them: when a node has gone, many tasks need the same proof.
 	confirmed *sync.Map
@@ -66,6 +71,9 @@ func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
 			}
 		}
 		for _, seen := range views {
+			if _, aux := seen.(condition.Auxiliary); aux {
+				continue
+			}
 			l := r.loaded[seen]
 			shown := l.elements
 			if s, ok := p.(condition.Picker); ok {
@@ -79,6 +87,16 @@ func (r *reading) visibility(parts []condition.Selection) (*Visibility, error) {
 				v.empty = append(v.empty, emptyView{seen, p, l.filtered})
 			}
 		}
+		if p.Scope().Peer != "" {
+			v.peers = append(v.peers, p)
+		}
+	}
+	if len(v.peers) > 0 {
+		o, err := r.observe(v.peers)
+		if err != nil {
+			return nil, err
+		}
+		v.imported = o.Digest
 	}
 	return v, nil
 }
@@ -185,6 +203,11 @@ func (v *Visibility) Confirm(ctx context.Context, before []string) error {
 	}
 	if err := v.client.answerAll(ctx, questions, v.confirmed); err != nil || !v.whole || len(questions) == 0 {
 		return err
+	}
+	if slices.ContainsFunc(questions, func(q question) bool { return q.Of == condition.OfPeer }) {
+		if err := v.settled(ctx); err != nil {
+			return err
+		}
 	}
 	return v.client.stillEmpty(ctx, v.empty)
 }

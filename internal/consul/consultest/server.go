@@ -41,6 +41,8 @@ type Server struct {
 	cluster          []*Server // the servers of its cluster, including itself
 
 	http, server, serf int // ports
+	peering            bool
+	grpcTLS            int // port; -1 without peering
 	process            *exec.Cmd
 	exited             chan struct{}
 }
@@ -147,6 +149,14 @@ func choosePorts(servers []*Server) error {
 			defer l.Close()
 			*port = l.Addr().(*net.TCPAddr).Port
 		}
+		if s.grpcTLS = -1; s.peering {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return fmt.Errorf("find a free port: %w", err)
+			}
+			defer l.Close()
+			s.grpcTLS = l.Addr().(*net.TCPAddr).Port
+		}
 	}
 	return nil
 }
@@ -237,8 +247,8 @@ func (s *Server) launch() error {
 	defer log.Close()
 
 	args := []string{"agent", "-node", s.node, "-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
-		"-hcl", fmt.Sprintf("ports { http = %d, server = %d, serf_lan = %d, https = -1, grpc = -1, grpc_tls = -1, dns = -1, serf_wan = -1 }",
-			s.http, s.server, s.serf),
+		"-hcl", fmt.Sprintf("ports { http = %d, server = %d, serf_lan = %d, https = -1, grpc = -1, grpc_tls = %d, dns = -1, serf_wan = -1 }",
+			s.http, s.server, s.serf, s.grpcTLS),
 		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
 		// The settings of -dev that make a single server fast.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",

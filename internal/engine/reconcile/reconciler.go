@@ -206,7 +206,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 	cfg := effective.Config
 	r.prepared = prepared{effective: effective, overrides: overrides, digest: cfg.Digest(), order: cfg.Order(), definitions: map[string]string{}, kept: map[string]*kept{}}
 	for i := range cfg.Tasks {
-		t := task{Task: &cfg.Tasks[i], datacenters: consul.Datacenters(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
+		t := task{Task: &cfg.Tasks[i], datacenters: consul.Places(&cfg.Tasks[i]), inputs: consul.InputQueries(&cfg.Tasks[i])}
 		t.definition, t.shape = t.Digest(cfg), t.Shape(cfg)
 		if q, ok := consul.ConditionQuery(t.Task); ok {
 			t.query = &q

@@ -100,7 +100,7 @@ func consulReplaced(rec state.Reconcile, shown map[string]state.Identity, marked
 				next.Since = now
 			}
 			if !since || !next.HoldsAll() {
-				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.Scope{Datacenter: dc}.String(), "; ")
+				next.Why = strings.TrimPrefix(next.Why+"; "+why+condition.ScopeAt(dc).String(), "; ")
 			}
 			next.Now[dc], next.Unconfirmed = id, 0
 		case since && was.Cluster != before.Cluster && id.Cluster == before.Cluster && id.Cluster != "":

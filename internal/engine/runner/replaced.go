@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -46,7 +47,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 // applied; "" if it is the same. A tick may have found out since the run was decided, and
 // recorded the new one by now.
 func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, planned state.PlannedRun, task *config.Task) (string, error) {
-	datacenters := consul.Datacenters(task)
+	datacenters := consul.Places(task)
 	if launch.Replaced.Concerns(planned.Unconfirmed, datacenters) {
 		return launch.Replaced.Why, nil
 	}
@@ -68,7 +69,7 @@ func (c *claim) consulReplaced(ctx context.Context, launch state.Launch, planned
 		}
 		for _, was := range []state.Identity{before, rec.Data.Consuls[dc]} {
 			if why := was.Replaced(now); why != "" {
-				return why, nil
+				return why + condition.ScopeAt(dc).String(), nil
 			}
 		}
 	}

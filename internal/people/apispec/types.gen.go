@@ -1748,6 +1748,11 @@ type WhatIfGone struct {
 	// Example: n7
 	Node *string `json:"node,omitempty"`
 
+	// Peer peer of the cluster that exports the service; alone: everything that it exports
+	//
+	// Example: cluster-02
+	Peer *string `json:"peer,omitempty"`
+
 	// Service name of a service
 	//
 	// Example: web

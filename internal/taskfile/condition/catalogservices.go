@@ -39,6 +39,7 @@ type catalogServices struct {
 	Regexp     block.String `key:"regexp" required:"true" form:"any" example:"^web" doc:"as in 'services', for the names of services; '\".*\"' matches every service"`
 	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
+	Peer       block.String `key:"peer" example:"cluster-02" doc:"peer whose exported services are read"`
 	NodeMeta   block.Map    `key:"node_meta" doc:"only services on nodes with this metadata"`
 	sourceIncludesVar
 }
@@ -48,7 +49,8 @@ func (k *catalogServices) Spec(r *block.Report, _ string) Spec {
 		r.Missing(k.Key("regexp"), "catalog-services 'regexp' field must be set", `".*" is every service`)
 	}
 	checkRegexp(r, k.Regexp, "unable to compile catalog-services 'regexp'")
-	return CatalogServices{Regexp: k.Regexp.V, Datacenter: k.Datacenter.V, Namespace: k.Namespace.V, NodeMeta: k.NodeMeta.V}
+	peer := checkPeer(r, `condition "catalog-services"`, k.Peer, k.Datacenter)
+	return CatalogServices{Regexp: k.Regexp.V, Datacenter: k.Datacenter.V, Namespace: k.Namespace.V, Peer: peer, NodeMeta: k.NodeMeta.V}
 }
 
 func checkRegexp(r *block.Report, expression block.String, problem string) {
@@ -62,15 +64,22 @@ type CatalogServices struct {
 	Regexp     string            `json:"regexp,omitempty"`
 	Datacenter string            `json:"datacenter,omitempty"`
 	Namespace  string            `json:"namespace,omitempty"`
+	Peer       string            `json:"peer,omitempty"`
 	NodeMeta   map[string]string `json:"node_meta,omitempty"`
 }
 
 // Kind is CatalogServicesKind.
 func (CatalogServices) Kind() *Kind { return CatalogServicesKind }
 
+// Definition leaves out what Consul-Terraform-Sync does not know.
+func (c CatalogServices) Definition() map[string]any {
+	type fields CatalogServices
+	return withoutPeer(Definition(fields(c)))
+}
+
 // String says of which services the names are selected.
 func (c CatalogServices) String() string {
-	text := "names of " + matching(c.Regexp) + Scope{c.Datacenter, c.Namespace}.String()
+	text := "names of " + matching(c.Regexp) + Scope{Datacenter: c.Datacenter, Namespace: c.Namespace, Peer: c.Peer}.String()
 	meta := list.Map(slices.Sorted(maps.Keys(c.NodeMeta)), func(key string) string { return key + "=" + c.NodeMeta[key] })
 	if len(meta) > 0 {
 		text += " on nodes with " + strings.Join(meta, ", ")
@@ -84,9 +93,11 @@ func (c CatalogServices) Selections() []Selection {
 	for _, key := range slices.Sorted(maps.Keys(c.NodeMeta)) {
 		nodeMeta.Add("node-meta", key+":"+c.NodeMeta[key])
 	}
-	return []Selection{&catalogSelection{
-		nameFilter: compile(c.Regexp), scope: Scope{c.Datacenter, c.Namespace}, nodeMeta: nodeMeta.Encode(),
-	}}
+	one := catalogSelection{nameFilter: compile(c.Regexp), scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace, Peer: c.Peer}, nodeMeta: nodeMeta.Encode()}
+	if c.Peer != "" {
+		return []Selection{&peerCatalogSelection{one}}
+	}
+	return []Selection{&one}
 }
 
 type catalogSelection struct {
@@ -96,11 +107,11 @@ type catalogSelection struct {
 }
 
 func (s *catalogSelection) ID() string {
-	return Encode(CatalogServicesKind.Name, s.scope.Datacenter, s.scope.Namespace, s.Regexp.String(), s.nodeMeta)
+	return Encode(CatalogServicesKind.Name, s.scope.Datacenter, s.scope.Namespace, s.Regexp.String(), s.nodeMeta) + ofPeer(s.scope)
 }
 
 func (s *catalogSelection) Scope() Scope    { return s.scope }
-func (s *catalogSelection) Family() *Family { return catalog }
+func (s *catalogSelection) Family() *Family { return familyOf(s.scope) }
 func (s *catalogSelection) Views() []View   { return []View{namesView{s.scope, s.nodeMeta}} }
 
 func (s *catalogSelection) Adapt(elements []Element) []Element {

@@ -112,7 +112,7 @@ func (ConfigEntries) Kind() *Kind { return ConfigEntriesKind }
 
 // Selections is the block itself.
 func (c ConfigEntries) Selections() []Selection {
-	view := entriesView{scope: Scope{c.Datacenter, c.Namespace}, kind: c.Of, name: c.Name}
+	view := entriesView{scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}, kind: c.Of, name: c.Name}
 	return []Selection{&entriesSelection{nameFilter: compile(c.Regexp), view: view}}
 }
 
@@ -281,5 +281,5 @@ func (c ConfigEntries) String() string {
 	default:
 		text = fmt.Sprintf("%s entries that match %q", c.Of, c.Regexp)
 	}
-	return text + Scope{c.Datacenter, c.Namespace}.String()
+	return text + Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}.String()
 }

@@ -79,7 +79,7 @@ func (c ConsulKV) String() string {
 	case c.Recurse:
 		text = "keys that begin with " + path
 	}
-	return text + Scope{c.Datacenter, c.Namespace}.String()
+	return text + Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}.String()
 }
 
 // Selections is the block itself.
@@ -95,7 +95,7 @@ func (c kvSelection) ID() string {
 	return Encode(ConsulKVKind.Name, c.Datacenter, c.Namespace, c.Path, strconv.FormatBool(c.Recurse))
 }
 
-func (c kvSelection) Scope() Scope                       { return Scope{c.Datacenter, c.Namespace} }
+func (c kvSelection) Scope() Scope                       { return Scope{Datacenter: c.Datacenter, Namespace: c.Namespace} }
 func (c kvSelection) Family() *Family                    { return kvStore }
 func (c kvSelection) Views() []View                      { return []View{c} }
 func (c kvSelection) Adapt(elements []Element) []Element { return elements }

@@ -42,7 +42,8 @@ type Service struct {
 	NodeDatacenter      string
 	NodeTaggedAddresses map[string]string
 	NodeMeta            map[string]string
-	CTSUserDefinedMeta  map[string]string `json:"-"` // from the task file
+	Peer                string            `json:",omitempty"` // that exports it; not an attribute
+	CTSUserDefinedMeta  map[string]string `json:"-"`          // from the task file
 
 	Portless bool `json:"-"` // has health checks of its own and no port; not rendered
 }
@@ -55,6 +56,7 @@ type instance struct {
 	}
 	Service struct {
 		ID, Service, Kind, Address, Namespace string
+		PeerName                              string
 		Port                                  int
 		Ports                                 []servicePort
 		Tags                                  []string
@@ -81,6 +83,7 @@ func (i *instance) service(userMeta map[string]string) Service {
 		Namespace: i.Service.Namespace, Status: i.status(),
 		Node: i.Node.Node, NodeID: i.Node.ID, NodeAddress: i.Node.Address,
 		NodeDatacenter:      i.Node.Datacenter,
+		Peer:                i.Service.PeerName,
 		NodeTaggedAddresses: notNil(i.Node.TaggedAddresses),
 		NodeMeta:            notNil(i.Node.Meta),
 		CTSUserDefinedMeta:  notNil(userMeta),
@@ -132,10 +135,10 @@ func worst(checks []check) string {
 	return statuses[rank]
 }
 
-// Key is the name of the instance in the variable: id, node, namespace and
-// datacenter, without the parts that are empty.
+// Key is the name of the instance in the variable: id, node, namespace, datacenter and
+// peer, without the parts that are empty.
 func (s *Service) Key() string {
-	parts := []string{s.ID, s.Node, s.Namespace, s.NodeDatacenter}
+	parts := []string{s.ID, s.Node, s.Namespace, s.NodeDatacenter, s.Peer}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ".")
 }
 

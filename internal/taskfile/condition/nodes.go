@@ -148,13 +148,10 @@ func (s *nodeSelection) Family() *Family                    { return catalog }
 func (s *nodeSelection) Views() []View                      { return []View{s.view, s.health} }
 func (s *nodeSelection) Adapt(elements []Element) []Element { return elements }
 
-// Picks leaves out the statuses, which belong to the nodes.
-func (s *nodeSelection) Picks(source Source) bool { return source.Of == OfNode }
-
 // Join gives each node its status.
-func (s *nodeSelection) Join(views [][]Element) []Element {
+func (s *nodeSelection) Join(views [][]Element) ([]Element, error) {
 	if s.ignoreHealth {
-		return views[0]
+		return views[0], nil
 	}
 	known := map[string]string{}
 	for _, e := range views[1] {
@@ -170,7 +167,7 @@ func (s *nodeSelection) Join(views [][]Element) []Element {
 		e.Detail += fmt.Sprintf(",status=%04x", shortSum(&tfvars.Field{Text: status}))
 		joined = append(joined, e)
 	}
-	return joined
+	return joined, nil
 }
 
 // statusOf is the status of a node. One without checks is passing, as for Consul.
@@ -297,7 +294,7 @@ func hasMeta(pairs []string, meta map[string]string) bool {
 func (s *Supposition) goneNode(name, datacenter string) bool {
 	gone := false
 	for i, g := range s.Without {
-		if g.Service == "" && g.Instance == "" && fits(g.Node, name) && fits(g.Datacenter, s.datacenter(datacenter)) {
+		if g.Service == "" && g.Instance == "" && g.Peer == "" && fits(g.Node, name) && fits(g.Datacenter, s.datacenter(datacenter)) {
 			s.found[i], gone = true, true
 		}
 	}
@@ -362,6 +359,9 @@ func (v nodeHealthView) Decode(d *json.Decoder) (Contents, error) {
 	}
 	return got, err
 }
+
+// Auxiliary implements condition.Auxiliary.
+func (v nodeHealthView) Auxiliary() {}
 
 // Empty needs no proof: a node that may be read shows its checks.
 func (v nodeHealthView) Empty(Reader) (string, []Right) { return "", nil }

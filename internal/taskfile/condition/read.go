@@ -13,8 +13,8 @@ import (
 )
 
 // Scope is where something is in Consul. Empty fields stand for the agent's own
-// datacenter and the client's own namespace.
-type Scope struct{ Datacenter, Namespace string }
+// datacenter, the client's own namespace, and what no peer has exported.
+type Scope struct{ Datacenter, Namespace, Peer string }
 
 func (s Scope) String() string {
 	var b strings.Builder
@@ -23,6 +23,9 @@ func (s Scope) String() string {
 	}
 	if s.Namespace != "" {
 		b.WriteString(" in namespace " + s.Namespace)
+	}
+	if s.Peer != "" {
+		b.WriteString(" of peer " + s.Peer)
 	}
 	return b.String()
 }
@@ -71,9 +74,32 @@ func Addressable(p string) bool {
 // Joiner is a Selection that makes its elements of several views together.
 type Joiner interface {
 	Selection
-	// Join returns the elements. views are those of Views, in their order.
-	Join(views [][]Element) []Element
+	// Join returns the elements. views are those of Views, in their order. The error is a
+	// *Doubt if together they prove nothing.
+	Join(views [][]Element) ([]Element, error)
 }
+
+// Auxiliary is a View that only says something about what other views show: its elements
+// are no entries.
+type Auxiliary interface {
+	View
+	Auxiliary()
+}
+
+// Doubtful is a View whose answer may say that nothing of its scope can be relied on.
+type Doubtful interface {
+	View
+	// Doubt returns why, nil if there is no reason. Contents are nil if Consul has nothing to show.
+	Doubt(Contents) *Doubt
+}
+
+// Doubt is why an answer of Consul, which was given, proves nothing.
+type Doubt struct {
+	Act, Problem, Advice string // for the error
+	Person               bool   // it does not pass without a person
+}
+
+func (d *Doubt) Error() string { return d.Act + ": " + d.Problem }
 
 // Picker is a Selection that takes only some of what its views show.
 type Picker interface {
@@ -124,6 +150,9 @@ type Request struct {
 	PartitionOnly bool
 	// Missing allows status 404: the object may not exist.
 	Missing bool
+	// SlowDenial is the resource of a right that Consul denies only after 10 to 14 seconds; "" if
+	// it denies at once.
+	SlowDenial string
 	// Unfiltered is set if Consul may report that it hides something although it hides nothing
 	// of the view: it looks at rights before it applies the filter.
 	Unfiltered bool
@@ -152,10 +181,14 @@ const (
 	OfService = "service"
 	OfNode    = "node"
 	OfKey     = "key"
+	OfPeer    = "service of a peer" // a right to services that a peer exports
 )
 
 func (s Source) String() string {
 	fields := []string{s.Scope.Datacenter, s.Scope.Namespace, s.Of, s.Name, s.Node}
+	if s.Scope.Peer != "" {
+		fields = append(fields, s.Scope.Peer)
+	}
 	for i := range fields {
 		fields[i] = url.PathEscape(fields[i])
 	}
@@ -165,8 +198,8 @@ func (s Source) String() string {
 // ParseSource reads what String returned.
 func ParseSource(text string) (Source, error) {
 	fields := strings.Split(text, "/")
-	if len(fields) != 5 {
-		return Source{}, fmt.Errorf("source %q has %d fields instead of 5", text, len(fields))
+	if len(fields) != 5 && len(fields) != 6 {
+		return Source{}, fmt.Errorf("source %q has %d fields instead of 5, or 6 with a peer", text, len(fields))
 	}
 	for i := range fields {
 		var err error
@@ -174,7 +207,11 @@ func ParseSource(text string) (Source, error) {
 			return Source{}, fmt.Errorf("source %q: %w", text, err)
 		}
 	}
-	return Source{Scope{fields[0], fields[1]}, fields[2], fields[3], fields[4]}, nil
+	scope := Scope{Datacenter: fields[0], Namespace: fields[1]}
+	if len(fields) == 6 {
+		scope.Peer = fields[5]
+	}
+	return Source{scope, fields[2], fields[3], fields[4]}, nil
 }
 
 // Words describe the source in an error.
@@ -236,6 +273,15 @@ type Gate struct {
 	Instead []View
 	// Only is set if the gate covers these views and no others.
 	Only bool
+	// State is set if the answer has no useful index: the mark is a digest of what this view
+	// shows. What it cannot show is a mark, too: only the views behind it fail.
+	State Stated
+}
+
+// Stated is a View of a state, which is small.
+type Stated interface {
+	View
+	State(Contents) string
 }
 
 // NoElement is a filter that no element passes: a gate is read for its index.

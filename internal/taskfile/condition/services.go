@@ -34,6 +34,7 @@ type services struct {
 	Regexp             block.String  `key:"regexp" example:"^web" doc:"[RE2](https://golang.org/s/re2syntax), matches anywhere in a name: '^web' matches names that begin with web. '\"\"' matches every service"`
 	Datacenter         block.String  `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace          block.String  `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
+	Peer               block.String  `key:"peer" example:"cluster-02" doc:"peer whose exported services are read"`
 	Filter             block.String  `key:"filter" example:"\"v1\" in Service.Tags" doc:"[filter](https://developer.hashicorp.com/consul/api-docs/features/filtering) on the instances. If it does not contain 'Checks.Status', only passing instances are selected"`
 	CTSUserDefinedMeta block.Map     `key:"cts_user_defined_meta" doc:"metadata for the module, added to every instance"`
 }
@@ -74,6 +75,7 @@ func (k *services) Spec(r *block.Report, parent string) Spec {
 		Names:              k.Names.V,
 		Datacenter:         k.Datacenter.V,
 		Namespace:          k.Namespace.V,
+		Peer:               checkPeer(r, where, k.Peer, k.Datacenter),
 		Filter:             CheckFilter(r, k.Filter),
 		CTSUserDefinedMeta: k.CTSUserDefinedMeta.V,
 	}
@@ -120,6 +122,7 @@ type ServiceQuery struct {
 	Regexp             *string           `json:"regexp,omitempty"` // RE2, unanchored; nil if Names is used
 	Datacenter         string            `json:"datacenter,omitempty"`
 	Namespace          string            `json:"namespace,omitempty"`
+	Peer               string            `json:"peer,omitempty"`
 	Filter             string            `json:"filter,omitempty"` // bexpr
 	CTSUserDefinedMeta map[string]string `json:"cts_user_defined_meta,omitempty"`
 }
@@ -137,7 +140,7 @@ func (q ServiceQuery) String() string {
 	if q.Regexp != nil {
 		text = matching(*q.Regexp)
 	}
-	text += Scope{q.Datacenter, q.Namespace}.String()
+	text += Scope{Datacenter: q.Datacenter, Namespace: q.Namespace, Peer: q.Peer}.String()
 	if filter := strings.Trim(q.Filter, "\n"); filter != "" {
 		text += " with filter " + filter
 	}
@@ -174,7 +177,7 @@ func (s Services) Definition() map[string]any {
 	if len(s) == 0 {
 		s = Services{{}}
 	}
-	shown := Definition(s[0])
+	shown := withoutPeer(Definition(s[0]))
 	delete(shown, "names")
 	if s[0].Regexp == nil {
 		names := []string{}
@@ -191,16 +194,18 @@ func (s Services) Selections() []Selection {
 	all := make([]Selection, len(s))
 	for i, q := range s {
 		one := serviceSelection{
-			scope:    Scope{q.Datacenter, q.Namespace},
+			scope:    Scope{Datacenter: q.Datacenter, Namespace: q.Namespace, Peer: q.Peer},
 			filter:   strings.Trim(q.Filter, "\n"),
 			userMeta: q.CTSUserDefinedMeta,
 		}
 		if q.Regexp != nil {
 			all[i] = &regexpSelection{one, compile(*q.Regexp)}
-		} else {
-			one.names = slices.Compact(slices.Sorted(slices.Values(q.Names)))
-			one.views = one.viewsOf(one.names)
-			all[i] = &one
+			continue
+		}
+		one.names = slices.Compact(slices.Sorted(slices.Values(q.Names)))
+		one.views = one.viewsOf(one.names)
+		if all[i] = &one; q.Peer != "" {
+			all[i] = &peerSelection{one}
 		}
 	}
 	return all
@@ -222,11 +227,11 @@ func (s *serviceSelection) encode(expression string) string {
 	for _, key := range slices.Sorted(maps.Keys(s.userMeta)) {
 		meta = append(meta, key, s.userMeta[key])
 	}
-	return Encode(ServicesKind.Name, s.scope.Datacenter, s.scope.Namespace, Encode(s.names...), expression, s.filter, Encode(meta...))
+	return Encode(ServicesKind.Name, s.scope.Datacenter, s.scope.Namespace, Encode(s.names...), expression, s.filter, Encode(meta...)) + ofPeer(s.scope)
 }
 
 func (s *serviceSelection) Scope() Scope    { return s.scope }
-func (s *serviceSelection) Family() *Family { return catalog }
+func (s *serviceSelection) Family() *Family { return familyOf(s.scope) }
 func (s *serviceSelection) Views() []View   { return s.views }
 
 func (s *serviceSelection) viewsOf(names []string) []View {
@@ -257,6 +262,9 @@ func (s *serviceSelection) isInstance(source Source) bool {
 }
 
 func (s *serviceSelection) Missing(source Source, _ Reader) []Right {
+	if s.scope.Peer != "" {
+		return []Right{{Scope: s.scope, Of: OfPeer, Name: source.Name}}
+	}
 	return []Right{{Scope: source.Scope, Of: OfService, Name: source.Name}, {Scope: source.Scope, Of: OfNode, Name: source.Node}}
 }
 
@@ -285,7 +293,7 @@ type regexpSelection struct {
 // ID has a slash before the expression, which may be empty.
 func (s *regexpSelection) ID() string { return s.encode("/" + s.Regexp.String()) }
 
-func (s *regexpSelection) Views() []View { return []View{namesView{scope: s.scope}} }
+func (s *regexpSelection) Views() []View { return []View{listOf(s.scope)} }
 
 func (s *regexpSelection) Choose(names []Element) (views []View, leftOut []string) {
 	var chosen []string
@@ -332,6 +340,10 @@ func (v instancesView) Gate() Request { return v.Request() }
 
 func (v instancesView) Request() Request {
 	query := passingOnly
+	needs := fmt.Sprintf("service:read on %q and node:read on its nodes", v.name)
+	if v.scope.Peer != "" {
+		needs = ImportedNeeds
+	}
 	if v.filter != "" {
 		query = url.Values{"filter": {v.filter}}
 		// A filter on the status of checks selects among all instances.
@@ -341,7 +353,7 @@ func (v instancesView) Request() Request {
 	}
 	return Request{
 		Act:   fmt.Sprintf("read service %q%s", v.name, v.scope),
-		Needs: fmt.Sprintf("service:read on %q and node:read on its nodes", v.name),
+		Needs: needs,
 		Path:  instancesPath + v.name, Scope: v.scope, Query: query,
 	}
 }
@@ -354,6 +366,9 @@ func (v instancesView) Decode(d *json.Decoder) (Contents, error) {
 }
 
 func (v instancesView) Empty(reader Reader) (string, []Right) {
+	if v.scope.Peer != "" {
+		return fmt.Sprintf("service %q%s", v.name, v.scope), []Right{{Scope: v.scope, Of: OfPeer, Name: v.name}}
+	}
 	rights := []Right{{Scope: v.scope, Of: OfService, Name: v.name}}
 	if reader.Tokenless {
 		rights = append(rights, Right{Scope: v.scope, Of: OfNode, Any: true})
@@ -378,7 +393,8 @@ func (all instances) Elements(v View) []Element {
 func merged(read []Contents) instances {
 	var all instances
 	for _, got := range read {
-		all = append(all, got.(instances)...)
+		of, _ := got.(instances) // not of a peering
+		all = append(all, of...)
 	}
 	return all
 }

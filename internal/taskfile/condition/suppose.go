@@ -62,8 +62,8 @@ func (s *Supposition) Unmatched() []string {
 
 func unmatched(g Gone) string {
 	where := ""
-	if g.Datacenter != "" && !g.everything() {
-		where = " in datacenter " + g.Datacenter
+	if !g.everything() {
+		where = Scope{Datacenter: g.Datacenter, Peer: g.Peer}.String()
 	}
 	switch {
 	case g.Instance != "" && g.Node != "":
@@ -77,7 +77,7 @@ func unmatched(g Gone) string {
 	case g.Service != "":
 		return fmt.Sprintf("no task reads anything of a service %s%s", g.Service, where)
 	}
-	return fmt.Sprintf("no task reads anything from datacenter %s", g.Datacenter)
+	return "no task reads anything" + Scope{Datacenter: g.Datacenter, Peer: g.Peer}.String()
 }
 
 // Err is why an entry cannot be supposed; nil if there is no reason.
@@ -101,12 +101,12 @@ func (s *Supposition) datacenter(of string) string {
 func (s *Supposition) goneInstance(i *instance) bool {
 	gone := false
 	for n, g := range s.Without {
-		if fits(g.Node, i.Node.Node) && fits(g.Service, i.Service.Service) && fits(g.Instance, i.Service.ID) && fits(g.Datacenter, s.datacenter(i.Node.Datacenter)) {
+		if fits(g.Node, i.Node.Node) && fits(g.Service, i.Service.Service) && fits(g.Instance, i.Service.ID) && fits(g.Datacenter, s.datacenter(i.Node.Datacenter)) && fits(g.Peer, i.Service.PeerName) {
 			s.found[n], gone = true, true
 		}
 	}
 	return gone || slices.ContainsFunc(s.with.instances, func(w *withInstance) bool {
-		return w.Node.Node == i.Node.Node && w.Service.ID == i.Service.ID && s.datacenter(w.Node.Datacenter) == s.datacenter(i.Node.Datacenter) &&
+		return w.Node.Node == i.Node.Node && w.Service.ID == i.Service.ID && s.datacenter(w.Node.Datacenter) == s.datacenter(i.Node.Datacenter) && w.Service.PeerName == i.Service.PeerName &&
 			(w.Service.Namespace == i.Service.Namespace || w.Service.Namespace == "")
 	})
 }
@@ -116,7 +116,7 @@ func (s *Supposition) goneInstance(i *instance) bool {
 func (s *Supposition) goneEntries(scope Scope, some bool) bool {
 	gone := false
 	for n, g := range s.Without {
-		if g.everything() && fits(g.Datacenter, s.datacenter(scope.Datacenter)) {
+		if g.everything() && fits(g.Datacenter, s.datacenter(scope.Datacenter)) && fits(g.Peer, scope.Peer) {
 			s.found[n], gone = s.found[n] || some, true
 		}
 	}
@@ -127,7 +127,8 @@ func (s *Supposition) goneEntries(scope Scope, some bool) bool {
 func (s *Supposition) entriesIn(scope Scope, service string) []*withInstance {
 	return slices.DeleteFunc(slices.Clone(s.with.instances), func(w *withInstance) bool {
 		ns := w.Service.Namespace
-		return service != "" && w.Service.Service != service || s.datacenter(w.Node.Datacenter) != s.datacenter(scope.Datacenter) || ns != "" && scope.Namespace != "" && ns != scope.Namespace
+		elsewhere := w.Service.PeerName != scope.Peer || scope.Peer == "" && s.datacenter(w.Node.Datacenter) != s.datacenter(scope.Datacenter)
+		return service != "" && w.Service.Service != service || elsewhere || ns != "" && scope.Namespace != "" && ns != scope.Namespace
 	})
 }
 
@@ -211,7 +212,7 @@ func (v namesView) Suppose(s *Supposition, c Contents) Contents {
 func (s *Supposition) goneName(scope Scope, name string) bool {
 	gone := false
 	for n, g := range s.Without {
-		if !g.ofInstances() && g.Service != "" && fits(g.Service, name) && fits(g.Datacenter, s.datacenter(scope.Datacenter)) {
+		if !g.ofInstances() && g.Service != "" && fits(g.Service, name) && fits(g.Datacenter, s.datacenter(scope.Datacenter)) && fits(g.Peer, scope.Peer) {
 			s.found[n], gone = true, true
 		}
 	}
@@ -250,7 +251,7 @@ func (s *catalogSelection) Details(sup *Supposition, c Contents) []View {
 // concernsInstances reports whether single instances of a service may be gone, or others.
 func (s *Supposition) concernsInstances(scope Scope, name string) bool {
 	return len(s.with.instances) > 0 || slices.ContainsFunc(s.Without, func(g Gone) bool {
-		return g.ofInstances() && fits(g.Service, name) && fits(g.Datacenter, s.datacenter(scope.Datacenter))
+		return g.ofInstances() && fits(g.Service, name) && fits(g.Datacenter, s.datacenter(scope.Datacenter)) && fits(g.Peer, scope.Peer)
 	})
 }
 
@@ -342,7 +343,7 @@ func (v resourcesView) Suppose(s *Supposition, c Contents) Contents {
 func HomeOf(v View, c Contents) string {
 	switch of := v.(type) {
 	case instancesView:
-		if all, _ := c.(instances); of.scope.Datacenter == "" && len(all) > 0 {
+		if all, _ := c.(instances); of.scope.Datacenter == "" && of.scope.Peer == "" && len(all) > 0 {
 			return all[0].Node.Datacenter
 		}
 	case nodesView:

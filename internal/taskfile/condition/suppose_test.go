@@ -128,7 +128,7 @@ func TestSuppose_AnEntryIsAddedOrReplacesTheOneOfItsIdentity(t *testing.T) {
 func TestWhatIf_ErrorsNameTheElementAndTheKey(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:                          "nothing is supposed",
-		`{"without": [{}]}`:           "without: element 1 says nothing: it has one or more of node, service, instance and datacenter",
+		`{"without": [{}]}`:           "without: element 1 says nothing: it has one or more of node, service, instance, datacenter and peer",
 		`{"without": [{"nod": "n"}]}`: `unknown field "nod"`,
 		`{"with": [` + web9 + `, {"Service": {"Service": "web"}}]}`:                        "with: element 2: Node.Node is missing",
 		`{"with": [{"Node": {"Node": "n"}, "Service": {"Service": "web"}}]}`:               "with: element 1: Service.Address, or Node.Address, is missing",
@@ -150,7 +150,7 @@ func TestParseGone_ReadsTheValueOfAFlag(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for text, want := range map[string]string{"n7": `"n7" is none of node, service, instance and datacenter`, "node=": "node has no value", "node=a,node=b": "node is there twice"} {
+	for text, want := range map[string]string{"n7": `"n7" is none of node, service, instance, datacenter and peer`, "node=": "node has no value", "node=a,node=b": "node is there twice"} {
 		if _, err := ParseGone(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}

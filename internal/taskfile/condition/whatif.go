@@ -28,6 +28,7 @@ type Gone struct {
 	Service    string `json:"service,omitempty"`
 	Instance   string `json:"instance,omitempty"` // the id of a service instance
 	Datacenter string `json:"datacenter,omitempty"`
+	Peer       string `json:"peer,omitempty"` // of the cluster, that exports it
 }
 
 // fields are the fields by their names in flags.
@@ -38,11 +39,11 @@ func (g *Gone) fields() []struct {
 	return []struct {
 		name  string
 		value *string
-	}{{"node", &g.Node}, {"service", &g.Service}, {"instance", &g.Instance}, {"datacenter", &g.Datacenter}}
+	}{{"node", &g.Node}, {"service", &g.Service}, {"instance", &g.Instance}, {"datacenter", &g.Datacenter}, {"peer", &g.Peer}}
 }
 
 // goneNames are the names of the fields of Gone, for errors.
-const goneNames = "node, service, instance and datacenter"
+const goneNames = "node, service, instance, datacenter and peer"
 
 // ParseGone reads what is gone from the value of a flag, such as node=n7 or
 // service=web,datacenter=dc2.
@@ -73,9 +74,9 @@ func ParseGone(text string) (Gone, error) {
 // String is what is gone, in words.
 func (g Gone) String() string {
 	text := ""
-	for i, value := range [...]string{g.Node, g.Service, g.Instance, g.Datacenter} {
+	for i, value := range [...]string{g.Node, g.Service, g.Instance, g.Datacenter, g.Peer} {
 		if value != "" {
-			text += ", " + [...]string{"node ", "service ", "instance ", "datacenter "}[i] + value
+			text += ", " + [...]string{"node ", "service ", "instance ", "datacenter ", "peer "}[i] + value
 		}
 	}
 	return strings.TrimPrefix(text, ", ")

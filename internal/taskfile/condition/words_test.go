@@ -22,6 +22,8 @@ func TestSpec_SaysInWordsWhatIsWatched(t *testing.T) {
 		{Services{{Names: []string{"api"}, Datacenter: "dc1"}, {Names: []string{"web"}}}, "service api in datacenter dc1; service web"},
 		{CatalogServices{Regexp: ".*"}, "names of every service"},
 		{CatalogServices{Regexp: "^web", NodeMeta: map[string]string{"rack": "a", "arch": "arm"}}, `names of services that match "^web" on nodes with arch=arm, rack=a`},
+		{Services{{Names: []string{"web"}, Peer: "cluster-02"}}, "service web of peer cluster-02"},
+		{CatalogServices{Regexp: ".*", Peer: "cluster-02"}, "names of every service of peer cluster-02"},
 		{Nodes{}, "every node"},
 		{Nodes{Status: []string{"passing", "warning"}, Datacenter: "dc1", NodeMeta: map[string]string{"rack": "a", "arch": "arm"}, Filter: `Node != "n1"`},
 			`nodes that are passing or warning in datacenter dc1 with arch=arm, rack=a with filter Node != "n1"`},
