@@ -29,7 +29,7 @@ func shownNodes(t *testing.T, c *Client, spec condition.Spec) map[string]conditi
 	for _, b := range snap.Blocks {
 		if entries, ok := b.Entries.(condition.NodeEntries); ok {
 			for _, n := range entries {
-				all[n.Name] = n
+				all[n.Name] = *n
 			}
 		}
 	}

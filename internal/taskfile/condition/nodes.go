@@ -207,9 +207,10 @@ func (s *nodeSelection) Render(into Entries, read []Contents) (Entries, error) {
 	}
 	for _, got := range read {
 		all, _ := got.(nodeContents)
-		for _, n := range all {
+		for _, shown := range all {
+			n := *shown // other tasks share what was read
 			if n.Status = s.statusOf(known, n.Name); s.selects(n.Status) {
-				entries = append(entries, n)
+				entries = append(entries, &n)
 			}
 		}
 	}
@@ -249,10 +250,11 @@ func (v nodesView) Empty(reader Reader) (string, []Right) {
 // Suppose implements View.
 func (v nodesView) Suppose(s *Supposition, c Contents) Contents {
 	was, _ := c.(nodeContents)
-	now := slices.DeleteFunc(slices.Clone(was), func(n Node) bool { return s.goneNode(n.Name, n.Datacenter) })
+	now := slices.DeleteFunc(slices.Clone(was), func(n *Node) bool { return s.goneNode(n.Name, n.Datacenter) })
 	for _, w := range s.entriesIn(v.scope, "") {
-		n := catalogNode(w.atHome(s.Home).Node).entry()
-		there := slices.ContainsFunc(now, func(other Node) bool { return other.Name == n.Name })
+		of := catalogNode(w.atHome(s.Home).Node)
+		n := of.entry()
+		there := slices.ContainsFunc(now, func(other *Node) bool { return other.Name == n.Name })
 		if v.selects(s, w) {
 			if s.used[w.at] = true; !there {
 				now = append(now, n)
@@ -307,19 +309,19 @@ type catalogNode struct {
 	TaggedAddresses, Meta         map[string]string
 }
 
-func (n catalogNode) entry() Node {
-	return Node{ID: n.ID, Name: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: notNil(n.TaggedAddresses), Meta: notNil(n.Meta)}
+func (n *catalogNode) entry() *Node {
+	return &Node{ID: n.ID, Name: n.Node, Address: n.Address, Datacenter: n.Datacenter, TaggedAddresses: notNil(n.TaggedAddresses), Meta: notNil(n.Meta)}
 }
 
 // nodeContents are sorted by name.
-type nodeContents []Node
+type nodeContents []*Node
 
 func (c nodeContents) sort() {
-	slices.SortFunc(c, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (c nodeContents) Elements(v View) []Element {
-	return list.Map(c, func(n Node) Element {
+	return list.Map(c, func(n *Node) Element {
 		text, _ := json.Marshal(n) // texts
 		detail := Detail{Group: NodesKind.Entries, Address: n.Address, attributes: n.sums()}
 		return Element{Source: Source{Scope: v.(nodesView).scope, Of: OfNode, Name: n.Name}, Name: n.Name, Sum: sha256.Sum256(text), Detail: detail.String()}
@@ -327,7 +329,7 @@ func (c nodeContents) Elements(v View) []Element {
 }
 
 // sums are short digests of the attributes, for the details of a change.
-func (n Node) sums() string {
+func (n *Node) sums() string {
 	var sums []string
 	for _, f := range n.fields() {
 		if f.Name != "name" && f.Name != "status" { // Join adds the status
@@ -371,7 +373,12 @@ func (v nodeHealthView) Suppose(s *Supposition, c Contents) Contents {
 	was, _ := c.(nodeHealth)
 	now := maps.Clone(was)
 	for _, w := range s.entriesIn(v.scope, "") {
-		of := slices.DeleteFunc(slices.Clone(w.Checks), func(c check) bool { return c.ServiceID != "" })
+		var of []check
+		for _, c := range w.Checks {
+			if c.ServiceID == "" {
+				of = append(of, c)
+			}
+		}
 		if _, known := was[w.Node.Node]; !known && len(of) > 0 {
 			if now == nil {
 				now = nodeHealth{}
@@ -398,7 +405,7 @@ func (h nodeHealth) Elements(v View) []Element {
 }
 
 // NodeEntries are the entries of nodes.
-type NodeEntries []Node
+type NodeEntries []*Node
 
 // Node is a node as modules see it. Maps are never nil.
 type Node struct {
@@ -414,12 +421,18 @@ func (all NodeEntries) Len() int { return len(all) }
 func (all NodeEntries) Write(w *tfvars.Writer, attributes map[string]bool) {
 	for _, n := range all {
 		w.Entry(n.Name)
-		w.Object(slices.DeleteFunc(n.fields(), func(f tfvars.Field) bool { return !attributes[f.Name] }))
+		var fields []tfvars.Field
+		for _, f := range n.fields() {
+			if attributes[f.Name] {
+				fields = append(fields, f)
+			}
+		}
+		w.Object(fields)
 	}
 }
 
 // fields are the attributes in the order in which they are written.
-func (n Node) fields() []tfvars.Field {
+func (n *Node) fields() []tfvars.Field {
 	return []tfvars.Field{
 		{Name: "id", Text: n.ID},
 		{Name: "name", Text: n.Name},

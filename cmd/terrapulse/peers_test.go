@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+)
+
+// exporter is a Consul in a datacenter of its own that exports web with so many instances.
+func exporter(t *testing.T, instances int) *consultest.Server {
+	t.Helper()
+	s := consultest.Start(t, consultest.WithPeering(), consultest.WithData(), consultest.WithHCL(`datacenter = "west"`))
+	for i := range instances {
+		r := &api.CatalogRegistration{Node: "n1", Address: "10.0.0.1", Service: &api.AgentService{ID: fmt.Sprintf("web-%d", i), Service: "web", Port: 9000 + i}}
+		if _, err := s.Client().Catalog().Register(r, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Export("web")
+	return s
+}
+
+// One task reads a peer, and one this cluster. Nothing that happens to the peering removes what the
+// first has applied, and nothing of it stops the second.
+func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
+	s := newParallelSite(t, consultest.WithPeering())
+	there := exporter(t, 2)
+	s.register("web", "web-9", 8001, "passing")
+	s.consul.ImportFrom(there, "cluster-02")
+	s.consul.Imported("cluster-02", "web", 2)
+	config := s.config(s.task("here", onWeb) + s.task("far", "condition \"services\" {\n    names = [\"web\"]\n    peer  = \"cluster-02\"\n  }"))
+	program := s.start("-config-file", config)
+	far := func(ports ...int) func() bool {
+		return func() bool {
+			text := s.read("far.txt")
+			for _, port := range ports {
+				if !strings.Contains(text, fmt.Sprintf("web 10.0.0.1:%d passing\n", port)) {
+					return false
+				}
+			}
+			return strings.Count(text, "\n") == len(ports)
+		}
+	}
+	says := func(text string) func() bool {
+		return func() bool { return strings.Contains(s.runInTest("status", "-json").stdout, text) }
+	}
+	port := 8001
+	hereRuns := func(when string) {
+		t.Helper()
+		port++
+		s.register("web", "web-9", port, "passing")
+		eventually(t, when+": the task of this cluster runs", func() bool { return strings.Contains(s.read("here.txt"), fmt.Sprintf(":%d passing", port)) })
+		if !far(9000, 9001)() {
+			t.Errorf("%s: of the peer, there is %q", when, s.read("far.txt"))
+		}
+	}
+	eventually(t, "the services of the peer are applied", far(9000, 9001))
+
+	there.Stop()
+	eventually(t, "the outage of the peer is said", says("the peer does not answer"))
+	hereRuns("the peer is down")
+	there.Restart()
+	eventually(t, "the outage ends", func() bool { return !says("the peer does not answer")() })
+
+	s.consul.EndPeering("cluster-02")
+	eventually(t, "that there is no peering is said", says("there is no peering with this name"))
+	hereRuns("the peering is deleted")
+
+	// Another cluster gets the name. It has one of the two instances.
+	other := exporter(t, 1)
+	s.consul.ImportFrom(other, "cluster-02")
+	s.consul.Imported("cluster-02", "web", 1)
+	eventually(t, "that it is another cluster is said", says("consul_replaced"))
+	hereRuns("another cluster has the name of the peer")
+	if r := s.runInTest("approve", "-all", "-comment=moved"); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	eventually(t, "the loss is applied once it is approved", far(9000))
+	if log := program.stderr.String(); strings.Contains(log, "cannot watch Consul") {
+		t.Errorf("an outage of a peer is one of Consul:\n%s", log)
+	}
+	program.stop()
+}
