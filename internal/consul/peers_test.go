@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -502,9 +503,66 @@ func TestPeer_Rights(t *testing.T) {
 	deregister(t, there, "n3", "web-3")
 	here.Imported(peer, "web", 2)
 	check("one less", "")
+	// One node that the anonymous token may not read hides all that is imported, and Consul does not say so.
+	open := policy(t, here, "open", enough+` node "other" { policy = "deny" }`)
+	link := &api.ACLToken{AccessorID: "00000000-0000-0000-0000-000000000002", Policies: []*api.ACLLink{{ID: open.ID}}}
+	if _, _, err := here.Client().ACL().TokenUpdate(link, nil); err != nil {
+		t.Fatal(err)
+	}
+	anonymous := hasty(t, here)
+	anonymous.resolved.Token = ""
 	for name, spec := range peerSpecs {
-		if err := confirm(t, client(t, here.Addr()), spec, before[name]); !IsForbidden(err) {
+		if err := confirm(t, anonymous, spec, before[name]); !IsForbidden(err) || !strings.Contains(err.Error(), "there is no token") {
 			t.Errorf("without a token, %s: %v", name, err)
+		}
+	}
+}
+
+func TestPeer_WhatIfItWereGone(t *testing.T) {
+	here, _ := twoPeers(t)
+	register(t, here, "n1", api.AgentService{ID: "web-1", Service: "web"})
+	c := hasty(t, here)
+	specs := []condition.Spec{services("web"), webOfPeer, allOfPeer, namesOfPeer}
+	var tasks []*config.Task
+	for _, spec := range specs {
+		tasks = append(tasks, task(spec))
+	}
+	const local, web, all, names = 0, 1, 2, 3
+	for gone, want := range map[condition.Gone][]int{
+		{Peer: peer}:                       {web, all, names},
+		{Peer: "cluster-03"}:               nil,
+		{Service: "db", Peer: peer}:        {all, names},
+		{Instance: "web-1", Peer: "c*"}:    {web, all},
+		{Instance: "web-1"}:                {local, web, all},
+		{Node: "n1", Datacenter: "dc1"}:    {local},
+		{Service: "web", Datacenter: "w*"}: {web, all, names},
+	} {
+		s, err := c.Suppose(t.Context(), tasks, condition.WhatIf{Without: []condition.Gone{gone}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for i := range tasks {
+			is, err := s.Concerned(i)
+			if err != nil {
+				t.Fatalf("%v: %v", gone, err)
+			}
+			if is {
+				got = append(got, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("without %s: concerned are %v, want %v", gone, got, want)
+		}
+	}
+	one := `{"Node": {"Node": "n9", "Address": "10.0.0.9", "Datacenter": "west"}, "Service": {"ID": "web-9", "Service": "web", "PeerName": "cluster-02"}}`
+	s, err := c.Suppose(t.Context(), tasks, condition.WhatIf{With: []json.RawMessage{json.RawMessage(one)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{local: false, web: true, all: true, names: false} {
+		if is, err := s.Concerned(i); is != want || err != nil {
+			t.Errorf("with another instance of the peer: task %d is concerned: %v, %v", i, is, err)
 		}
 	}
 }
