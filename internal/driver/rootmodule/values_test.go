@@ -36,6 +36,7 @@ type hclService struct {
 	NodeDatacenter      string            `hcl:"node_datacenter"`
 	NodeTaggedAddresses map[string]string `hcl:"node_tagged_addresses"`
 	NodeMeta            map[string]string `hcl:"node_meta"`
+	Peer                string            // is in the key
 	CTSUserDefinedMeta  map[string]string `hcl:"cts_user_defined_meta"`
 
 	Portless bool // is not rendered
@@ -91,6 +92,7 @@ func TestValues_ServiceKeys(t *testing.T) {
 		"api.n.dc1":     {ID: "api", Node: "n", NodeDatacenter: "dc1"},
 		"api.n.ns1.dc1": {ID: "api", Node: "n", Namespace: "ns1", NodeDatacenter: "dc1"},
 		"n.dc1":         {Node: "n", NodeDatacenter: "dc1"},
+		"api.n.dc1.p":   {ID: "api", Node: "n", NodeDatacenter: "dc1", Peer: "p"},
 	} {
 		if got := s.Key(); got != want {
 			t.Errorf("got %s, want %s", got, want)
