@@ -27,7 +27,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
+	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/base/logging"
+	"github.com/terrapulse/terrapulse/internal/base/otlp"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
@@ -94,6 +96,7 @@ func run(ctx context.Context, out io.Writer) int {
 			err = w.work(ctx, settings.Launch)
 			launch = cmp.Or(w.launch, launch)
 			w.providers.close(ctx)
+			w.traces.Close()
 		}
 	}
 	if err != nil {
@@ -127,6 +130,7 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 	}
 	name, self := identity(ctx, log)
 	store := summary.Keep(dynamo.New(cfg, settings.Table))
+	traces, _ := otlp.FromEnviron(buildinfo.Version, log)
 	terraform := &terraformDriver{
 		Options: tfdriver.Options{
 			Orphaned: tfdriver.Locks{Store: store, Log: log}.Orphaned, Keep: unsavedStates{client, settings.Bundle}.keep,
@@ -141,7 +145,7 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 	w := &worker{
 		runner: &runner.Runner{
 			Store: store, Logs: runlog.Bucket{Client: client, Location: settings.Logs},
-			Owner: name, ID: self.ID(), Who: who, Environ: terraformcli.Environ, Verify: verify.Run, Now: time.Now, Log: log,
+			Owner: name, ID: self.ID(), Who: who, Environ: terraformcli.Environ, Verify: verify.Run, Export: traces.Export(), Now: time.Now, Log: log,
 		},
 		bundle:    (&bundle.Unpacked{Bucket: &bundle.Bucket{Client: client, Location: settings.Bundle}, Dir: filepath.Join(settings.Work, "bundle")}).Load,
 		connect:   func(cfg config.Consul) (runner.Consul, error) { return consul.New(cfg) },
@@ -149,6 +153,7 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 		providers: providers,
 		parallel:  parallel,
 		metrics:   metrics.New(out, settings.Stack),
+		traces:    traces,
 		log:       log,
 	}
 	if self.TaskDefinition != "" {

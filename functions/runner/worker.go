@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/otlp"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
@@ -42,6 +43,7 @@ type worker struct {
 	providers providers
 	parallel  int // runs at a time
 	metrics   *metrics.Writer
+	traces    *otlp.Exporter // nil if no traces are exported
 	log       *slog.Logger
 
 	lingering *linger.Runner                  // waits for more launches; nil if it is not known which container this is

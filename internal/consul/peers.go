@@ -103,7 +103,7 @@ func (c *Client) getReluctant(ctx context.Context, r request, decode func(*json.
 func (c *Client) allowed(ctx context.Context, r request) error {
 	resource := r.SlowDenial
 	r.SlowDenial, r.Missing, r.PartitionOnly = "", false, true
-	return c.authorized(ctx, r, resource, "")
+	return c.authorized(ctx, r, resource, "read", "")
 }
 
 // ofOneThing makes an error that may be about all of Consul one about the request, unless Consul

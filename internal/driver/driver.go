@@ -63,6 +63,7 @@ type Job struct {
 	Snapshot *consul.Snapshot
 	Changes  consul.Names // since the last apply; empty where that is not what the job is about
 	Run      state.Run    // its record as claimed; zero outside a run
+	Trace    string       // the span of the driver's work, as a traceparent; "" if the run is not traced
 	Output   io.Writer    // takes the driver's output, in whole lines without secrets
 	// Continued says that Output has what earlier steps of the run have printed.
 	Continued bool

@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
@@ -68,7 +69,8 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		common: reconcile.Reconciler{
 			Store: store, Source: new(overlay.Source), Owner: owner, LeaseTTL: leaseTTL, Skew: skew, Said: said,
 			MaxLaunches: s.MaxContainers, Linger: s.Linger, Definition: ecstask.Revision(s.TaskDefinition), BeginsPaused: s.StartPaused,
-			Stack: s.Stack, Links: func(runner string) *outbox.Links {
+			Traces: tracing.FromEnviron(os.Getenv), // containers export the spans
+			Stack:  s.Stack, Links: func(runner string) *outbox.Links {
 				return &outbox.Links{Container: console.Task(runner), Logs: console.Log(runner)}
 			},
 		},

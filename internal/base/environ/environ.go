@@ -12,7 +12,7 @@ import (
 const ownPrefix = "TERRAPULSE_"
 
 // withheld are the variables with Terrapulse's own credentials, by the provider that
-// needs them: Consul's token can read and write the states of all tasks. All other
+// needs them, if one does: Consul's token can read and write the states of all tasks. All other
 // variables are passed on, as in Consul-Terraform-Sync.
 var withheld = map[string]string{
 	"CONSUL_HTTP_TOKEN":      "consul",
@@ -21,6 +21,10 @@ var withheld = map[string]string{
 	"CONSUL_HTTP_AUTH":       "consul",
 	"VAULT_TOKEN":            "vault",
 	"NOMAD_TOKEN":            "nomad",
+
+	// The headers are often the key of the system that keeps the traces.
+	"OTEL_EXPORTER_OTLP_HEADERS":        "",
+	"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "",
 }
 
 // Withheld reports whether a program that works with these providers does not get the

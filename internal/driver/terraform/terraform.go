@@ -382,7 +382,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		return values, opts, end, fmt.Errorf("values of task %s: %w", t.Name, err)
 	}
 	opts = terraformcli.Options{
-		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables,
+		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables, Trace: job.Trace,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
 		ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,

@@ -30,6 +30,7 @@ type Options struct {
 	// Credentials are variables that replace those of this process; one with an empty
 	// value is not passed on.
 	Credentials map[string]string
+	Trace       string   // value of TRACEPARENT; "" if there is none
 	Providers   []string // names of the providers that the task lists, without aliases
 	VarJSON     []byte   // a variable file with the values of provider blocks: secret; nil for none
 	Secrets     []string // parts of those values that may occur by themselves

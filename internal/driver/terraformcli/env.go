@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/terrapulse/terrapulse/internal/base/environ"
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
 )
 
@@ -88,6 +89,9 @@ func (o Options) environment() (map[string]string, error) {
 		if env[name] = value; value == "" {
 			delete(env, name)
 		}
+	}
+	if o.Trace != "" {
+		env[tracing.Variable] = o.Trace
 	}
 	maps.Copy(env, o.Env)
 	if o.Shared.usable(env) {

@@ -117,7 +117,7 @@ func (c *Control) Reject(ctx context.Context, task, plan, by, comment string) er
 		if comment = state.Line(comment); comment != "" {
 			ended.Error = state.Cut(ended.Error + ": " + comment)
 		}
-		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.Now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment})
+		e.events = append(e.events, outbox.Event{Kind: outbox.PlanRejected, At: e.Now, Task: task, Run: ended.ID, By: ended.Cancel, Detail: comment, Trace: ended.Trace().String()})
 		return c.conclude(ctx, e, run, ended)
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -54,5 +55,8 @@ func (c *Control) conclude(ctx context.Context, e *Edit, run state.Stored[state.
 		return err
 	}
 	e.Others, e.events = append(e.Others, run.Write(next)), append(e.events, outbox.OfRun(next))
+	if !run.Data.EndsTrace() {
+		e.spans = spans.Whole(next)
+	}
 	return nil
 }

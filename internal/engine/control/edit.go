@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -27,6 +28,7 @@ type Edit struct {
 	Next               state.Task     // the task's record from now on
 	Others             []state.Change // of other records
 	events             []outbox.Event // of the task
+	spans              []tracing.Span // of a run that ends
 	does               *act           // what somebody does; nil if nobody does it
 }
 
@@ -36,7 +38,8 @@ func (c *Control) edit(ctx context.Context, task string, does *act, decide func(
 	if len(state.TaskKey(task)) > state.MaxKey {
 		return ErrNoTask
 	}
-	return c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
+	var last *Edit
+	err := c.write(ctx, does, func(rec *state.Reconcile) ([]state.Change, error) {
 		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(task))
 		if err != nil {
 			return nil, fmt.Errorf("read task %s: %w", task, err)
@@ -45,9 +48,14 @@ func (c *Control) edit(ctx context.Context, task string, does *act, decide func(
 		if err := decide(e); err != nil {
 			return nil, err
 		}
+		last = e
 		changes, _ := e.Changes()
 		return changes, nil
 	})
+	if err == nil && last != nil {
+		c.Export.Send(last.spans...)
+	}
+	return err
 }
 
 // change is edit for what also depends on the effective configuration.

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -32,13 +34,15 @@ type batch struct {
 
 // item is one decision with the changes that it needs.
 type item struct {
-	decision *decide.Decision
-	was      state.Stored[state.Task]
-	since    time.Time // when it came due
-	run      *state.PlannedRun
-	resumed  *state.Stored[state.Run] // the waiting run that run resumes
-	changes  []state.Change
-	events   []outbox.Event
+	decision  *decide.Decision
+	was       state.Stored[state.Task]
+	since     time.Time // when it came due
+	run       *state.PlannedRun
+	resumed   *state.Stored[state.Run] // the waiting run that run resumes
+	assembled state.Run                // the record of run as it was written last
+	changes   []state.Change
+	events    []outbox.Event
+	spans     []tracing.Span // of a run that ends by the decision
 }
 
 // add puts the decision into the batch, which is written first if it is full.
@@ -47,12 +51,13 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	it := item{decision: &d, was: was, since: dueSince(was.Data, b.now)}
 	if d.Lost != nil {
 		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
-			it.changes = append(it.changes, run.Write(*d.Lost))
+			it.changes, it.spans = append(it.changes, run.Write(*d.Lost)), spans.Whole(*d.Lost)
 		}
 	}
 	if d.LostCheck != nil {
 		if run := b.tick.dead[d.LostCheck.ID]; run.Exists() {
 			it.changes = append(it.changes, run.Write(*d.LostCheck).Until(d.LostCheck.KeptUntil()))
+			it.spans = append(it.spans, spans.Whole(*d.LostCheck)...)
 		}
 	}
 	next := d.State
@@ -107,6 +112,9 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	size := len(state.Encode(d.Reason)) + 2*len(was.Key) + 1024
 	if d.Entries != nil {
 		size += len(state.Encode(d.Entries))
+	}
+	if b.tick.Traces != nil {
+		size += 512
 	}
 	if it.resumed != nil {
 		size += len(state.Encode(it.resumed.Data))
@@ -181,6 +189,7 @@ func (b *batch) flush(ctx context.Context) error {
 				b.tick.readable = append(b.tick.readable, e)
 			}
 		}
+		b.tick.Export.Send(b.spans()...)
 		for _, it := range b.items {
 			d := it.decision
 			b.tick.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)
@@ -263,7 +272,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 			}
 		}
 		launch := &launches[len(launches)-1]
-		launch.Runs = append(launch.Runs, *it.run)
+		it.run.Trace = ""
 		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now, Offer: launch.Offer}
 		if launch.Kind == state.KindDrift {
 			checked := *d.State.Drift
@@ -299,13 +308,18 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 			run.Remote = d.State.LiveRemote()
 		}
 		run.Launch, run.Fence, run.State = launch.ID, launch.Fence, state.RunIntended
+		if run.Traced = b.traced(it, run); run.Traced != nil {
+			it.run.Trace = run.Traced.Root
+		}
+		launch.Runs = append(launch.Runs, *it.run)
+		b.items[i].assembled = run
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last] = it.was.Write(d.State)
 		changes = append(changes, it.changes...)
 		changes = append(changes, record.Write(run).Until(run.KeptUntil()))
 		for _, e := range it.events {
 			if e.Kind == outbox.RunDecided || e.Kind == outbox.RunResumed {
-				e.Run, e.Launch, e.Fence = run.ID, launch.ID, launch.Fence
+				e.Run, e.Launch, e.Fence, e.Trace = run.ID, launch.ID, launch.Fence, it.run.Trace
 			}
 			numbered = append(numbered, e)
 		}

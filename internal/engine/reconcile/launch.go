@@ -30,6 +30,10 @@ const startsAtOnce = 8
 // fails, their intents stay, so that the next tick starts them under the same ids, and
 // this tick begins no others.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
+	var began time.Time
+	if t.Export != nil {
+		began = t.Now()
+	}
 	takers, errs := make([]string, len(launches)), make([]error, len(launches))
 	offers := t.offering()
 	startOne := func(i int) {
@@ -47,6 +51,9 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	startOne(0)
 	work.Wait()
 	for i, err := range errs {
+		if t.Export != nil {
+			t.Export.Send(startSpans(launches[i], began, t.Now(), err)...)
+		}
 		switch takers[i] {
 		case "":
 		case state.TakenByContainer:

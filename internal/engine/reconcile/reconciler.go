@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -127,6 +128,9 @@ type Reconciler struct {
 	// at once. Definition is what new runners are made from: only those get offers.
 	Linger     time.Duration
 	Definition string
+	// Traces says which runs are traced; nil for none. Export takes spans; nil exports none.
+	Traces *tracing.Sampler
+	Export tracing.Export
 	// Apart gives each run a launch of its own, so that others can take it.
 	Apart bool
 	// Windowed polls the gates that a Watch holds open, so that ticks with

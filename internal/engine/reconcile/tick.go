@@ -87,6 +87,9 @@ type Report struct {
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
 	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}, shown: map[string]bool{}}
+	if r.Export != nil {
+		t.began = r.Now()
+	}
 	before := r.watched
 	rec, err := t.read(ctx)
 	if err != nil {
@@ -148,7 +151,8 @@ func (t *tick) read(ctx context.Context) (state.Stored[state.Reconcile], error) 
 type tick struct {
 	*Reconciler
 	opts       TickOptions
-	version    string // of the reconcile record when the tick began
+	began      time.Time // zero if no spans are exported
+	version    string    // of the reconcile record when the tick began
 	rec        state.Stored[state.Reconcile]
 	tasks      []task // those that concern the tick
 	resting    []int  // the others, by their places in the configuration

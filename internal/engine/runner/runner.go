@@ -15,9 +15,11 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -109,6 +111,8 @@ type Runner struct {
 	// clock: where it may be cut off from a store that others reach, one of them may
 	// be given the task then.
 	Yields bool
+	// Export takes the spans of traced runs; nil exports none.
+	Export tracing.Export
 	// Environ returns the environment of checks and verifications; environ.Shared if nil.
 	Environ func() []string
 	// Verify carries out verifications; verify.Run if nil.
@@ -154,6 +158,10 @@ type work func(c *claim, ctx context.Context, launch state.Launch, planned state
 func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned state.PlannedRun, do work) error {
 	events := outbox.Log{To: r.Log, Said: r.Said}
 	log := r.Log.With("task", planned.Task, "run", planned.ID, "fence", launch.Fence)
+	var began time.Time
+	if trace := tracing.Parse(planned.Trace); trace.Valid() {
+		log, began = log.With("trace_id", trace.ID()), r.Now()
+	}
 	r = r.logging(log)
 	c, err := r.claim(ctx, launch, planned)
 	if err != nil {
@@ -164,6 +172,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		return nil
 	}
 	log.Info("run started")
+	if !began.IsZero() {
+		r.Export.Send(spans.Claimed(c.claimed, launch, began, r.Now())...)
+	}
 
 	output := r.newOutput(c.run.Data)
 	c.continued = r.carryOver(ctx, c, output)
@@ -176,7 +187,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 	ended := r.Now()
 	overtaken := done.applied && c.left(ended) <= 0 // perhaps: another run may have begun before this one ended
+	recorded := c.step("record")
 	run, err := r.record(ctx, c, c.outcome(ctx, ended, done, err), done, output)
+	recorded(err)
 	switch {
 	case errors.Is(err, errTaken):
 		err = c.makeGood(ctx, done, err)
@@ -187,6 +200,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
 	}
+	r.Export.Send(spans.Whole(run)...)
 	if r.Ended != nil {
 		r.Ended(run)
 	}
@@ -320,7 +334,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		defer stop()
 		defer func() { err = endedBy[*timeoutError](ctx, err) }()
 	}
+	wasRead := c.step("read")
 	before, unknown, err := c.read(ctx, launch, task, &done)
+	wasRead(err)
 	if err != nil {
 		return done, err
 	}
@@ -338,7 +354,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 				return done, err
 			}
 		}
-		if done.plan, err = c.Driver.Plan(ctx, job); err == nil {
+		if done.plan, err = c.plan(ctx, job); err == nil {
 			c.notePlan()
 		}
 		done.changes = done.plan.Changes
@@ -364,7 +380,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		if kind == state.KindDestroy {
 			change = c.Driver.Destroy
 		}
-		done.changes, err = j.run(ctx, job, change)
+		done.changes, err = j.run(ctx, job, c.traced(change))
 		c.noteState(err)
 		if err == nil && kind == state.KindApply {
 			err = c.verify(unlimited, task, &done, job.Config.Dir(), out)

@@ -77,7 +77,9 @@ func (c *claim) verifyBy(ctx context.Context, all []verify.Spec, v state.Verifyi
 	}
 	var results []state.Verified
 	if len(all) > 0 {
+		ended := c.step("verify")
 		results = carryOut(ctx, all, verify.Applied{Task: c.claimed.Task, Run: c.claimed.ID, Dir: dir, Env: c.environ()})
+		ended(notPassed(results))
 	}
 	cancelled, stopped := errors.As(context.Cause(ctx), new(*cancelledError)), false
 	for i := range results {
@@ -114,4 +116,12 @@ func indented(detail string) string {
 		return ""
 	}
 	return "\n  " + detail
+}
+
+// notPassed is the error of verifications that have not passed.
+func notPassed(results []state.Verified) error {
+	if v := state.NewVerification(slices.Clone(results)); !v.Passed() {
+		return errors.New(v.String())
+	}
+	return nil
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/otlp"
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/consul/dynamic"
 	"github.com/terrapulse/terrapulse/internal/driver/module"
@@ -91,6 +93,8 @@ type Instance struct {
 	output  func(context.Context, *config.Config, state.Run) (string, error) // of a run in another system; may be nil
 	gates   atomic.Pointer[map[string]state.Gate]                            // as this process has seen them
 
+	traces *otlp.Exporter // nil if no traces are exported
+
 	nomad    *nomad.Launcher // nil if this process carries out its runs itself
 	jobEnded chan struct{}   // receives when a Nomad job has ended
 }
@@ -132,6 +136,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		program: carrier.Program,
 	}
 	i.base.Store(cfg)
+	var sampler *tracing.Sampler
+	i.traces, sampler = otlp.FromEnviron(o.Version, o.Log)
 	measures := openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), URL: cfg.API.URL, Store: store, Now: time.Now}
 	if cfg.HighAvailability != nil {
 		measures.Room = func() (parallel, room int) { return i.Launcher.Parallel(), i.Launcher.Room() }
@@ -145,7 +151,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
 		Driver: carrier.Driver, Suppose: runner.Suppose(client),
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
-		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Environ: terraformcli.Environ, Verify: verify.Run,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Export: i.traces.Export(), Environ: terraformcli.Environ, Verify: verify.Run,
 	}
 	if o.Ended != nil {
 		run.Ended = o.Ended
@@ -159,8 +165,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: cfg, Source: source, Store: store, Consul: client, Launcher: i.Launcher, Remote: carrier.Remote,
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
-		Sinks:   func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret:  module.Secret,
+		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
+		Secret: module.Secret, Traces: sampler, Export: i.traces.Export(),
 		Gates:   func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 		Backlog: i.metrics.Backlog,
 	}
@@ -205,8 +211,11 @@ func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Stor
 	return store, err
 }
 
-// Close closes the store.
-func (i *Instance) Close() error { return i.store.Close() }
+// Close sends the spans that are left, and closes the store.
+func (i *Instance) Close() error {
+	i.traces.Close()
+	return i.store.Close()
+}
 
 // Control returns what changes tasks and requests runs.
 func (i *Instance) Control() *control.Control {
@@ -221,6 +230,7 @@ func (i *Instance) Control() *control.Control {
 			}
 		},
 		Plan:         i.plan,
+		Export:       i.traces.Export(),
 		WhatIf:       i.whatIf,
 		RemoteOutput: i.output,
 	}

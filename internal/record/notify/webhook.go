@@ -15,6 +15,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 )
 
@@ -36,7 +37,7 @@ const secretHint = "'whsec_' and base64, as from: echo whsec_$(openssl rand -bas
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // ownHeaders are set here.
-var ownHeaders = []string{"webhook-id", "webhook-timestamp", "webhook-signature", "content-type", "content-length", "host", "user-agent"}
+var ownHeaders = []string{"webhook-id", "webhook-timestamp", "webhook-signature", "content-type", "content-length", "host", "user-agent", "traceparent"}
 
 func (*webhookKeys) about() about {
 	return about{Templates: []string{"url", "secret", "headers.*"},
@@ -100,6 +101,9 @@ func (w *webhook) send(ctx context.Context, e outbox.Event, texts map[string]str
 	}
 	header.Set(standardwebhooks.HeaderWebhookID, e.ID)
 	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	if e.Trace != "" {
+		header.Set(tracing.Header, e.Trace)
+	}
 	if w.Secret != "" {
 		by, err := signer(texts["secret"])
 		if err != nil {

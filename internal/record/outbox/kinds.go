@@ -101,11 +101,11 @@ var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSupersed
 
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
-	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries"}},
-	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "plan", "needs", "detail", "until", "remote_url"}},
-	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "wait_for", "by"}},
+	RunDecided:     {Task, slog.LevelInfo, "run decided", []string{"run", "launch", "fence", "reason", "detail", "entries", "traceparent"}},
+	RunWaiting:     {Task, slog.LevelInfo, "run waits", []string{"run", "launch", "fence", "reason", "started", "seen", "changes", "entries", "run_kind", "wait_for", "plan", "needs", "detail", "until", "remote_url", "traceparent"}},
+	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "wait_for", "by", "traceparent"}},
 	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until", "approvals", "needs"}},
-	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail"}},
+	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail", "traceparent"}},
 	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
 	HoldEnded:      {Task, slog.LevelInfo, "the task is released", []string{"by", "since"}},
 	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", append([]string{"quiet"}, endFields...)},
@@ -160,7 +160,7 @@ var kinds = map[Kind]About{
 }
 
 // endFields are those of a run that has ended.
-var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind", "runner", "links", "remote_url"}
+var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind", "runner", "links", "remote_url", "traceparent"}
 
 // Kinds returns every kind of event, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 )
 
 // Log is the sink that writes events to the log.
@@ -104,6 +106,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 	text("cause", e.Cause)
 	text("error", e.Error)
 	text("remote_url", e.RemoteURL)
+	text("trace_id", tracing.Parse(e.Trace).ID())
 	text("event", string(e.Kind))
 	return attrs
 }

@@ -72,6 +72,9 @@ type Event struct {
 	// RemoteURL is the page of the run in another system.
 	RemoteURL string `json:"remote_url,omitempty"`
 
+	// Trace is the first span of the run's trace.
+	Trace string `json:"traceparent,omitempty"`
+
 	// URL is that of the page about the event, Stack the deployment in AWS, for commands,
 	// and Links are the pages of the AWS console about the run. Deliveries set them: they
 	// are not stored.
@@ -103,7 +106,7 @@ func OfRun(run state.Run) Event {
 	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Runner: run.Runner, Fence: run.Fence,
 		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
-	e.Changes = run.Changes.Counts()
+	e.Changes, e.Trace = run.Changes.Counts(), run.Trace().String()
 	if run.Kind != state.KindApply {
 		e.RunKind = run.Kind
 	}

@@ -266,7 +266,8 @@ type Launch struct {
 type PlannedRun struct {
 	ID         string `json:"id"`
 	Task       string `json:"task"`
-	Definition string `json:"definition"` // digest of the task's definition that was decided on
+	Definition string `json:"definition"`      // digest of the task's definition that was decided on
+	Trace      string `json:"trace,omitempty"` // Traced.Root of the run; empty if it is not traced
 
 	Unconfirmed bool `json:"unconfirmed,omitempty"` // as in Task
 }
@@ -344,6 +345,8 @@ type Run struct {
 	State   RunState   `json:"state"`
 	Cancel  string     `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
 	Remote  *RemoteRun `json:"remote,omitempty"` // that does its work; nil if there is none
+
+	Traced *Traced `json:"traced,omitempty"` // nil if there are no traces
 
 	Claimed
 	Times
