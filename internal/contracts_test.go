@@ -27,9 +27,12 @@ import (
 // the entry is after the dot.
 var secretsOf = map[string]map[string]string{
 	"webhook": {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "headers.Authorization": "Bearer S3CRETS3CRET"},
-	"slack":   {"url": "https://hooks.slack.com/services/T0/B0/S3CRET"},
+	"slack":   {"url": "https://hooks.slack.com/services/T0/B0/S3CRET", "token": "xoxb-1234567890-S3CRETS3CRET"},
 	"command": {},
 }
+
+// besideSecret are the keys that must be set with a secret.
+var besideSecret = map[string]map[string]string{"slack.token": {"channel": "C0123456789"}}
 
 func TestSinks_LiteralSecretIsInNoBundleAndNoSupportArchive(t *testing.T) {
 	blocks := reflect.TypeFor[notify.Notify]()
@@ -62,6 +65,9 @@ func TestSinks_LiteralSecretIsInNoBundleAndNoSupportArchive(t *testing.T) {
 				keys[name] = map[string]any{entry: example}
 			} else {
 				keys[key] = example
+			}
+			for name, value := range besideSecret[kind+"."+key] {
+				keys[name] = value
 			}
 			path := "notify[0]." + kind + "." + key
 			if found := (config.Errors{}); !errors.As(bundle.CheckSecrets(configured(t, kind, keys)), &found) ||

@@ -38,6 +38,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
@@ -145,7 +146,7 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 	w := &worker{
 		runner: &runner.Runner{
 			Store: store, Logs: runlog.Bucket{Client: client, Location: settings.Logs},
-			Owner: name, ID: self.ID(), Who: who, Environ: terraformcli.Environ, Verify: verify.Run, Export: traces.Export(), Now: time.Now, Log: log,
+			Owner: name, ID: self.ID(), Who: who, Environ: terraformcli.Environ, Verify: verify.Run, Spans: spans.To(traces.Export()), Now: time.Now, Log: log,
 		},
 		bundle:    (&bundle.Unpacked{Bucket: &bundle.Bucket{Client: client, Location: settings.Bundle}, Dir: filepath.Join(settings.Work, "bundle")}).Load,
 		connect:   func(cfg config.Consul) (runner.Consul, error) { return consul.New(cfg) },

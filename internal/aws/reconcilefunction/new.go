@@ -74,7 +74,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 				return &outbox.Links{Container: console.Task(runner), Logs: console.Log(runner)}
 			},
 		},
-		connect: ticks.connect, notify: sinks(source),
+		connect: ticks.connect, notify: sinks(source, store),
 	}
 	if s.EventBus != "" {
 		sink := &eventbridge.Sink{Bus: s.EventBus, Stack: s.Stack, Client: awsjson.New(cfg)}

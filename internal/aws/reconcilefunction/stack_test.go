@@ -149,7 +149,7 @@ func (s *stack) process() *Handler {
 		store: s.store, launcher: &launcher{containers: s, store: s.store, load: s.Load}, bundles: &inforce.Follower{Source: s, Store: s.store, Now: time.Now}, keep: func(string) {}, now: time.Now,
 		engine: engine{
 			common: reconcile.Reconciler{Store: s.store, Source: new(overlay.Source), Owner: lease.NewOwner(), LeaseTTL: leaseTTL, Skew: skew, MaxLaunches: 40, Said: new(outbox.Said)},
-			notify: sinks(nil), connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
+			notify: sinks(nil, nil), connect: func(context.Context, config.Consul) (consulClient, error) { return s, nil },
 		},
 		log: slog.New(slog.DiscardHandler), metrics: metrics.New(&s.out, "test"),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -35,8 +36,8 @@ func (t tokens) read(ctx context.Context, _ *config.Config, written string) (str
 
 // sinks returns the sinks of notify blocks. Their templates read from AWS and from the function's
 // environment.
-func sinks(source *secrets.Source) *notify.Set {
-	return &notify.Set{InAWS: true, Evaluate: notify.Simple(tokens{source: source}.look)}
+func sinks(source *secrets.Source, store state.Store) *notify.Set {
+	return &notify.Set{InAWS: true, Store: store, Evaluate: notify.Simple(tokens{source: source}.look)}
 }
 
 // own are the credentials of the function's role.

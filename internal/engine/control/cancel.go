@@ -6,7 +6,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
-	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -56,7 +55,7 @@ func (c *Control) conclude(ctx context.Context, e *Edit, run state.Stored[state.
 	}
 	e.Others, e.events = append(e.Others, run.Write(next)), append(e.events, outbox.OfRun(next))
 	if !run.Data.EndsTrace() {
-		e.spans = spans.Whole(next)
+		e.ended = append(e.ended, next)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
-	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -71,8 +71,8 @@ type Control struct {
 	// RemoteOutput returns what the remote run of a waiting run has printed since the run
 	// began to wait; nil if no run goes on in another system.
 	RemoteOutput func(ctx context.Context, cfg *config.Config, run state.Run) (string, error)
-	// Export takes the spans of runs that people end; nil exports none.
-	Export tracing.Export
+	// Spans exports the spans of runs that people end; may be nil.
+	Spans spans.Recorder
 	// Poll is how often a run is looked at that is waited for.
 	Poll time.Duration
 	Now  func() time.Time

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -28,7 +27,7 @@ type Edit struct {
 	Next               state.Task     // the task's record from now on
 	Others             []state.Change // of other records
 	events             []outbox.Event // of the task
-	spans              []tracing.Span // of a run that ends
+	ended              []state.Run    // whose traces end with the edit
 	does               *act           // what somebody does; nil if nobody does it
 }
 
@@ -52,8 +51,8 @@ func (c *Control) edit(ctx context.Context, task string, does *act, decide func(
 		changes, _ := e.Changes()
 		return changes, nil
 	})
-	if err == nil && last != nil {
-		c.Export.Send(last.spans...)
+	if err == nil && last != nil && c.Spans != nil {
+		c.Spans.Ended(last.ended...)
 	}
 	return err
 }

@@ -8,11 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
-	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -42,7 +40,7 @@ type item struct {
 	assembled state.Run                // the record of run as it was written last
 	changes   []state.Change
 	events    []outbox.Event
-	spans     []tracing.Span // of a run that ends by the decision
+	ended     []state.Run // whose traces end with the decision
 }
 
 // add puts the decision into the batch, which is written first if it is full.
@@ -51,13 +49,13 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	it := item{decision: &d, was: was, since: dueSince(was.Data, b.now)}
 	if d.Lost != nil {
 		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
-			it.changes, it.spans = append(it.changes, run.Write(*d.Lost)), spans.Whole(*d.Lost)
+			it.changes, it.ended = append(it.changes, run.Write(*d.Lost)), append(it.ended, *d.Lost)
 		}
 	}
 	if d.LostCheck != nil {
 		if run := b.tick.dead[d.LostCheck.ID]; run.Exists() {
 			it.changes = append(it.changes, run.Write(*d.LostCheck).Until(d.LostCheck.KeptUntil()))
-			it.spans = append(it.spans, spans.Whole(*d.LostCheck)...)
+			it.ended = append(it.ended, *d.LostCheck)
 		}
 	}
 	next := d.State
@@ -189,7 +187,7 @@ func (b *batch) flush(ctx context.Context) error {
 				b.tick.readable = append(b.tick.readable, e)
 			}
 		}
-		b.tick.Export.Send(b.spans()...)
+		b.exportSpans()
 		for _, it := range b.items {
 			d := it.decision
 			b.tick.Log.Debug("decided", "task", d.Task.Name, "reason", d.Reason.Code, "detail", d.Reason.Text)

@@ -31,7 +31,7 @@ const startsAtOnce = 8
 // this tick begins no others.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	var began time.Time
-	if t.Export != nil {
+	if t.Spans != nil {
 		began = t.Now()
 	}
 	takers, errs := make([]string, len(launches)), make([]error, len(launches))
@@ -51,8 +51,8 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	startOne(0)
 	work.Wait()
 	for i, err := range errs {
-		if t.Export != nil {
-			t.Export.Send(startSpans(launches[i], began, t.Now(), err)...)
+		if t.Spans != nil {
+			t.Spans.Started(launches[i], began, t.Now(), err)
 		}
 		switch takers[i] {
 		case "":

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -128,9 +129,9 @@ type Reconciler struct {
 	// at once. Definition is what new runners are made from: only those get offers.
 	Linger     time.Duration
 	Definition string
-	// Traces says which runs are traced; nil for none. Export takes spans; nil exports none.
+	// Traces says which runs are traced; nil for none. Spans exports spans; may be nil.
 	Traces *tracing.Sampler
-	Export tracing.Export
+	Spans  spans.Recorder
 	// Apart gives each run a launch of its own, so that others can take it.
 	Apart bool
 	// Windowed polls the gates that a Watch holds open, so that ticks with

@@ -87,7 +87,7 @@ type Report struct {
 // another bundle is in force.
 func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error) {
 	t := &tick{Reconciler: r, opts: opts, dead: map[string]state.Stored[state.Run]{}, shown: map[string]bool{}}
-	if r.Export != nil {
+	if r.Spans != nil {
 		t.began = r.Now()
 	}
 	before := r.watched

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
-	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -33,7 +32,7 @@ func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) st
 	next, d.Forget = was.Conclude(ended, "")
 	it.changes = append(it.changes, run.Write(ended).Until(ended.KeptUntil()))
 	if !run.Data.EndsTrace() {
-		it.spans = spans.Whole(ended)
+		it.ended = append(it.ended, ended)
 	}
 	it.events = append(it.events, outbox.OfEnd(was, next, ended)...)
 	return next

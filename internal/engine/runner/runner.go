@@ -111,8 +111,8 @@ type Runner struct {
 	// clock: where it may be cut off from a store that others reach, one of them may
 	// be given the task then.
 	Yields bool
-	// Export takes the spans of traced runs; nil exports none.
-	Export tracing.Export
+	// Spans exports the spans of traced runs; may be nil.
+	Spans spans.Recorder
 	// Environ returns the environment of checks and verifications; environ.Shared if nil.
 	Environ func() []string
 	// Verify carries out verifications; verify.Run if nil.
@@ -172,8 +172,8 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		return nil
 	}
 	log.Info("run started")
-	if !began.IsZero() {
-		r.Export.Send(spans.Claimed(c.claimed, launch, began, r.Now())...)
+	if !began.IsZero() && r.Spans != nil {
+		r.Spans.Claimed(c.claimed, launch, began, r.Now())
 	}
 
 	output := r.newOutput(c.run.Data)
@@ -200,7 +200,9 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 		return fmt.Errorf("record that run %s of task %s %s (it will be taken for lost, and run again): %w",
 			planned.ID, planned.Task, said(run), err)
 	}
-	r.Export.Send(spans.Whole(run)...)
+	if r.Spans != nil {
+		r.Spans.Ended(run)
+	}
 	if r.Ended != nil {
 		r.Ended(run)
 	}

@@ -7,17 +7,16 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // step begins a step of the run. The function that is returned ends it.
 func (c *claim) step(name string) (end func(error)) {
-	if !c.claimed.Trace().Valid() {
+	if c.Spans == nil || !c.claimed.Trace().Valid() {
 		return func(error) {}
 	}
 	began := c.Now()
-	return func(err error) { c.Export.Send(spans.Step(c.claimed, name, began, c.Now(), err)) }
+	return func(err error) { c.Spans.Step(c.claimed, name, "", began, c.Now(), err) }
 }
 
 // call is a method of a driver that applies or destroys.
@@ -26,7 +25,7 @@ type call func(context.Context, driver.Job) (*state.Changes, error)
 // traced makes the call a step of the run, in which a plan, its judgement and what follows are steps.
 // The driver gets the context of the whole.
 func (c *claim) traced(change call) call {
-	if !c.claimed.Trace().Valid() {
+	if c.Spans == nil || !c.claimed.Trace().Valid() {
 		return change
 	}
 	return func(ctx context.Context, job driver.Job) (*state.Changes, error) {
@@ -39,7 +38,7 @@ func (c *claim) traced(change call) call {
 
 // plan calls the driver's Plan as a step of the run.
 func (c *claim) plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
-	if !c.claimed.Trace().Valid() {
+	if c.Spans == nil || !c.claimed.Trace().Valid() {
 		return c.Driver.Plan(ctx, job)
 	}
 	d := c.drive(&job)
@@ -60,7 +59,7 @@ type drive struct {
 // drive begins the work of the driver.
 func (c *claim) drive(job *driver.Job) *drive {
 	d := &drive{claim: c, name: job.Config.Driver().Kind().Name, began: c.Now()}
-	job.Trace = d.whole(nil).Context.String()
+	job.Trace = c.claimed.Step(d.name).String()
 	judge, known := job.Judge, job.Planned
 	job.Planned = func() {
 		d.planned, d.goesOn = c.Now(), true
@@ -79,25 +78,17 @@ func (c *claim) drive(job *driver.Job) *drive {
 	return d
 }
 
-// whole is the span of all that the driver does.
-func (d *drive) whole(err error) tracing.Span {
-	return spans.Step(d.claimed, d.name, d.began, d.Now(), err)
-}
-
 // end exports the spans of what the driver has done. A wait is no failure: the first span of the trace
 // says what the run waits for.
 func (d *drive) end(err error) {
 	if errors.As(err, new(*driver.WaitError)) {
 		err = nil
 	}
-	whole := d.whole(err)
 	part := func(name string, start, end time.Time, err error) {
-		s := spans.Step(d.claimed, name, start, end, err)
-		s.Parent = whole.Context
-		d.Export.Send(s)
+		d.Spans.Step(d.claimed, name, d.name, start, end, err)
 	}
-	work := string(d.claimed.Kind)
-	switch ended := whole.End; {
+	ended, work := d.Now(), string(d.claimed.Kind)
+	switch {
 	case d.planned.IsZero():
 		part(work, d.began, ended, err)
 	case d.goesOn:
@@ -111,7 +102,7 @@ func (d *drive) end(err error) {
 	if !d.judged.IsZero() {
 		part("judge", d.planned, d.judged, nil)
 	}
-	d.Export.Send(whole)
+	d.Spans.Step(d.claimed, d.name, "", d.began, ended, err)
 }
 
 func later(a, b time.Time) time.Time {

@@ -31,6 +31,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/stores"
@@ -144,6 +145,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	}
 	i.metrics = openmetrics.New(measures)
 	sinks := Sinks(i.values, i.base.Load)
+	sinks.Store = store
 	i.keepToken(ctx, cfg)
 	said, source := new(outbox.Said), new(overlay.Source)
 	run := &runner.Runner{
@@ -151,7 +153,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
 		Driver: carrier.Driver, Suppose: runner.Suppose(client),
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
-		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Export: i.traces.Export(), Environ: terraformcli.Environ, Verify: verify.Run,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Spans: spans.To(i.traces.Export()), Environ: terraformcli.Environ, Verify: verify.Run,
 	}
 	if o.Ended != nil {
 		run.Ended = o.Ended
@@ -166,7 +168,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret: module.Secret, Traces: sampler, Export: i.traces.Export(),
+		Secret: module.Secret, Traces: sampler, Spans: spans.To(i.traces.Export()),
 		Gates:   func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 		Backlog: i.metrics.Backlog,
 	}
@@ -230,7 +232,7 @@ func (i *Instance) Control() *control.Control {
 			}
 		},
 		Plan:         i.plan,
-		Export:       i.traces.Export(),
+		Spans:        spans.To(i.traces.Export()),
 		WhatIf:       i.whatIf,
 		RemoteOutput: i.output,
 	}

@@ -52,16 +52,9 @@ func post(ctx context.Context, address string, header http.Header, body []byte) 
 	req.Header = header
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "terrapulse")
-	resp, err := client.Do(req)
+	resp, err := exchange(ctx, req)
 	if err != nil {
-		var withURL *url.Error
-		switch {
-		case ctx.Err() != nil:
-			err = context.Cause(ctx)
-		case errors.As(err, &withURL):
-			err = withURL.Err
-		}
-		return &outbox.DownError{Err: err}
+		return err
 	}
 	defer resp.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // for people
@@ -69,6 +62,22 @@ func post(ctx context.Context, address string, header http.Header, body []byte) 
 		return nil
 	}
 	return refusal(resp, answer)
+}
+
+// exchange sends a request. No error shows its URL.
+func exchange(ctx context.Context, req *http.Request) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	var withURL *url.Error
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.As(err, &withURL):
+		err = withURL.Err
+	}
+	return nil, &outbox.DownError{Err: err}
 }
 
 // refusal explains a status that is no success.

@@ -25,6 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // keep is how long looked-up values are used: a burst of events must not look them
@@ -35,7 +36,7 @@ const keep = time.Minute
 type Notify struct {
 	block.Origin `unknown:"unsupported notify type"`
 	Webhook      webhookKeys `key:"webhook" doc:"an HTTP request in the format of Standard Webhooks"`
-	Slack        slackKeys   `key:"slack" doc:"a message in Slack, through an incoming webhook"`
+	Slack        slackKeys   `key:"slack" doc:"messages in Slack, through an incoming webhook or by a bot"`
 	Command      commandKeys `key:"command" doc:"a program on this machine; not in AWS"`
 }
 
@@ -257,8 +258,11 @@ type Evaluate func(ctx context.Context, key, text string) (string, error)
 type Sink struct {
 	Spec
 	evaluate Evaluate
+	store    state.Store // nil if nothing is kept
 
 	mu     sync.Mutex
+	sentID string // event of the message that was posted last, and what Slack calls it
+	sentTS string
 	texts  map[string]string // evaluated
 	looked time.Time
 }
@@ -278,6 +282,9 @@ func (s *Sink) Wants(e outbox.Event) bool {
 	}
 	if s.forPeople() && e.WaitFor != "" && !e.WaitFor.ForPeople() {
 		return false // nobody has to do anything while another system works
+	}
+	if _, threaded := s.Target.(*bot); threaded && incidents[e.Kind].role == stops {
+		e.Kind = outbox.RunWaiting // it ends the incident that this began
 	}
 	if s.Messages && (e.Quiet || len(s.Events) == 0 && e.Kind.Step()) {
 		return false
@@ -308,6 +315,9 @@ func (s *Sink) Most() int {
 
 // DeliverAll implements outbox.Batcher. Events of one kind become one message.
 func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
+	if b, ok := s.Target.(*bot); ok && s.store != nil {
+		return s.deliverBy(ctx, b, events)
+	}
 	errs := make([]error, len(events))
 	var down error
 	for _, message := range Messages(events) {
@@ -325,6 +335,49 @@ func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
 	return errs
 }
 
+// deliverBy delivers events by a bot.
+func (s *Sink) deliverBy(ctx context.Context, b *bot, events []outbox.Event) []error {
+	// A message takes up to three requests.
+	limit := s.Timeout * time.Duration(3*len(events))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer cancel()
+	texts, err := s.lookUp(ctx)
+	if err != nil {
+		return same(make([]error, len(events)), &outbox.DownError{Err: err})
+	}
+	errs := b.deliver(ctx, s, events, texts)
+	for i, err := range errs {
+		if err != nil {
+			s.forgetTexts()
+			errs[i] = &hidden{err, s.redact(err.Error(), texts)}
+		}
+	}
+	return errs
+}
+
+func (s *Sink) noteSent(id, ts string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sentID, s.sentTS = id, ts
+}
+
+// sent is what Slack calls the message about the event, if this process has posted it last.
+func (s *Sink) sent(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sentID != id {
+		return ""
+	}
+	return s.sentTS
+}
+
+// forgetTexts has the values looked up again: a secret may have been replaced.
+func (s *Sink) forgetTexts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.texts = nil
+}
+
 // Deliver implements outbox.Sink.
 func (s *Sink) Deliver(ctx context.Context, e outbox.Event) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("no answer within %s", s.Timeout))
@@ -336,9 +389,7 @@ func (s *Sink) Deliver(ctx context.Context, e outbox.Event) error {
 	if err = s.send(ctx, e, texts); err == nil {
 		return nil
 	}
-	s.mu.Lock()
-	s.texts = nil // a secret may have been replaced
-	s.mu.Unlock()
+	s.forgetTexts()
 	return &hidden{err, s.redact(err.Error(), texts)}
 }
 
@@ -398,6 +449,8 @@ func (h *hidden) Unwrap() error { return h.error }
 // Set has the sinks of the configuration in force.
 type Set struct {
 	Evaluate Evaluate
+	// Store keeps the threads of chats; nil keeps none.
+	Store state.Store
 	// InAWS leaves out the blocks that only work where Terrapulse runs all the time.
 	InAWS bool
 
@@ -422,6 +475,7 @@ func (s *Set) Sinks(specs []Spec) []outbox.Sink {
 			return reflect.DeepEqual(old, spec)
 		})
 		sink := New(spec, s.Evaluate)
+		sink.store = s.Store
 		if i >= 0 {
 			sink = s.sinks[i]
 		}

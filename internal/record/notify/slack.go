@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
@@ -13,19 +14,42 @@ import (
 
 type slackKeys struct {
 	common
-	URL block.String `key:"url" required:"true" doc:"address of the incoming webhook, which is a secret: better a template"`
+	URL     block.String `key:"url" unset:"'token' and 'channel' are used" doc:"address of an incoming webhook, which is a secret: better a template"`
+	Token   block.String `key:"token" unset:"'url' is used" doc:"token of a bot, which keeps a thread for each incident: better a template"`
+	Channel block.String `key:"channel" unset:"none" example:"C0123456789" doc:"with 'token': the id of the channel"`
+	APIURL  block.String `key:"api_url" default:"https://slack.com/api/" doc:"with 'token': address of Slack's API, such as that of GovSlack"`
 }
 
 // slack posts a message through an incoming webhook of Slack.
 type slack struct{ URL string }
 
 func (*slackKeys) about() about {
-	return about{ForPeople: true, Templates: []string{"url"}, Secrets: []secret{{"url", `https://hooks\.slack\.com/[^\s"'\\]+`}}}
+	return about{ForPeople: true, Templates: []string{"url", "token"},
+		Secrets: []secret{{"url", `https://hooks\.slack\.com/[^\s"'\\]+`}, {"token", `\bxox[a-z]-[A-Za-z0-9-]{10,}`}}}
 }
 
+var channelForm = regexp.MustCompile(`^[CGD][A-Z0-9]{6,}$`)
+
 func (k *slackKeys) target(r *block.Report) Target {
-	checkURL(r, &k.URL, k.Origin)
-	return &slack{k.URL.V}
+	if !k.Token.Set {
+		if k.Channel.Set {
+			r.Missing(k.Origin.Key("token"), "the notify block has a channel and no token", "the token of the bot, such as {{ env \"SLACK_TOKEN\" }}")
+		}
+		checkURL(r, &k.URL, k.Origin)
+		return &slack{k.URL.V}
+	}
+	switch {
+	case k.URL.Set:
+		r.Fail(k.URL.Origin, "the notify block has both a url and a token", "a webhook needs url alone, a bot needs token and channel")
+	case !k.Channel.Set:
+		r.Missing(k.Origin.Key("channel"), "the notify block has a token and no channel", "the id of the channel, which is at the end of its details in Slack")
+	case !channelForm.MatchString(k.Channel.V):
+		r.Fail(k.Channel.Origin, "not the id of a channel: "+block.Quoted(k.Channel.V), `such as "C0123456789": it is at the end of the channel's details in Slack`)
+	}
+	if !isEndpoint(k.APIURL.V) {
+		r.Fail(k.APIURL.Origin, "the api_url is not one with a scheme and a host", `such as "https://slack.com/api/"`)
+	}
+	return &bot{API: strings.TrimSuffix(k.APIURL.V, "/") + "/", Token: k.Token.V, Channel: k.Channel.V}
 }
 
 // Texts implements Target.

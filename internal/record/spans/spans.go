@@ -4,12 +4,79 @@
 package spans
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
+
+// Recorder exports the spans of steps, and returns at once. A program that links none of its
+// implementations passes the ids of traces on and exports nothing.
+type Recorder interface {
+	// Ended exports the first span of each run whose trace is complete.
+	Ended(runs ...state.Run)
+	// Claimed exports what came before the claim of a run.
+	Claimed(run state.Run, launch state.Launch, began, claimed time.Time)
+	// Step exports a step of a run, as a part of another step if that is named.
+	Step(run state.Run, name, of string, start, end time.Time, err error)
+	// Decided exports the decision of runs that were written together.
+	Decided(runs []state.Run, began, ended time.Time)
+	// Started exports an attempt to start a launch.
+	Started(launch state.Launch, began, ended time.Time, err error)
+}
+
+// To returns the Recorder that exports to export; nil if that is nil.
+func To(export tracing.Export) Recorder {
+	if export == nil {
+		return nil
+	}
+	return recorder{export}
+}
+
+type recorder struct{ tracing.Export }
+
+func (r recorder) Ended(runs ...state.Run) {
+	for _, run := range runs {
+		r.Send(Whole(run)...)
+	}
+}
+
+func (r recorder) Claimed(run state.Run, launch state.Launch, began, claimed time.Time) {
+	r.Send(Claimed(run, launch, began, claimed)...)
+}
+
+func (r recorder) Step(run state.Run, name, of string, start, end time.Time, err error) {
+	s := Step(run, name, start, end, err)
+	if of != "" {
+		s.Parent = run.Step(of)
+	}
+	r.Send(s)
+}
+
+func (r recorder) Decided(runs []state.Run, began, ended time.Time) {
+	for _, run := range runs {
+		if run.Trace().Valid() {
+			r.Send(Step(run, "decide", began, ended, nil, Attribute("runs", len(runs)), Attribute("fence", int(run.Fence))))
+		}
+	}
+}
+
+// Started makes another span for each attempt: one in the trace of each run of the launch.
+func (r recorder) Started(launch state.Launch, began, ended time.Time, err error) {
+	for _, run := range launch.Runs {
+		root := tracing.Parse(run.Trace)
+		s := tracing.Span{Context: root.Child("start", launch.ID, strconv.FormatInt(began.UnixNano(), 10)), Parent: root, Name: "start", Start: began, End: ended,
+			Attributes: []tracing.Attribute{Attribute("task", run.Task), Attribute("run", run.ID), Attribute("launch", launch.ID)}}
+		if err != nil {
+			s.Error = cut(err.Error())
+		}
+		if root.Valid() {
+			r.Send(s)
+		}
+	}
+}
 
 // maxError is how much of an error a span shows, in bytes.
 const maxError = 1000
@@ -99,8 +166,7 @@ func Claimed(run state.Run, launch state.Launch, began, claimed time.Time) []tra
 
 // Step is the span of a step of a run in its present launch.
 func Step(run state.Run, name string, start, end time.Time, err error, more ...tracing.Attribute) tracing.Span {
-	root := run.Trace()
-	s := tracing.Span{Context: root.Child(name, run.Launch), Parent: root, Name: name, Start: start, End: end,
+	s := tracing.Span{Context: run.Step(name), Parent: run.Trace(), Name: name, Start: start, End: end,
 		Attributes: append([]tracing.Attribute{Attribute("task", run.Task), Attribute("run", run.ID)}, more...)}
 	if err != nil {
 		s.Error = cut(err.Error())

@@ -24,6 +24,9 @@ func (r Run) Trace() tracing.Context {
 	return tracing.Parse(r.Traced.Root)
 }
 
+// Step is the span of a step of the run in its present launch.
+func (r Run) Step(name string) tracing.Context { return r.Trace().Child(name, r.Launch) }
+
 // EndsTrace reports whether the run's trace is complete: the run has ended, or waits for a person or a
 // window.
 func (r Run) EndsTrace() bool {
