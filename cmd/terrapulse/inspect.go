@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -41,14 +42,16 @@ func (o *inspectOptions) wanted() bool { return o.all || len(o.tasks) > 0 }
 func (a *app) inspectCommand() command {
 	var o startOptions
 	var w whatIfOptions
+	var markdown bool
 	f := a.flagSet("inspect")
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
 	f.BoolVar(&o.inspect.exitCode, "detailed-exitcode", false, detailedExitCode)
+	f.BoolVar(&markdown, "markdown", false, "Print Markdown, as for a comment on a pull request.")
 	w.register(f)
 	return command{flags: f, synopsis: "Show what tasks would change, and change nothing",
-		examples: []string{onFile, onFile + " -detailed-exitcode load-balancer", onFile + " -without node=n7", "-http-addr http://localhost:8558 -without service=web"},
+		examples: []string{onFile, onFile + " -detailed-exitcode load-balancer", onFile + " -without node=n7", "-http-addr http://localhost:8558 -without service=web", "-http-addr http://cts-1:8558 -config-dir tasks -markdown"},
 		codes:    codesOfPlan, args: a.tasks(f, o.config.taskNames),
 		help: `Usage: terrapulse inspect [flags] [TASK...]
 
@@ -62,6 +65,12 @@ func (a *app) inspectCommand() command {
   instance it compares with the records in the store, if there is one. With
   -http-addr, -port or -stack a running instance or deployment answers.
 
+  With task files and -http-addr or -port, a running instance plans each task
+  whose definition in the files differs from the one with which it works, with
+  its own Terraform, and says what would happen to it. The definitions are only
+  planned: nothing is kept. Modules with relative paths are those of the
+  instance. The token needs the role that creates tasks.
+
   A datacenter that is gone differs from one that cannot be reached: Consul
   then gives no answer, tasks that read it wait, and nothing is applied.
 `,
@@ -70,6 +79,12 @@ func (a *app) inspectCommand() command {
 				return code
 			}
 			o.inspect.tasks = arguments
+			if markdown && (w.asked() || a.json) {
+				return a.fail(exitFlags, errors.New("-markdown is for plans: not with -without, -with or -json"))
+			}
+			if !w.asked() && w.named() {
+				return a.inspectChanged(&o, &w, markdown)
+			}
 			if w.asked() && w.elsewhere() {
 				return a.askWhatIf(&w, &o)
 			}
@@ -83,13 +98,13 @@ func (a *app) inspectCommand() command {
 			if w.asked() {
 				return a.printWhatIf(cfg, log, &o, &w, shown)
 			}
-			return a.printPlans(cfg, log, &o, shown)
+			return a.printPlans(cfg, log, &o, shown, markdown)
 		},
 	}
 }
 
 // printPlans plans tasks and prints the plans in the order of the configuration.
-func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress) int {
+func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOptions, shown *progress, markdown bool) int {
 	o := opts.inspect
 	began := time.Now()
 	planner, tasks, stop, code := a.planner(cfg, log, opts, shown)
@@ -111,6 +126,10 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 	}
 	if a.json {
 		return cmp.Or(a.printPlansAsJSON(results), code)
+	}
+	if markdown {
+		fmt.Fprint(a.stdout, asMarkdown(list.Map(results, reported), len(results), nil))
+		return code
 	}
 	for _, r := range results {
 		task, text := r.Task, strings.TrimSpace(r.Plan.Text)

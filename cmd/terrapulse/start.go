@@ -133,7 +133,7 @@ func (a *app) start(o *startOptions) int {
 		return a.develop(cfg)
 	}
 	if o.inspect.wanted() {
-		return a.printPlans(cfg, log, o, shown)
+		return a.printPlans(cfg, log, o, shown, false)
 	}
 
 	// Where nobody reads the output any more, such as a tee that Ctrl-C has ended,

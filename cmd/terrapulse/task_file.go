@@ -45,14 +45,19 @@ func readTaskFile(file string) (task apispec.Task, warnings []string, err error)
 	if t.WorkingDir != filepath.Join(cfg.WorkingDir, t.Name) {
 		warnings = append(warnings, fmt.Sprintf("%s: working_dir has no effect on a task that is made through the API: the server's is used", t.Source))
 	}
-	task = apiview.Task(t)
+	return asRequest(t), warnings, nil
+}
+
+// asRequest is a task as a client of the API sends it: what it does not say follows from the server.
+func asRequest(t *config.Task) apispec.Task {
+	task := apiview.Task(t)
 	if task.BufferPeriod != nil {
 		task.BufferPeriod = bufferPeriod(t.OwnBufferPeriod())
 	}
 	if len(t.ModuleInputs) == 0 {
 		task.ModuleInput = nil
 	}
-	return task, warnings, nil
+	return task
 }
 
 // noLongerSupported is the error of a deprecated key, in words that scripts

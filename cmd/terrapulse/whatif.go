@@ -89,19 +89,25 @@ func (w *whatIfOptions) register(f *flag.FlagSet) {
 	w.supposeFlags.register(f)
 	w.api.register(f)
 	address := f.Lookup("http-addr")
-	address.DefValue, address.Usage = "", "With -without or -with: the `address` of the HTTP API of an instance, or a function URL of a deployment in AWS, that answers. Also "+addressVariable+", if no task files are named."
+	address.DefValue, address.Usage = "", "The `address` of the HTTP API of an instance that plans changed task files. With -without or -with: of the instance, or a function URL of the deployment in AWS, that answers; then also "+addressVariable+", if no task files are named."
 	storeURLFlag(f, &w.store)
 }
 
 // elsewhere reports whether an instance or a deployment answers.
 func (w *whatIfOptions) elsewhere() bool { return w.api.named(w.api.given()) }
 
+// named reports whether a flag names an instance.
+func (w *whatIfOptions) named() bool {
+	given := w.api.given()
+	return given["http-addr"] || given["port"]
+}
+
 // check refuses flags that do not go together. The exit code is -1 if all is well.
 func (w *whatIfOptions) check(a *app) int {
 	given := w.api.given()
 	switch {
-	case !w.asked() && (given["http-addr"] || given["port"] || given["stack"] || given["store"]):
-		return a.fail(exitFlags, errors.New("-http-addr, -port, -stack and -store go with -without or -with"))
+	case !w.asked() && (given["stack"] || given["store"]):
+		return a.fail(exitFlags, errors.New("-stack and -store go with -without or -with; to plan task files for a deployment in AWS, use terrapulse bundle plan"))
 	case w.asked() && (given["http-addr"] || given["port"] || given["stack"]) && (given["config-file"] || given["config-dir"] || given["store"]):
 		return a.fail(exitFlags, errors.New("name either task files, or who answers: -http-addr, -port or -stack"))
 	}

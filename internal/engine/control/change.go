@@ -68,6 +68,20 @@ func (c *Control) Check(ctx context.Context, definition json.RawMessage) (*confi
 	return check(e, definition)
 }
 
+// CheckReplacement is Check for a definition that may also replace that of a task.
+func (c *Control) CheckReplacement(ctx context.Context, definition json.RawMessage) (*config.Task, error) {
+	task, err := c.Check(ctx, definition)
+	if !errors.Is(err, ErrExists) {
+		return task, err
+	}
+	e, err := c.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, task, err = e.Replacing(definition)
+	return task, err
+}
+
 func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, error) {
 	// JSON is kept without spaces, and with some characters escaped. What is none is refused below.
 	if kept, err := json.Marshal(definition); err == nil && len(kept) > maxDefinition {

@@ -59,6 +59,9 @@ type Control struct {
 	// Plan starts a plan run of a task or, if a definition is given, of a
 	// task that is not there.
 	Plan func(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error)
+	// PlanReplacing starts a plan run of a task as the definition has it, which may be another one of a task
+	// that there is; nil where that is not possible.
+	PlanReplacing func(ctx context.Context, definition json.RawMessage) (state.PlannedRun, error)
 	// WhatIf starts the plan runs that say what tasks would do under a what-if; nil where it
 	// cannot be started.
 	WhatIf func(ctx context.Context, w condition.WhatIf, tasks []string, by string) (state.Question, error)

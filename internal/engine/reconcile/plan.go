@@ -34,11 +34,31 @@ func (r *Reconciler) Planner() Planner {
 // Plan launches a run for one task or, if a definition is given, for the task
 // that it defines.
 func (p Planner) Plan(ctx context.Context, task string, definition json.RawMessage, who string) (state.PlannedRun, error) {
-	launches, err := p.Start(ctx, []string{task}, definition, who)
+	return first(p.Start(ctx, []string{task}, definition, who))
+}
+
+// PlanReplacing launches a run for the task as the definition has it. There may be a task of its name.
+func (p Planner) PlanReplacing(ctx context.Context, definition json.RawMessage, who string) (state.PlannedRun, error) {
+	effective, err := p.Source.Read(ctx, p.Store, p.Config)
+	if err != nil {
+		return state.PlannedRun{}, err
+	}
+	cfg, task, err := effective.Replacing(definition)
+	if err != nil {
+		return state.PlannedRun{}, err
+	}
+	return first(p.launch(ctx, cfg, []string{task.Name}, runsPerLaunch, state.Launch{Draft: definition, Replacing: true}, state.Run{Reason: planRequested(who)}, nil))
+}
+
+func first(launches []state.Launch, err error) (state.PlannedRun, error) {
 	if err != nil {
 		return state.PlannedRun{}, err
 	}
 	return launches[0].Runs[0], nil
+}
+
+func planRequested(who string) state.Reason {
+	return state.Reason{Code: state.ReasonForced, Text: "plan requested by " + who}
 }
 
 // Start launches a run for each task or, if a definition is given, for the task
@@ -57,8 +77,7 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 		}
 		tasks = []string{draft.Name}
 	}
-	reason := state.Reason{Code: state.ReasonForced, Text: "plan requested by " + who}
-	return p.launch(ctx, cfg, tasks, runsPerLaunch, state.Launch{Draft: definition}, state.Run{Reason: reason}, nil)
+	return p.launch(ctx, cfg, tasks, runsPerLaunch, state.Launch{Draft: definition}, state.Run{Reason: planRequested(who)}, nil)
 }
 
 // launch launches a run like the given one for each task. What all launches have in common is

@@ -37,7 +37,7 @@ type judgement struct {
 // read. unknown says that it is not known what the task was applied with last.
 func (c *claim) judge(ctx context.Context, task *config.Task, record *state.Task, done *result, unknown bool, out io.Writer) (*judgement, error) {
 	j := &judgement{claim: c, task: task, done: done, out: out, record: record, sources: Sources(done.differences, state.Task{})}
-	if c.claimed.Kind != state.KindApply && c.claimed.WhatIf == nil {
+	if c.claimed.Kind != state.KindApply && c.claimed.Kind != state.KindPlan {
 		return j, nil
 	}
 	if err := j.addPeaks(ctx); err != nil {

@@ -226,6 +226,9 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 	if run.WhatIf != nil {
 		run.WhatIf = &state.WhatIf{ID: run.WhatIf.ID, Supposed: run.WhatIf.Supposed, Verdict: done.verdict}
 	}
+	if run.WhatIf == nil {
+		run.Verdict = done.verdict
+	}
 	if url := done.plan.URL; url != "" && run.Remote == nil {
 		run.Remote = &state.RemoteRun{URL: url, Phase: state.RemoteEnded}
 	}
@@ -360,7 +363,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			c.notePlan()
 		}
 		done.changes = done.plan.Changes
-		if c.claimed.WhatIf != nil {
+		if c.claimed.WhatIf != nil || launch.Replacing && c.Suppose != nil {
 			err = cmp.Or(c.judgeWhatIf(ctx, cfg, task, &done, unknown, err, out), err)
 		}
 		return done, err

@@ -24,7 +24,11 @@ func (c *claim) task(ctx context.Context, launch state.Launch, planned state.Pla
 	}
 	cfg := effective.Config
 	if launch.Draft != nil {
-		if cfg, _, err = effective.Draft(launch.Draft); err != nil {
+		draft := effective.Draft
+		if launch.Replacing {
+			draft = effective.Replacing
+		}
+		if cfg, _, err = draft(launch.Draft); err != nil {
 			return nil, nil, err
 		}
 	}

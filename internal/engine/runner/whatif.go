@@ -57,7 +57,7 @@ func (c *claim) snapshot(ctx context.Context, launch state.Launch, task *config.
 	return snap, err
 }
 
-// judgeWhatIf notes what would happen to the task of a what-if: the judgement of a run that
+// judgeWhatIf notes what would happen to the task of a what-if, or of a definition that is not in force: the judgement of a run that
 // applies, without its effects. failed is why there is no plan. The error is why it is not known.
 func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *config.Task, done *result, unknown bool, failed error, out io.Writer) error {
 	if ctx.Err() != nil {
@@ -81,6 +81,10 @@ func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *confi
 	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx, done.plan) })
 	v := c.Suppose.Verdict(known)
 	done.verdict = &v
-	fmt.Fprintf(out, "\nWhat if, %s: %s.\n", c.claimed.WhatIf.Supposed, v.Text)
+	if w := c.claimed.WhatIf; w != nil {
+		fmt.Fprintf(out, "\nWhat if, %s: %s.\n", w.Supposed, v.Text)
+	} else {
+		fmt.Fprintf(out, "\nIf the task were defined so, it %s.\n", v.Text)
+	}
 	return nil
 }

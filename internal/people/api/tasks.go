@@ -138,6 +138,9 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		return nil, errTwoModes
 	}
 	mode := r.URL.Query().Get("run")
+	if r.URL.Query().Get("replace") == "true" {
+		return a.inspectReplacing(r, mode, definition)
+	}
 	t, err := a.Control.Check(r.Context(), definition)
 	if err != nil {
 		return nil, notMade(err)
@@ -231,14 +234,49 @@ func (a *api) inspect(ctx context.Context, task string, definition json.RawMessa
 	if err != nil {
 		return nil, err
 	}
+	inspection, _, err := a.awaitPlan(ctx, planned)
+	return inspection, err
+}
+
+func (a *api) awaitPlan(ctx context.Context, planned state.PlannedRun) (*apispec.Inspection, state.Run, error) {
 	run, plan, err := a.Control.AwaitPlan(ctx, planned)
+	if err == nil && run.State != state.RunSucceeded {
+		err = &runError{run: run, status: http.StatusInternalServerError}
+	}
+	if err != nil {
+		return nil, run, err
+	}
+	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan, TfcRunURL: remoteURL(run)}, run, nil
+}
+
+// inspectReplacing plans a definition that may be another one of a task that there is.
+func (a *api) inspectReplacing(r *http.Request, mode string, definition json.RawMessage) (any, error) {
+	if mode != runInspect {
+		return nil, refuse(http.StatusBadRequest, "the parameter replace needs run=inspect: a definition of a task file is changed in the file")
+	}
+	if a.Control.PlanReplacing == nil {
+		return nil, refuse(http.StatusBadRequest, "a deployment in AWS plans changed task files with terrapulse bundle plan")
+	}
+	t, err := a.Control.CheckReplacement(r.Context(), definition)
 	if err != nil {
 		return nil, err
 	}
-	if run.State != state.RunSucceeded {
-		return nil, &runError{run: run, status: http.StatusInternalServerError}
+	if err := mayCreate(r, t.Name, t.MovedFrom); err != nil { // as it was understood
+		return nil, err
 	}
-	return &apispec.Inspection{ChangesPresent: run.Changes.Any(), Plan: plan, TfcRunURL: remoteURL(run)}, nil
+	planned, err := a.Control.PlanReplacing(r.Context(), definition)
+	if err != nil {
+		return nil, err
+	}
+	inspection, run, err := a.awaitPlan(r.Context(), planned)
+	if wrong := (*runError)(nil); errors.As(err, &wrong) {
+		wrong.status = http.StatusBadRequest
+	}
+	if err != nil {
+		return nil, err
+	}
+	inspection.Changes, inspection.Verdict = apiview.Changes(run.Changes), apiview.Verdict(run.Verdict)
+	return apispec.TaskResponse{RequestID: middleware.ID(r), Task: a.define(r, t), Run: inspection}, nil
 }
 
 // remoteURL is the page of the run in another system; nil if there is none.

@@ -25,6 +25,16 @@ func (c *Client) InspectTask(ctx context.Context, task apispec.Task) (Inspection
 	return Inspection{answer.RequestID, apispec.Deref(answer.Run)}, err
 }
 
+// InspectReplacing says what the task would do if it were defined so, and changes nothing. There may be a
+// task of its name.
+func (c *Client) InspectReplacing(ctx context.Context, task apispec.Task) (apispec.Inspection, error) {
+	var answer apispec.TaskResponse
+	query := run("inspect")
+	query.Set("replace", "true")
+	_, err := c.call(ctx, http.MethodPost, "v1/tasks", query, apispec.TaskRequest{Task: task}, &answer)
+	return apispec.Deref(answer.Run), err
+}
+
 // CreateTask makes a task and runs it. A task whose first run fails is not kept.
 func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("now"), apispec.TaskRequest{Task: task}, nil)

@@ -543,13 +543,18 @@ type HoldRequest struct {
 
 // Inspection defines model for Inspection.
 type Inspection struct {
-	ChangesPresent bool `json:"changes_present"`
+	// Changes what Terraform did; of a plan run, what it would do
+	Changes        *Changes `json:"changes,omitempty"`
+	ChangesPresent bool     `json:"changes_present"`
 
 	// Plan empty if the task was created and run
 	Plan string `json:"plan"`
 
 	// TfcRunURL page of the run in HCP Terraform, with driver terraform-cloud
 	TfcRunURL *string `json:"tfc_run_url,omitempty"`
+
+	// Verdict what would happen to a task, as its guards, windows, approvals and stops judge it
+	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
 // Instance the instance that answers

@@ -231,7 +231,10 @@ func (i *Instance) Control() *control.Control {
 			default: // a tick is requested already
 			}
 		},
-		Plan:         i.plan,
+		Plan: i.plan,
+		PlanReplacing: func(ctx context.Context, definition json.RawMessage) (state.PlannedRun, error) {
+			return i.planner().PlanReplacing(ctx, definition, "the API")
+		},
 		Spans:        spans.To(i.traces.Export()),
 		WhatIf:       i.whatIf,
 		RemoteOutput: i.output,
@@ -248,8 +251,12 @@ func (i *Instance) seen() map[string]state.Gate {
 
 // plan starts a plan run in this process.
 func (i *Instance) plan(ctx context.Context, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	planner := reconcile.Planner{Store: i.store, Launcher: i.Reconciler.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
-	return planner.Plan(ctx, task, draft, "the API")
+	return i.planner().Plan(ctx, task, draft, "the API")
+}
+
+// planner starts plan runs.
+func (i *Instance) planner() reconcile.Planner {
+	return reconcile.Planner{Store: i.store, Launcher: i.Reconciler.Launcher, Config: i.base.Load(), Source: i.Reconciler.Source, Now: time.Now}
 }
 
 // whatIf starts the plan runs of a what-if in this process.

@@ -231,6 +231,8 @@ type Launch struct {
 	// Draft is the definition of a task that is not in the configuration, as
 	// the API takes it, for a plan run.
 	Draft json.RawMessage `json:"draft,omitempty"`
+	// Replacing says that Draft may be another definition of a task that is in the configuration.
+	Replacing bool `json:"replacing,omitempty"`
 	// WhatIf is what is supposed of Consul's data, for plan runs, as the API takes it.
 	WhatIf  json.RawMessage `json:"what_if,omitempty"`
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
@@ -400,6 +402,7 @@ type Work struct {
 	Verifying *Verifying `json:"verifying,omitempty"`
 	Logs      int        `json:"logs,omitempty"`     // bytes of its output that are kept
 	InState   *int       `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
+	Verdict   *Verdict   `json:"verdict,omitempty"`  // of a plan run of a definition that is not in force
 	// Based says that a person approved what a guard held: once it is applied, the guard counts
 	// from it alone.
 	Based    bool `json:"based,omitempty"`

@@ -37,6 +37,8 @@ type Options struct {
 	// ForServer says that the file has one task for another process, which has the driver
 	// and the providers.
 	ForServer bool
+	// Several accepts more than one task with ForServer.
+	Several bool
 	// Now is the time after which a schedule should come due; the current time if zero.
 	Now time.Time
 }
@@ -99,7 +101,7 @@ func Examine(opts Options) (*Config, error) {
 	if len(files) == 0 && len(l.Errors) == 0 {
 		return nil, noFiles
 	}
-	if n := len(raw.Tasks); opts.ForServer && n > 1 && len(l.Errors) == 0 {
+	if n := len(raw.Tasks); opts.ForServer && !opts.Several && n > 1 && len(l.Errors) == 0 {
 		return nil, fmt.Errorf("task file '%s' cannot contain more than 1 task, contains %d tasks", opts.Paths[0].Name, n)
 	}
 	cfg := l.resolve(&raw)

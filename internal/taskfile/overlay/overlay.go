@@ -64,13 +64,22 @@ func Compose(base *config.Config, overrides []state.Override) *Effective {
 
 // Draft adds a task that is only to be planned and is not stored.
 func (e *Effective) Draft(definition json.RawMessage) (*config.Config, *config.Task, error) {
-	t, err := e.Config.Parse(definition)
+	with := *e.Config
+	t, err := with.Parse(definition)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the definition of the task: %w", err)
 	}
-	with := *e.Config
 	with.Tasks = append(slices.Clone(e.Config.Tasks), *t)
 	return &with, &with.Tasks[len(with.Tasks)-1], nil
+}
+
+// Replacing is Draft for a definition that may be another one of a task that there is.
+func (e *Effective) Replacing(definition json.RawMessage) (*config.Config, *config.Task, error) {
+	var named struct{ Name string }
+	_ = json.Unmarshal(definition, &named) // Draft says what is wrong
+	without := *e.Config
+	without.Tasks = slices.DeleteFunc(slices.Clone(e.Config.Tasks), func(t config.Task) bool { return t.Name == named.Name })
+	return (&Effective{Config: &without}).Draft(definition)
 }
 
 // Redundant reports whether an override says the same as the files. It is not kept, so

@@ -1,0 +1,165 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/terrapulse/terrapulse/internal/testtools"
+)
+
+func TestInspect_PlansChangedFilesAtAnInstance(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("web", onWeb) + s.task("same", onWeb) + s.task("gone", onWeb))
+	p := s.start("-config-file", file)
+	address := "-http-addr=" + p.served()
+	eventually(t, "all are applied", func() bool { return s.read("web.txt") != "" && s.read("same.txt") != "" && s.read("gone.txt") != "" })
+
+	s.write("changed/web.tfvars", fmt.Sprintf("file = %q\n", s.path("elsewhere.txt"))) // web would replace its file
+	web := strings.Replace(s.task("web", "approval = \"always\"\n"+onWeb), s.path("web.tfvars"), s.path("changed/web.tfvars"), 1)
+	changed := s.write("changed/tasks.hcl", web+s.task("same", onWeb)+s.task("new", onWeb))
+	plain := s.run("inspect", address, "-config-file", changed, "-detailed-exitcode")
+	wantCode(t, plain, exitChanges)
+	wantText(t, plain.stdout, "### Task web", "### Task new", "2 of 3 tasks differ", "Not in these files: gone", "would wait for an approval")
+	if strings.Contains(plain.stdout, "### Task same") {
+		t.Errorf("an unchanged task was planned:\n%s", plain.stdout)
+	}
+	markdown := s.run("inspect", address, "-config-file", changed, "-markdown")
+	wantCode(t, markdown, exitOK)
+	wantText(t, markdown.stdout, "### Terrapulse: 2 of 3 tasks planned, 2 with changes, 0 failed", "| web | 1 to add, 0 to change, 1 to destroy | would wait for an approval",
+		"| new (new) | 1 to add", "<details><summary>web: 1 to add", "local_file.out must be replaced")
+	if tasks := s.run("status", address).stdout; !strings.Contains(tasks, "same") || strings.Contains(tasks, "new") || s.read("elsewhere.txt") != "" {
+		t.Errorf("something was kept or applied: %s", tasks)
+	}
+	broken := s.run("inspect", address, "-markdown", "-config-file", s.write("broken/tasks.hcl", strings.Replace(s.task("web", onWeb), s.path("mod"), s.path("nowhere"), 1)))
+	wantCode(t, broken, exitError)
+	wantText(t, broken.stdout, "1 failed", "| web | failed |")
+}
+
+func TestMarkdown_FitsIntoACommentAndHasNoMarkupOfPlans(t *testing.T) {
+	var planned []inspectedTask
+	for i := range 40 {
+		planned = append(planned, inspectedTask{Task: fmt.Sprintf("t%d", i), Some: true, Plan: strings.Repeat("+ line of the plan\n", 1000) + "```\n</details> @everyone"})
+	}
+	text := asMarkdown(planned, 40, nil)
+	if len(text) > 65_000 || strings.Count(text, "<details>") != 40 || strings.Count(text, "more lines") != 40 {
+		t.Errorf("%d bytes, %d plans", len(text), strings.Count(text, "<details>"))
+	}
+	one := asMarkdown([]inspectedTask{{Task: "a|b", Error: "it broke\n```\nx"}}, 1, []string{"<b>@x"})
+	wantText(t, one, `| a\|b | failed | it broke |`, "````\nit broke", "&lt;b&gt;")
+	if strings.Contains(one, "@x") {
+		t.Error("a name mentions somebody")
+	}
+}
+
+// forge is the API of GitHub or GitLab, as far as comment.sh uses it.
+type forge struct {
+	mu       sync.Mutex
+	comments []map[string]any
+	seen     []string
+}
+
+func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen = append(f.seen, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")+r.Header.Get("Private-Token"))
+	switch r.Method {
+	case http.MethodGet:
+		var page int
+		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
+		from := min((page-1)*100, len(f.comments))
+		_ = json.NewEncoder(w).Encode(slices.Concat([]map[string]any{}, f.comments[from:min(from+100, len(f.comments))]))
+	default:
+		var in map[string]any
+		if json.NewDecoder(r.Body).Decode(&in) != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if r.Method == http.MethodPost {
+			in["id"] = 1000 + len(f.comments)
+			f.comments = append(f.comments, in)
+			return
+		}
+		for _, c := range f.comments {
+			if strings.HasSuffix(r.URL.Path, fmt.Sprint("/", c["id"])) {
+				c["body"] = in["body"]
+			}
+		}
+	}
+}
+
+func TestCommentScript_UpdatesItsOwnComment(t *testing.T) {
+	for _, tool := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s here", tool)
+		}
+	}
+	root := testtools.Root(t)
+	for name, env := range map[string][]string{
+		"github": {"GITHUB_API_URL=URL", "GITHUB_REPOSITORY=o/r", "PULL_REQUEST=7", "GITHUB_TOKEN=hunter2"},
+		"gitlab": {"GITLAB_CI=true", "CI_API_V4_URL=URL", "CI_PROJECT_ID=3", "CI_MERGE_REQUEST_IID=7", "COMMENT_TOKEN=hunter2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &forge{}
+			for i := range 130 {
+				f.comments = append(f.comments, map[string]any{"id": i, "body": "looks <b>good</b>"})
+			}
+			server := httptest.NewServer(f)
+			defer server.Close()
+			file := filepath.Join(t.TempDir(), "plan.md")
+			for _, text := range []string{"first \"plan\" $HOME\n", "second plan\n"} {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command("sh", filepath.Join(root, "examples/ci/daemon/comment.sh"), file)
+				for _, e := range env {
+					cmd.Env = append(cmd.Env, strings.ReplaceAll(e, "URL", server.URL)) // API_URL has it in its name, too
+				}
+				for i := range cmd.Env {
+					cmd.Env[i] = strings.Replace(cmd.Env[i], "GITHUB_API_"+server.URL+"=", "GITHUB_API_URL=", 1)
+					cmd.Env[i] = strings.Replace(cmd.Env[i], "CI_API_V4_"+server.URL+"=", "CI_API_V4_URL=", 1)
+				}
+				cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				last := f.comments[len(f.comments)-1]
+				if len(f.comments) != 131 || !strings.HasSuffix(last["body"].(string), "-->\n"+text) {
+					t.Fatalf("%d comments, the last is %v", len(f.comments), last)
+				}
+			}
+			if !strings.Contains(f.seen[0], "hunter2") {
+				t.Errorf("requests are %v", f.seen)
+			}
+		})
+	}
+}
+
+// The step of each job is a command that this program understands.
+func TestCIExamples_CallInspectWithFlagsThatThereAre(t *testing.T) {
+	root := testtools.Root(t)
+	for _, name := range []string{"github.yml", "gitlab.yml"} {
+		text, err := os.ReadFile(filepath.Join(root, "examples/ci/daemon", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var job any
+		if err := yaml.Unmarshal(text, &job); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantText(t, string(text), `terrapulse inspect -http-addr="$TERRAPULSE_ADDRESS" -config-dir="$TASKS" -markdown >plan.md`, "./comment.sh plan.md")
+	}
+}
