@@ -61,7 +61,7 @@ func pairs(all []attribute.KeyValue) []*common.KeyValue {
 		case attribute.INT64:
 			v.Value = &common.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
 		default:
-			v.Value = &common.AnyValue_StringValue{StringValue: a.Value.Emit()}
+			v.Value = &common.AnyValue_StringValue{StringValue: a.Value.String()}
 		}
 		out = append(out, &common.KeyValue{Key: string(a.Key), Value: v})
 	}
