@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestInit_ThePrintedCommandsPlanAndApplyTheTaskInAShell(t *testing.T) {
@@ -95,44 +93,4 @@ func TestInit_SaysWhatIsWrongWithConsul(t *testing.T) {
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stdout, "Wrote tasks.yaml", "terrapulse validate -config-file tasks.yaml -consul")
 	wantText(t, r.stderr, `service:read on "web"`)
-}
-
-func TestInit_AsksOnATerminal(t *testing.T) {
-	s := newSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	s.register("db", "db-1", 5432, "passing")
-	t.Chdir(s.dir)
-	t.Setenv("CONSUL_HTTP_ADDR", "127.0.0.1:1")
-	master, screen := terminalPair(t)
-	var seen testtools.Output
-	go func() {
-		var buffer [4096]byte
-		for {
-			n, err := master.Read(buffer[:])
-			if err != nil {
-				return
-			}
-			seen.Write(buffer[:n])
-		}
-	}()
-	ended := make(chan int, 1)
-	a := &app{ctx: t.Context(), program: ownName, stdin: screen, stdout: screen, stderr: screen}
-	go func() { ended <- a.run([]string{"init"}) }()
-	for _, step := range []struct{ question, answer string }{
-		{"Where is Consul? [127.0.0.1:1]: ", s.consul.Addr()},
-		{"Names or numbers [db]: ", "nope"},
-		{"Consul shows no service nope", ""},
-		{"Names or numbers [db]: ", "2, db"},
-	} {
-		eventually(t, step.question, func() bool { return bytes.Contains([]byte(seen.String()), []byte(step.question)) })
-		if step.answer != "" {
-			if _, err := master.WriteString(step.answer + "\n"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if code := <-ended; code != exitOK {
-		t.Fatalf("exit code %d:\n%s", code, seen.String())
-	}
-	wantText(t, s.read("tasks.yaml"), "address: \""+s.consul.Addr()+"\"", "names: [web, db]", "name: web\n")
 }
