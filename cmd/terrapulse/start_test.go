@@ -175,6 +175,7 @@ func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testin
 	}
 	s.start("-config-file", file)
 	eventually(t, "it is gone", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, fs.ErrNotExist) })
+	s.write("go", "") // the program of the killed apply ends, too
 }
 
 // terraformIn reports whether a Terraform works below a folder.

@@ -103,7 +103,7 @@ func TestWhatIf_SaysWhatWouldHappenWithoutARack(t *testing.T) {
 	wantText(t, r.stderr, "Warning: no task reads node n7 or an instance on it", "check the names")
 	r = ask("-without", "nod=n7")
 	wantCode(t, r, exitFlags)
-	wantText(t, r.stderr, `"nod" is none of node, service, instance and datacenter`)
+	wantText(t, r.stderr, `"nod" is none of node, service, instance, datacenter and peer`)
 
 	if s.read("lb.txt") != before {
 		t.Error("something was applied")

@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	} else {
 		go WarnAccess(ctx, client, o.Log) // Consul may not answer yet
 	}
-	store, err := openStore(ctx, cfg, o)
+	store, named, err := openStore(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +128,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		return nil, errors.Join(ErrTerraform, err)
 	default:
 		o.launched.unable, carrier.Values = fmt.Errorf("%w: %w", ErrTerraform, err), Values(ctx, o.Log)
+	}
+	if err := stores.Note(cfg, named); err != nil {
+		o.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", named, "error", err)
 	}
 
 	owner, timing := lease.NewOwner(), timingOf(cfg)
@@ -190,8 +193,8 @@ func Sinks(values *dynamic.Evaluator, cfg func() *config.Config) *notify.Set {
 }
 
 // openStore opens the store that the instance writes. The store of a cluster is
-// the one that the task files configure.
-func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
+// the one that the task files configure. named is the URL of another one; "" if there is none.
+func openStore(ctx context.Context, cfg *config.Config, o Options) (store *stores.Store, named string, err error) {
 	place, url := stores.Configured(cfg), o.StoreURL
 	switch {
 	case url == "":
@@ -199,18 +202,12 @@ func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Stor
 		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.StoreURL)
 		url = ""
 	default:
-		var err error
 		if place, err = stores.At(ctx, url); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	store, err := place.Write(ctx)
-	if err == nil {
-		if err := stores.Note(cfg, url); err != nil {
-			o.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", place.Where, "error", err)
-		}
-	}
-	return store, err
+	store, err = place.Write(ctx)
+	return store, url, err
 }
 
 // Close sends the spans that are left, and closes the store.
