@@ -92,7 +92,7 @@ func (c *claim) verifyBy(ctx context.Context, all []verify.Spec, v state.Verifyi
 	}
 	show(out, results...)
 	v.Results = append(v.Results, results...)
-	if stopped && !cancelled && c.current().Staged && c.Now().Sub(v.Since) < maxVerifying {
+	if stopped && !cancelled && c.claimed.Staged && c.Now().Sub(v.Since) < maxVerifying {
 		done.verifying = &v
 		return &driver.WaitError{Wait: state.Wait{For: state.WaitVerify, Text: "everything is applied, and the process that verified it had to end"}}
 	}

@@ -324,7 +324,7 @@ func (r *rules) init() {
 	r.shown, r.waits, r.approvals = map[string]content{}, map[string]content{}, map[string][]granted{}
 	r.inputs = map[string][]granted{}
 	r.did, r.last, r.since = map[string][]attempt{}, map[string][]int{}, map[string]int{}
-	for _, task := range slices.Concat(services, crossingTasks) {
+	for _, task := range slices.Concat(services, crossingTasks, fleetNames) {
 		r.did[task], r.last[task] = []attempt{{}}, []int{0} // nothing was applied before
 	}
 }
