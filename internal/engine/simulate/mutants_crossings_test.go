@@ -42,7 +42,7 @@ var crossingMutants = []mutant{
 		file: "engine/runner/claim.go",
 		old:  "append([]state.Change{state.Check(s.c.run.Record)}, changes...)...)",
 		new:  "changes...)",
-		says: "what was applied is kept by the run that holds the task",
+		test: "engine/runner TestRun_GivenUpRunDoesNotChangeWhatARemoteRunApplies",
 	}, {
 		rule: "crossings: only the leader copies what a renamed task was applied with",
 		seed: crossingSeeds,

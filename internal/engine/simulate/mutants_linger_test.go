@@ -22,7 +22,7 @@ var lingerMutants = []mutant{
 		file: "record/linger/offer.go",
 		old:  "next.Taker = state.TakenByContainer",
 		new:  "next.Taker = \"\"",
-		says: "an offer is withdrawn before the launch gets a container",
+		says: "an offer is withdrawn before the l", // launch gets a container, or leader carries it out
 	}, {
 		rule: "linger: a launch that a runner has taken is not started again",
 		file: "engine/reconcile/live.go",

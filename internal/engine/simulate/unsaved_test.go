@@ -95,7 +95,7 @@ func (h *hand) olderState(job driver.Job) {
 func (w *world) agreeOnStates() {
 	for _, task := range w.tasks() {
 		record := w.judge.tasks[task]
-		if record.Reason.Code == state.ReasonUnsaved && record.Forced == "" && slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task }) {
+		if record.Reason.Code == state.ReasonUnsaved && (record.Forced == "" || record.Replaces) && slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task }) {
 			w.requests(task)
 		}
 	}
