@@ -139,8 +139,8 @@ tools: ## Install Consul, Terraform, Nomad, conftest, promtool, helm, a browser 
 # A release has the version of its tag and the time of its commit.
 RELEASE ?= $(shell git describe --tags --exact-match 2>/dev/null || echo v0.0.0-snapshot-$$(git rev-parse --short HEAD))
 
-release: ## Build a release into dist and bin/release; PUBLISH=1 publishes it. See docs/release.md
-	@test -z '$(PUBLISH)' || test -n '$(TERRAFORM_IMAGE)' || { echo "set TERRAFORM_IMAGE to the image of Terraform with its digest: docs/release.md"; exit 1; }
+release: ## Build a release into dist and bin/release; PUBLISH=1 publishes it. See docs/develop/release.md
+	@test -z '$(PUBLISH)' || test -n '$(TERRAFORM_IMAGE)' || { echo "set TERRAFORM_IMAGE to the image of Terraform with its digest: docs/develop/release.md"; exit 1; }
 	@$(SAME) go run ./tools/fetch release
 	go run ./tools/release -version '$(RELEASE)' -to bin/release $(if $(BUCKET),-bucket '$(BUCKET)') $(if $(TERRAFORM_IMAGE),-terraform-image '$(TERRAFORM_IMAGE)')
 	RELEASE='$(RELEASE)' DATE=$$(git log -1 --format=%cI) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) PATH='$(ROOT)/.tools/bin':"$$PATH" \

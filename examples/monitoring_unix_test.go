@@ -116,10 +116,10 @@ func TestMonitoring_EachAlertHasATest(t *testing.T) {
 			t.Errorf("rules.test.yaml does not show when %s fires, or when it does not", m[1])
 		}
 	}
-	documented := read(t, filepath.Join(testtools.Root(t), "docs", "metrics.md"))
+	documented := read(t, filepath.Join(testtools.Root(t), "docs", "reference", "metrics.md"))
 	for _, alert := range alerts {
 		if !strings.Contains(documented, "`"+alert+"`") {
-			t.Errorf("docs/metrics.md does not have %s", alert)
+			t.Errorf("docs/reference/metrics.md does not have %s", alert)
 		}
 	}
 	for _, name := range regexp.MustCompile(`Terrapulse[A-Z]\w+`).FindAllString(read(t, example(t, "monitoring/alertmanager.yml")), -1) {

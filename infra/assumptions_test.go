@@ -28,7 +28,7 @@ func TestAssumptions_AgreeWithTheChecksOfDoctor(t *testing.T) {
 		t.Fatalf("doctor has the checks %v: does this test search all of them?", checks)
 	}
 	var named []string
-	page, rest, found := strings.Cut(read(t, "docs/aws-assumptions.md"), "\n## Checks that prove no assumption\n")
+	page, rest, found := strings.Cut(read(t, "docs/develop/aws-assumptions.md"), "\n## Checks that prove no assumption\n")
 	if !found {
 		t.Fatal("the page has no list of the checks that prove no assumption")
 	}
@@ -74,12 +74,12 @@ func TestAssumptions_AgreeWithTheChecksOfDoctor(t *testing.T) {
 	}
 	for _, name := range named {
 		if !slices.Contains(checks, name) {
-			t.Errorf("docs/aws-assumptions.md names check %s, which doctor does not have", name)
+			t.Errorf("docs/develop/aws-assumptions.md names check %s, which doctor does not have", name)
 		}
 	}
 	for _, name := range checks {
 		if !slices.Contains(named, name) {
-			t.Errorf("docs/aws-assumptions.md does not name check %s of doctor", name)
+			t.Errorf("docs/develop/aws-assumptions.md does not name check %s of doctor", name)
 		}
 	}
 }

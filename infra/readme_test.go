@@ -20,7 +20,7 @@ func TestReadme_InstallsWhatAReleaseHasInTwoCommandsEach(t *testing.T) {
 	}
 	_, install, _ := strings.Cut(read("README.md"), "\n## Install\n")
 	install, _, _ = strings.Cut(install, "\n## ")
-	release := read("docs/release.md")
+	release := read("docs/develop/release.md")
 	for _, asset := range regexp.MustCompile(`terrapulse_1\.2\.3_linux_amd64\.[a-z.]+[a-z]`).FindAllString(install, -1) {
 		name := strings.NewReplacer("1.2.3", "VERSION", "amd64", "ARCH").Replace(asset)
 		if !strings.Contains(release, name) && !strings.Contains(release, strings.Replace(name, "linux", "OS", 1)) {
@@ -36,12 +36,12 @@ func TestReadme_InstallsWhatAReleaseHasInTwoCommandsEach(t *testing.T) {
 			t.Errorf("%d commands: %s", n, row)
 		}
 	}
-	if len(rows) < 4 || !strings.Contains(install, "docs/release.md#what-is-published") {
+	if len(rows) < 4 || !strings.Contains(install, "docs/develop/release.md#what-is-published") {
 		t.Errorf("%d ways to install, or no link to what is published:\n%s", len(rows), install)
 	}
 	for _, page := range []string{"README.md", "docs/operate.md", "docs/deploy.md"} {
 		if strings.Contains(read(page), "published yet") {
-			t.Errorf("%s says what is published: that is in docs/release.md alone, so that a release changes one place", page)
+			t.Errorf("%s says what is published: that is in docs/develop/release.md alone, so that a release changes one place", page)
 		}
 	}
 }

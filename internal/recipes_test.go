@@ -162,7 +162,7 @@ func product(t *testing.T) map[string]string {
 	for path, content := range repository(t) {
 		switch ext := filepath.Ext(path); {
 		case strings.HasSuffix(path, "_test.go"), strings.HasSuffix(path, ".gen.go"), strings.HasSuffix(path, ".min.js"), forTest(filepath.ToSlash(filepath.Dir(path))):
-		case ext == ".go", ext == ".html", ext == ".css", ext == ".js", path == "internal/people/apispec/openapi.yaml", path == "docs/commands.md":
+		case ext == ".go", ext == ".html", ext == ".css", ext == ".js", path == "internal/people/apispec/openapi.yaml", strings.HasPrefix(path, "docs/reference/commands"):
 			all[path] = content
 		}
 	}

@@ -13,16 +13,21 @@ import (
 )
 
 func TestTheCommandReferenceIsComplete(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(data)
-	shared, rest, _ := strings.Cut(doc, "\n## start\n")
+	shared, doc := commandPage(t, "commands.md"), ""
 	sections := map[string]string{}
-	for _, part := range strings.Split("## start\n"+rest, "\n## ") {
-		name, text, _ := strings.Cut(strings.TrimPrefix(part, "## "), "\n")
-		sections[name] = text
+	for _, page := range []string{"commands.md", "commands-files.md", "commands-instance.md", "commands-json.md", "commands-tasks.md"} {
+		text := commandPage(t, page)
+		doc += text
+		for _, part := range strings.Split(text, "\n## ")[1:] {
+			name, text, _ := strings.Cut(part, "\n")
+			if sections[name] != "" {
+				t.Errorf("two pages have a section %s", name)
+			}
+			sections[name] = text
+			if row := "| [`" + name + "`](" + page + "#" + strings.ReplaceAll(name, " ", "-") + ") |"; page != "commands-json.md" && page != "commands.md" && !strings.Contains(shared, row) {
+				t.Errorf("docs/reference/commands.md has no row that begins with %s", row)
+			}
+		}
 	}
 	var names []string // of groups of commands, each with its commands
 	for _, m := range regexp.MustCompile(`(\*[a-z]+\*) (?:stands )?for ([a-z, -]+)[;.]`).FindAllStringSubmatch(shared, -1) {
@@ -37,7 +42,7 @@ func TestTheCommandReferenceIsComplete(t *testing.T) {
 			continue
 		}
 		if sections[command] == "" {
-			t.Errorf("docs/commands.md has no section for %s", command)
+			t.Errorf("docs/reference has no section for the command %s", command)
 		}
 		flags.VisitAll(func(f *flag.Flag) {
 			if hidden(f) {
@@ -51,13 +56,23 @@ func TestTheCommandReferenceIsComplete(t *testing.T) {
 			line := row.FindString(shared)
 			cells := strings.Split(line, "|")
 			if len(cells) < 4 || !slices.Contains(strings.Split(groups.Replace(strings.TrimSpace(cells[3])), ", "), command) {
-				t.Errorf("docs/commands.md does not describe -%s of %s", f.Name, command)
+				t.Errorf("docs/reference does not describe -%s of the command %s", f.Name, command)
 			}
 		})
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `-([a-z-]+)").FindAllStringSubmatch(doc, -1) {
 		if !known[m[1]] {
-			t.Errorf("docs/commands.md describes -%s, which no command has", m[1])
+			t.Errorf("docs/reference describes -%s, which no command has", m[1])
 		}
 	}
+}
+
+// commandPage is a page of the reference about commands.
+func commandPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "reference", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -127,7 +127,7 @@ func (a *app) writeFirstTask(o initOptions) int {
 // howToGoOn adds to the error of a file that is there already what the person can do.
 func howToGoOn(err error) error {
 	if errors.As(err, new(*firsttask.ExistsError)) {
-		return fmt.Errorf("%w. Name another folder with -dir or another task with -task, or add a task to your file by hand: docs/configure.md", err)
+		return fmt.Errorf("%w. Name another folder with -dir or another task with -task, or add a task to your file by hand: docs/reference/README.md", err)
 	}
 	return err
 }

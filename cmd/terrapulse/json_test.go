@@ -86,12 +86,7 @@ var withoutJSON = map[string]string{
 }
 
 func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "commands.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(data), "\n## JSON\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := commandPage(t, "commands-json.md")
 	documented := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\|").FindAllStringSubmatch(section, -1) {
 		for name := range strings.SplitSeq(row[1], ", ") {
@@ -104,16 +99,16 @@ func TestJSON_EveryCommandTakesItAndItsShapeIsDocumented(t *testing.T) {
 		why, exempt := withoutJSON[command]
 		switch {
 		case exempt && (takes || documented[command]):
-			t.Errorf("%s takes -json or has a row in docs/commands.md#json, though %s", command, why)
+			t.Errorf("%s takes -json or has a row in docs/reference/commands-json.md, though %s", command, why)
 		case !exempt && !takes:
 			t.Errorf("%s takes no -json", command)
 		case !exempt && !documented[command]:
-			t.Errorf("docs/commands.md#json does not say what %s prints", command)
+			t.Errorf("docs/reference/commands-json.md does not say what %s prints", command)
 		}
 		delete(documented, command)
 	}
 	for command := range documented {
-		t.Errorf("docs/commands.md#json describes %q, which is no command", command)
+		t.Errorf("docs/reference/commands-json.md describes %q, which is no command", command)
 	}
 }
 

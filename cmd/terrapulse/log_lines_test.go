@@ -89,7 +89,7 @@ func pattern(e ast.Expr) string {
 }
 
 func TestLogLines_EachAboveINFOIsExplained(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "logs.md"))
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "reference", "logs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +103,12 @@ func TestLogLines_EachAboveINFOIsExplained(t *testing.T) {
 	}
 	for _, line := range slices.Sorted(maps.Keys(logged)) {
 		if explained[line] != logged[line] {
-			t.Errorf("docs/logs.md does not explain: | %s | `%s` |", logged[line], line)
+			t.Errorf("docs/reference/logs.md does not explain: | %s | `%s` |", logged[line], line)
 		}
 	}
 	for _, line := range slices.Sorted(maps.Keys(explained)) {
 		if logged[line] == "" {
-			t.Errorf("docs/logs.md explains what is logged nowhere: %s", line)
+			t.Errorf("docs/reference/logs.md explains what is logged nowhere: %s", line)
 		}
 	}
 }

@@ -594,7 +594,7 @@ type LatestEvent struct {
 	Details *[]string `json:"details,omitempty"`
 	ID      string    `json:"id"`
 
-	// Kind identifier, such as run_failed: docs/events.md lists all; later versions add more
+	// Kind identifier, such as run_failed: docs/reference/events.md lists all; later versions add more
 	Kind  string     `json:"kind"`
 	Level EventLevel `json:"level"`
 
@@ -839,7 +839,7 @@ type Reason struct {
 	// Attempt of a retry, from 1
 	Attempt *int `json:"attempt,omitempty"`
 
-	// Code identifier, such as condition_changed: docs/reasons.md lists all; later versions add more
+	// Code identifier, such as condition_changed: docs/reference/reasons.md lists all; later versions add more
 	Code state.ReasonCode `json:"code"`
 
 	// Text one sentence for people

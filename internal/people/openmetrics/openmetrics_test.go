@@ -176,10 +176,10 @@ func TestMetrics_ScrapeReadsOneRecord(t *testing.T) {
 	}
 }
 
-// documented returns the first cells of the tables of a section of docs/metrics.md.
+// documented returns the first cells of the tables of a section of docs/reference/metrics.md.
 func documented(t *testing.T, section string) []string {
 	t.Helper()
-	doc, err := os.ReadFile("../../../docs/metrics.md")
+	doc, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestDocs_ListTheServedMetrics(t *testing.T) {
 	}
 	slices.Sort(served)
 	if diff := cmp.Diff(served, documented(t, "`terrapulse start`: Prometheus")); diff != "" {
-		t.Errorf("docs/metrics.md (-served +documented):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md (-served +documented):\n%s", diff)
 	}
 	var written []string
 	for _, m := range metrics.All {
@@ -216,7 +216,7 @@ func TestDocs_ListTheServedMetrics(t *testing.T) {
 	}
 	slices.Sort(written)
 	if diff := cmp.Diff(written, documented(t, "In AWS: CloudWatch")); diff != "" {
-		t.Errorf("docs/metrics.md (-written in AWS +documented):\n%s", diff)
+		t.Errorf("docs/reference/metrics.md (-written in AWS +documented):\n%s", diff)
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// documented returns the rows of the tables in docs/events.md without their first column, by what
+// documented returns the rows of the tables in docs/reference/events.md without their first column, by what
 // that names.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "events.md"))
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "reference", "events.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestKinds_DocumentedWithTheirFields(t *testing.T) {
 		}
 		want := string(about.Subject) + " | " + line + " | " + fields + "| "
 		if !strings.HasPrefix(rows[string(kind)], want) {
-			t.Errorf("docs/events.md has no row: | `%s` | %s… |", kind, want)
+			t.Errorf("docs/reference/events.md has no row: | `%s` | %s… |", kind, want)
 		}
 		delete(rows, string(kind))
 	}
@@ -62,11 +62,11 @@ func TestKinds_DocumentedWithTheirFields(t *testing.T) {
 			continue // only in messages
 		}
 		if rows[name] == "" {
-			t.Errorf("docs/events.md does not explain the field %s", name)
+			t.Errorf("docs/reference/events.md does not explain the field %s", name)
 		}
 		delete(rows, name)
 	}
 	for name := range rows {
-		t.Errorf("docs/events.md explains %s, which there is not", name)
+		t.Errorf("docs/reference/events.md explains %s, which there is not", name)
 	}
 }

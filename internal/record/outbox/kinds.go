@@ -11,12 +11,12 @@ import (
 // Kind says what has happened.
 type Kind string
 
-// The JSON Schemas in docs/events are made of the kinds and of docs/events.md.
+// The JSON Schemas in docs/events are made of the kinds and of docs/reference/events.md.
 //
 //go:generate go test -run Schemas_PublishedFilesAreCurrent -args -update
 
 // The kinds of event. Every kind is listed in kinds, below, and in
-// docs/events.md, which a test compares.
+// docs/reference/events.md, which a test compares.
 const (
 	ChangeSeen        Kind = "change_seen"
 	RunDecided        Kind = "run_decided"

@@ -23,7 +23,7 @@ import (
 // Prefix is the collection of the outbox records.
 const Prefix = "outbox/"
 
-// Event tells of one transition. docs/events.md describes the fields, and which
+// Event tells of one transition. docs/reference/events.md describes the fields, and which
 // kinds of event have them.
 type Event struct {
 	// ID is unlike any other: a sink that gets an event twice recognises it.

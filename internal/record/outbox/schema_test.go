@@ -26,7 +26,7 @@ var shared = []string{"id", "kind", "seq", "at"}
 // object is a JSON Schema, or a part of one.
 type object = map[string]any
 
-// schema is the JSON Schema of a kind of event. The descriptions are those of docs/events.md.
+// schema is the JSON Schema of a kind of event. The descriptions are those of docs/reference/events.md.
 func schema(kind outbox.Kind, rows map[string]string) object {
 	about := kind.About()
 	required := shared
@@ -140,7 +140,7 @@ func TestSchemas_PublishedFilesAreCurrent(t *testing.T) {
 		}
 		got, err := os.ReadFile(path)
 		if diff := cmp.Diff(want, strings.ReplaceAll(string(got), "\r\n", "\n")); err != nil || diff != "" {
-			t.Errorf("docs/events/%s is not what docs/events.md and the kinds say; run go generate ./internal/record/outbox (-want +got): %v\n%.2000s", name, err, diff)
+			t.Errorf("docs/events/%s is not what docs/reference/events.md and the kinds say; run go generate ./internal/record/outbox (-want +got): %v\n%.2000s", name, err, diff)
 		}
 	}
 }

@@ -7,7 +7,7 @@ type Reason struct {
 	Attempt int        `json:"attempt,omitempty"` // of ReasonRetry and ReasonBackoff, from 1
 }
 
-// ReasonCode identifies a reason for programs. docs/reasons.md lists all codes.
+// ReasonCode identifies a reason for programs. docs/reference/reasons.md lists all codes.
 type ReasonCode string
 
 // The reasons for a run.

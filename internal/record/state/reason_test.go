@@ -33,7 +33,7 @@ func TestReasonCodes_AreAllDocumented(t *testing.T) {
 		}
 		return false
 	})
-	doc, err := os.ReadFile("../../../docs/reasons.md")
+	doc, err := os.ReadFile("../../../docs/reference/reasons.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,6 @@ func TestReasonCodes_AreAllDocumented(t *testing.T) {
 	slices.Sort(codes)
 	slices.Sort(documented)
 	if diff := cmp.Diff(codes, documented); diff != "" {
-		t.Errorf("docs/reasons.md (-reason.go +documented):\n%s", diff)
+		t.Errorf("docs/reference/reasons.md (-reason.go +documented):\n%s", diff)
 	}
 }

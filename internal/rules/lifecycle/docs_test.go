@@ -61,12 +61,12 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 		diagram = append(diagram, fmt.Sprintf("    %s --> %s: %s", from, to, s.When))
 	}
 	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
-	current(t, "reasons.md", head+"\n"+rule+"\n", stops)
+	current(t, "reference/reasons.md", head+"\n"+rule+"\n", stops)
 	current(t, "trust.md", "| before the rename | under the new name |\n|---|---|\n", renames)
 	current(t, "trust.md", "| what happens | the window of the guard | |\n|---|---|---|\n", windows)
-	current(t, "commands.md", "| phase | meaning |\n|---|---|\n", phases)
-	current(t, "reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
-	current(t, "reasons.md", "| code | phase | the task does not run because | it runs when |\n|---|---|---|---|\n", waits)
+	current(t, "reference/commands-tasks.md", "| phase | meaning |\n|---|---|\n", phases)
+	current(t, "reference/reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
+	current(t, "reference/reasons.md", "| code | phase | the task does not run because | it runs when |\n|---|---|---|---|\n", waits)
 }
 
 // current compares the rows below a head with those that they should be.

@@ -106,7 +106,7 @@ var rows = func() map[state.ReasonCode]Row {
 	return all
 }()
 
-// Reasons are the rows of all reasons, in the order of docs/reasons.md, whose tables are
+// Reasons are the rows of all reasons, in the order of docs/reference/reasons.md, whose tables are
 // made from them.
 var Reasons = []Row{
 	{Code: state.ReasonFirst, Runs: true, Means: "it was never applied."},
@@ -153,7 +153,7 @@ var Reasons = []Row{
 		Means: "no window of the task is open, or one denies the change.",
 		Until: "its window opens; the sentence says when"},
 	{Code: state.ReasonAfter, Phase: Soon, Refuses: true, Behind: true,
-		Means: "a task that it comes `after` is not at rest: the sentence names that task and its reason. After `after_timeout`, the phase is `waiting`. See [order.md](order.md).",
+		Means: "a task that it comes `after` is not at rest: the sentence names that task and its reason. After `after_timeout`, the phase is `waiting`. See [order.md](../order.md).",
 		Until: "all tasks that it comes after have applied everything; a removed one is destroyed when those that come after it are destroyed"},
 	{Code: state.ReasonRules,
 		Means: "its run waited, and its guard, approval, window or check has changed.",
@@ -168,19 +168,19 @@ var Reasons = []Row{
 		Means: "it is disabled.",
 		Until: "it is enabled"},
 	{Code: state.ReasonRemoved, Phase: Removed,
-		Means: "it is not in the configuration any more. This counts as its removal after 30 seconds, see [trust.md](trust.md#removal). Its records are kept for `keep_removed`, 30 days by default.",
+		Means: "it is not in the configuration any more. This counts as its removal after 30 seconds, see [trust.md](../trust.md#removal). Its records are kept for `keep_removed`, 30 days by default.",
 		Until: "it is in the configuration again"},
 	{Code: state.ReasonBlocked, Phase: Failing, Person: true, Refuses: true,
 		Means: "it cannot run on the instance that leads, or it was removed and cannot be destroyed.",
 		Until: "the cause, which the sentence names, is gone"},
 	{Code: state.ReasonReplaced, Phase: Waiting, Person: true, Refuses: true, Waits: true,
-		Means: "Consul was emptied or replaced since the task was applied, and the task would lose entries: see [trust.md](trust.md#a-consul-that-was-replaced).",
+		Means: "Consul was emptied or replaced since the task was applied, and the task would lose entries: see [trust.md](../trust.md#a-consul-that-was-replaced).",
 		Until: "the entries are back, or somebody approves the loss with `terrapulse approve -all`"},
 	{Code: state.ReasonRenamed, Phase: Waiting, Person: true,
-		Means: "it is perhaps a removed task under a new name: see [trust.md](trust.md#a-task-that-is-renamed). The sentence names the removed tasks; none of them is destroyed meanwhile. Or what its `moved_from` names cannot be taken along yet: the sentence says why.",
+		Means: "it is perhaps a removed task under a new name: see [trust.md](../trust.md#a-task-that-is-renamed). The sentence names the removed tasks; none of them is destroyed meanwhile. Or what its `moved_from` names cannot be taken along yet: the sentence says why.",
 		Until: "`moved_from` names the removed task, or a run is requested: then it is a new task"},
 	{Code: state.ReasonUnsaved, Phase: Failing, Person: true, Refuses: true,
-		Means: "the backend did not take its latest Terraform state, and the instance of the cluster that keeps it is not there: see [high-availability.md](high-availability.md#a-state-that-could-not-be-saved). The sentence says which instance, and where the state is.",
+		Means: "the backend did not take its latest Terraform state, and the instance of the cluster that keeps it is not there: see [high-availability.md](../high-availability.md#a-state-that-could-not-be-saved). The sentence says which instance, and where the state is.",
 		Until: "that instance is there, and runs it; or a run is requested: its plan waits for an approval"},
 	{Code: state.ReasonUnreadable, Phase: Unreadable, Refuses: true,
 		Means: "Consul does not answer, or does not show what the task watches.",

@@ -15,7 +15,7 @@ const (
 	OnOnce
 )
 
-// Events has what the head of the table in docs/reasons.md says of each event.
+// Events has what the head of the table in docs/reference/reasons.md says of each event.
 var Events = [...]string{"start, takeover", "disable and enable", "new input", "new definition", "request for a run", "`-once`"}
 
 // Effect is what an event does to a stop.

@@ -3,8 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,15 +16,11 @@ import (
 
 var backticked = regexp.MustCompile("`([^`]+)`")
 
-// A section of docs/configure.md has one table, of the keys of the blocks in its
-// heading: "" is the top level. withTables returns the document with the tables
-// that the schema makes, and the blocks that have none.
-func withTables(t *testing.T, doc string) (string, []string) {
+// withTables returns a page of docs/reference with the tables that the schema
+// makes. A section has one table, of the keys of the blocks in its heading: ""
+// is the top level. These are removed from blocks.
+func withTables(t *testing.T, doc string, blocks map[string]described) string {
 	t.Helper()
-	blocks := map[string]described{}
-	for _, b := range describedBlocks() {
-		blocks[b.path] = b
-	}
 	var out []string
 	var section []described // of the heading
 	var deprecated, inTable bool
@@ -66,7 +62,7 @@ func withTables(t *testing.T, doc string) (string, []string) {
 		}
 		out = append(out, line)
 	}
-	return strings.Join(out, "\n"), slices.Sorted(maps.Keys(blocks))
+	return strings.Join(out, "\n")
 }
 
 // A described block is one whose keys the reference has a table of.
@@ -193,21 +189,54 @@ func kindOf(t reflect.Type, k key) string {
 	}[t])
 }
 
-func readReference(t *testing.T) string {
+// A page is one of docs/reference that is about task files.
+type page struct{ name, text string }
+
+// referencePages are the pages that are about task files: all but those about
+// commands, the API and what Terrapulse says.
+func referencePages(t *testing.T) []page {
 	t.Helper()
-	doc, err := os.ReadFile("../../../docs/configure.md")
+	files, err := filepath.Glob("../../../docs/reference/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(doc), "\r\n", "\n")
+	var pages []page
+	for _, file := range files {
+		name := filepath.Base(file)
+		if strings.HasPrefix(name, "commands") || slices.Contains(otherPages, name) {
+			continue
+		}
+		doc, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page{"reference/" + name, strings.ReplaceAll(string(doc), "\r\n", "\n")})
+	}
+	return pages
+}
+
+var otherPages = []string{"api.md", "events.md", "logs.md", "metrics.md", "reasons.md"}
+
+func readReference(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, page := range referencePages(t) {
+		all.WriteString(page.text)
+	}
+	return all.String()
 }
 
 func TestReference_IsCurrent(t *testing.T) {
-	doc, missing := withTables(t, readReference(t))
-	for _, block := range missing {
-		t.Errorf("docs/configure.md has no table under a heading for %s", block)
+	blocks := map[string]described{}
+	for _, b := range describedBlocks() {
+		blocks[b.path] = b
 	}
-	current(t, "configure.md", []byte(doc))
+	for _, page := range referencePages(t) {
+		current(t, page.name, []byte(withTables(t, page.text, blocks)))
+	}
+	for block := range blocks {
+		t.Errorf("docs/reference has no table under a heading for %q", block)
+	}
 }
 
 func TestReference_ListsUnsupportedKeys(t *testing.T) {

@@ -137,12 +137,14 @@ func TestJSONSchema_AcceptsTheExamples(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
-	for i, m := range fenced.FindAllStringSubmatch(readReference(t), -1) {
-		if m[1] == "hcl" {
-			continue
-		}
-		if err := schemaSays(t, parsed(t, "example."+m[1], []byte(m[3]))); err != nil {
-			t.Errorf("example %d of docs/configure.md: %v", i+1, err)
+	for _, page := range referencePages(t) {
+		for i, m := range fenced.FindAllStringSubmatch(page.text, -1) {
+			if m[1] == "hcl" {
+				continue
+			}
+			if err := schemaSays(t, parsed(t, "example."+m[1], []byte(m[3]))); err != nil {
+				t.Errorf("example %d of docs/%s: %v", i+1, page.name, err)
+			}
 		}
 	}
 	if err := schemaSays(t, parsed(t, "f.yaml", []byte("# nothing\n"))); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // The structs of this file are the schema: the keys of a task file and their
-// documentation. The loader uses them. The tables of docs/configure.md and
+// documentation. The loader uses them. The tables of docs/reference and
 // docs/terrapulse.schema.json are generated from them with go generate.
 //
 // A field is a value (of package block, or of a plain type, of which rawOf finds what a
@@ -302,7 +302,7 @@ type rawTask struct {
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
 	AWSRole       block.String     `key:"aws_role" form:"role" example:"arn:aws:iam::123456789012:role/load-balancer" doc:"ARN of the IAM role that Terraform and its providers assume for this task, in place of Terrapulse's credentials for AWS"`
 	MovedFrom     block.Strings    `key:"moved_from" form:"tasks" doc:"names that the task had before: its Terraform state is taken along, so that nothing is made anew. Several names, for deployments that have skipped a rename"`
-	After         block.Strings    `key:"after" form:"order" example:"firewall" doc:"names of tasks, or patterns with '*' and '?': the task runs only while these are at rest, with everything applied: see [order.md](order.md)"`
+	After         block.Strings    `key:"after" form:"order" example:"firewall" doc:"names of tasks, or patterns with '*' and '?': the task runs only while these are at rest, with everything applied: see order.md"`
 	AfterTimeout  block.Duration   `key:"after_timeout" unset:"no limit" form:"delay" example:"30m" doc:"if the task has waited for so long for the tasks in 'after', this is reported as an event; it does not run all the same"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
 	rawRules      `unset:"the global value"`

@@ -1,0 +1,193 @@
+package internal
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	markdownLink    = regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|href|srcset)="([^"]+)"`)
+	markdownHeading = regexp.MustCompile(`^#{1,6} +(.+)$`)
+	inlineCode      = regexp.MustCompile("``[^`]+(?:`[^`]+)*``|`[^`]*`")
+	notInAnchor     = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+	linkText        = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// prose are the lines of a page outside of code blocks.
+func prose(text string) (lines []string) {
+	fence := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		switch start := strings.TrimLeft(line, " "); {
+		case fence == "" && strings.HasPrefix(start, "```"):
+			fence = "```"
+		case fence != "" && strings.HasPrefix(start, fence):
+			fence = ""
+		case fence == "":
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// anchorsOf are the anchors of the headings of a page, as GitHub makes them.
+func anchorsOf(text string) map[string]bool {
+	anchors := map[string]bool{}
+	for _, line := range prose(text) {
+		m := markdownHeading.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		anchor := strings.ToLower(strings.TrimSpace(linkText.ReplaceAllString(m[1], "$1")))
+		anchor = strings.ReplaceAll(notInAnchor.ReplaceAllString(anchor, ""), " ", "-")
+		unique := anchor
+		for n := 1; anchors[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", anchor, n)
+		}
+		anchors[unique] = true
+	}
+	return anchors
+}
+
+// pages are all Markdown files of the repository, by their paths with slashes.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for name, content := range repository(t) {
+		if strings.HasSuffix(name, ".md") {
+			all[name] = content
+		}
+	}
+	examples, err := filepath.Glob(filepath.Join(root, "examples", "*", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deeper, err := filepath.Glob(filepath.Join(root, "examples", "*", "*", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(examples, deeper...) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.ToSlash(name)] = string(content)
+	}
+	return all
+}
+
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	all := pages(t)
+	checked := 0
+	for name, content := range all {
+		for _, line := range prose(content) {
+			for _, m := range markdownLink.FindAllStringSubmatch(inlineCode.ReplaceAllString(line, "code"), -1) {
+				target := m[1] + m[2]
+				if strings.Contains(target, ":") { // https:, mailto:
+					continue
+				}
+				checked++
+				if err := followed(all, name, target); err != nil {
+					t.Errorf("%s links to %s: %v", name, target, err)
+				}
+			}
+		}
+	}
+	if checked < 500 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
+// followed returns why a link of a page leads nowhere.
+func followed(all map[string]string, from, target string) error {
+	file, anchor, _ := strings.Cut(target, "#")
+	to := from
+	if file != "" {
+		to = path.Join(path.Dir(from), file)
+	}
+	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(to))); err != nil {
+		return fmt.Errorf("there is no %s", to)
+	}
+	if anchor == "" || !strings.HasSuffix(to, ".md") {
+		return nil
+	}
+	if !anchorsOf(all[to])[anchor] {
+		return fmt.Errorf("%s has no heading %s", to, anchor)
+	}
+	return nil
+}
+
+// A path of a page, in a message, a comment or a setting, with the anchor of a heading.
+var namedPage = regexp.MustCompile(`\bdocs/[\w./-]+\.md(#[\w-]+)?`)
+
+func TestDocs_PagesThatFilesNameExist(t *testing.T) {
+	all, named := pages(t), 0
+	err := fs.WalkDir(os.DirFS(root), ".", func(file string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "dist", "node_modules"}, name):
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || slices.Contains([]string{".webp", ".zip", ".sum", ".svg"}, path.Ext(name)):
+			return nil
+		}
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+		if err != nil || bytes.IndexByte(content, 0) >= 0 { // a program
+			return err
+		}
+		for _, target := range namedPage.FindAllString(string(content), -1) {
+			named++
+			if err := followed(all, "README.md", target); err != nil {
+				t.Errorf("%s names %s: %v", file, target, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named < 100 {
+		t.Errorf("only %d names of pages were found", named)
+	}
+}
+
+var contents = regexp.MustCompile(`\(#([^)]+)\)`)
+
+func TestDocs_ReferencePagesAreShortAndHaveContents(t *testing.T) {
+	for name, content := range pages(t) {
+		if path.Dir(name) != "docs/reference" {
+			continue
+		}
+		if lines := strings.Count(content, "\n"); lines > 350 {
+			t.Errorf("%s has %d lines: split it", name, lines)
+		}
+		var want, got []string
+		for _, line := range prose(content) {
+			switch {
+			case strings.HasPrefix(line, "## "):
+				for anchor := range anchorsOf(line) {
+					want = append(want, anchor)
+				}
+			case strings.HasPrefix(line, "**On this page:** "):
+				for _, m := range contents.FindAllStringSubmatch(line, -1) {
+					got = append(got, m[1])
+				}
+			}
+		}
+		if len(want) > 1 && strings.Join(want, " ") != strings.Join(got, " ") {
+			t.Errorf("%s has the sections %q, and its contents are %q", name, want, got)
+		}
+	}
+}
