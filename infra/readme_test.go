@@ -39,7 +39,7 @@ func TestReadme_InstallsWhatAReleaseHasInTwoCommandsEach(t *testing.T) {
 	if len(rows) < 4 || !strings.Contains(install, "docs/develop/release.md#what-is-published") {
 		t.Errorf("%d ways to install, or no link to what is published:\n%s", len(rows), install)
 	}
-	for _, page := range []string{"README.md", "docs/operate.md", "docs/deploy.md"} {
+	for _, page := range []string{"README.md", "docs/operate.md", "docs/operate-aws.md", "docs/deploy.md", "docs/machine.md", "docs/aws.md"} {
 		if strings.Contains(read(page), "published yet") {
 			t.Errorf("%s says what is published: that is in docs/develop/release.md alone, so that a release changes one place", page)
 		}

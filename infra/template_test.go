@@ -465,7 +465,7 @@ func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 	if len(alarms) == 0 {
 		t.Fatal("no alarms are found")
 	}
-	explained := read(t, "docs/operate.md")
+	explained := read(t, "docs/operate-aws.md")
 	for _, a := range alarms {
 		if a[2] == metrics.Namespace && !slices.Contains(known, a[3]) {
 			t.Errorf("alarm %s looks at %s, which nobody writes", a[1], a[3])
@@ -474,7 +474,7 @@ func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 			t.Errorf("the dashboard does not show alarm %s", a[1])
 		}
 		if !strings.Contains(explained, "\n### "+a[1]+"\n") {
-			t.Errorf("docs/operate.md does not explain alarm %s", a[1])
+			t.Errorf("docs/operate-aws.md does not explain alarm %s", a[1])
 		}
 	}
 	_, body, _ := strings.Cut(text, "DashboardBody: !Sub\n        - |\n")

@@ -191,3 +191,30 @@ func TestDocs_ReferencePagesAreShortAndHaveContents(t *testing.T) {
 		}
 	}
 }
+
+// words are those that the program uses everywhere. Each is in the glossary.
+var words = strings.Fields("task condition view gate digest tick decision reason launch run runner claim lease leader record outcome bundle override plan guard hold approval window drift event sink driver store phase")
+
+func TestDocs_GlossaryIsSortedAndSaysWhereToReadMore(t *testing.T) {
+	entry := regexp.MustCompile(`^- \*\*([a-z -]+)\*\*: [A-Z].*\. \[[^\]]+\]\([^)]+\)$`)
+	var terms []string
+	for _, line := range prose(pages(t)["docs/glossary.md"]) {
+		if !strings.HasPrefix(line, "- ") {
+			continue
+		}
+		m := entry.FindStringSubmatch(line)
+		if m == nil {
+			t.Errorf("the glossary has an entry that is not a term, its meaning and a link: %s", line)
+			continue
+		}
+		terms = append(terms, m[1])
+	}
+	if !slices.IsSorted(terms) || len(slices.Compact(slices.Clone(terms))) != len(terms) {
+		t.Errorf("the glossary is not in alphabetical order: %q", terms)
+	}
+	for _, word := range append(words, "fencing token") {
+		if !slices.Contains(terms, word) {
+			t.Errorf("the glossary does not have %q", word)
+		}
+	}
+}

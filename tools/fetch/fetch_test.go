@@ -178,7 +178,7 @@ func TestConsuls_AreInTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n### Versions of Consul\n")
+	_, section, _ := strings.Cut(string(text), "\n## Versions of Consul\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var listed []string
 	for _, row := range regexp.MustCompile(`(?m)^\| (\S+) \| passes`).FindAllStringSubmatch(section, -1) {

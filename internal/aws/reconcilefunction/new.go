@@ -60,7 +60,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		store: store, launcher: &launcher{containers: containers, store: store, load: bundles.Load},
 		bundles: &inforce.Follower{Source: bundles, Store: store, Now: time.Now}, keep: bundles.Keep,
 		checks: []doctor.Check{
-			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see docs/operate.md"},
+			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see docs/operate-aws.md"},
 			{Name: "ecs", Look: containers.Check, Fix: "deploy the stack again with a RunnerImage, and a cluster, that are there"},
 		},
 		window: s.Window, schedule: time.Duration(s.ScheduleMinutes) * time.Minute, now: time.Now, log: log, metrics: metrics.New(out, s.Stack),

@@ -62,7 +62,7 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 	}
 	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
 	current(t, "reference/reasons.md", head+"\n"+rule+"\n", stops)
-	current(t, "trust.md", "| before the rename | under the new name |\n|---|---|\n", renames)
+	current(t, "removal.md", "| before the rename | under the new name |\n|---|---|\n", renames)
 	current(t, "trust.md", "| what happens | the window of the guard | |\n|---|---|---|\n", windows)
 	current(t, "reference/commands-tasks.md", "| phase | meaning |\n|---|---|\n", phases)
 	current(t, "reference/reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
