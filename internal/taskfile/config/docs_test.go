@@ -231,12 +231,51 @@ func TestReference_IsCurrent(t *testing.T) {
 	for _, b := range describedBlocks() {
 		blocks[b.path] = b
 	}
-	for _, page := range referencePages(t) {
-		current(t, page.name, []byte(withTables(t, page.text, blocks)))
+	pages := referencePages(t)
+	for _, page := range pages {
+		text := withTables(t, page.text, blocks)
+		if page.name == "reference/README.md" {
+			text = withIndex(t, text, pages)
+		}
+		current(t, page.name, []byte(text))
 	}
 	for block := range blocks {
 		t.Errorf("docs/reference has no table under a heading for %q", block)
 	}
+}
+
+const indexHead = "| block | what it is |\n|---|---|\n"
+
+// withIndex returns the first page of the reference with its table of all blocks. Each
+// block has a link to the heading that names it.
+func withIndex(t *testing.T, doc string, pages []page) string {
+	t.Helper()
+	where := map[string]string{}
+	for _, page := range pages {
+		for _, m := range regexp.MustCompile("(?m)^##+ (.*`.*)$").FindAllStringSubmatch(page.text, -1) {
+			anchor := strings.ReplaceAll(regexp.MustCompile("[^a-z0-9_ -]").ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+			for _, name := range backticked.FindAllStringSubmatch(m[1], -1) {
+				where[name[1]] = strings.TrimPrefix(page.name, "reference/") + "#" + anchor
+			}
+		}
+	}
+	means := map[string]string{}
+	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) { means[path] = k.meaning() })
+	all := describedBlocks()
+	slices.SortFunc(all, func(a, b described) int { return strings.Compare(a.path, b.path) })
+	var rows []string
+	for _, b := range all {
+		if b.path != "" {
+			rows = append(rows, fmt.Sprintf("| [`%s`](%s) | %s |", b.path, where[b.path], means[b.path]))
+		}
+	}
+	before, rest, ok := strings.Cut(doc, indexHead)
+	if !ok {
+		t.Errorf("docs/reference/README.md has no table with the head %q", indexHead)
+		return doc
+	}
+	_, after, _ := strings.Cut(rest, "\n\n")
+	return before + indexHead + strings.Join(rows, "\n") + "\n\n" + after
 }
 
 func TestReference_ListsUnsupportedKeys(t *testing.T) {
