@@ -192,6 +192,23 @@ func TestDocs_ReferencePagesAreShortAndHaveContents(t *testing.T) {
 	}
 }
 
+// Each folder of docs has a page from which a reader finds the others of the folder.
+func TestDocs_FirstPageOfAFolderLinksToEveryOther(t *testing.T) {
+	all := pages(t)
+	for _, folder := range []string{"docs", "docs/reference", "docs/develop"} {
+		linked := map[string]bool{}
+		for _, m := range markdownLink.FindAllStringSubmatch(all[folder+"/README.md"], -1) {
+			file, _, _ := strings.Cut(m[1], "#")
+			linked[path.Join(folder, file)] = true
+		}
+		for name := range all {
+			if path.Dir(name) == folder && path.Base(name) != "README.md" && !linked[name] {
+				t.Errorf("%s/README.md does not link to %s", folder, name)
+			}
+		}
+	}
+}
+
 // words are those that the program uses everywhere. Each is in the glossary.
 var words = strings.Fields("task condition view gate digest tick decision reason launch run runner claim lease leader record outcome bundle override plan guard hold approval window drift event sink driver store phase")
 
