@@ -15,7 +15,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapul
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-tools demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint bench curves tools clean release release-images test-release $(PLATFORMS)
+.PHONY: help build build-all demo demo-tools demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint docs bench curves tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -86,7 +86,7 @@ test-packages:
 	$(if $(PROGRAMS),GORACE=atexit_sleep_ms=100 $(GOTEST) -race -short ./internal/people/web)
 
 test-all: ## Run all tests: also of releases, all mutants and long searches, all with the race detector
-	@$(SAME) go run ./tools/fetch judges release
+	@$(SAME) go run ./tools/fetch judges release docs
 	TERRAPULSE_TEST_ALL=1 $(MAKE) test PROGRAMS=
 
 test-short: ## Run the tests that need no other program, in under a minute
@@ -115,7 +115,7 @@ simulate: ## Search for a history of faults that breaks the engine: N=100000, FO
 verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/verify-aws for its variables
 	@infra/verify-aws
 
-lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint and parliament
+lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint, parliament and `make docs`
 	@$(SAME) go run ./tools/fetch lint python parliament
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(SAME) go vet ./...
@@ -126,6 +126,12 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml examples/ci/daemon/github.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/parliament/bin/python infra/iam/lint.py
+	@$(MAKE) --no-print-directory docs
+
+docs: ## Build the documentation as a site with search into dist/site
+	@$(SAME) go run ./tools/fetch docs
+	@NO_MKDOCS_2_WARNING=1 .tools/site/bin/python -m mkdocs build --strict --quiet
+	@echo "dist/site/index.html is the first page"
 
 bench: tools build ## Measure speed and size, and compare them with their limits
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...

@@ -290,7 +290,14 @@ func (b *Browser) Front() {
 }
 
 // Accessible fails the test for everything on the page that violates WCAG 2.2 AA.
-func (b *Browser) Accessible() {
+func (b *Browser) Accessible() { b.t.Helper(); b.violates("minor", "moderate", "serious", "critical") }
+
+// Usable fails the test for what keeps people from using the page: the serious violations of
+// Accessible.
+func (b *Browser) Usable() { b.t.Helper(); b.violates("serious", "critical") }
+
+// violates fails the test for violations with one of these impacts.
+func (b *Browser) violates(impacts ...string) {
 	b.t.Helper()
 	axe, err := os.ReadFile(testtools.Axe(b.t))
 	if err != nil {
@@ -300,7 +307,7 @@ func (b *Browser) Accessible() {
 		Eval[chromedp.Void](b, string(axe))
 	}
 	found := Eval[string](b, `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
-		.then(r => JSON.stringify(r.violations.map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' | '))))`)
+		.then(r => JSON.stringify(r.violations.filter(v => '`+strings.Join(impacts, " ")+`'.includes(v.impact ?? 'minor')).map(v => v.id + ': ' + v.help + ' ' + v.nodes.map(n => n.html).join(' | '))))`)
 	if found != "[]" {
 		b.t.Errorf("%s: violations: %s", Eval[string](b, "location.href"), found)
 	}

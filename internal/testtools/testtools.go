@@ -84,6 +84,9 @@ func GoTFE(t testing.TB) string { return ofAll(t, "go-tfe") }
 // PyTFE returns the path of a Python with pytfe, HashiCorp's Python client of HCP Terraform.
 func PyTFE(t testing.TB) string { return ofAll(t, "pytfe/bin/python") }
 
+// Site returns the path of a Python with mkdocs, which makes the site of the documentation.
+func Site(t testing.TB) string { return ofAll(t, "site/bin/python") }
+
 // Browser returns the path of a Chromium without a window.
 func Browser(t testing.TB) string { return aws(t, "bin/chromium") }
 

@@ -70,6 +70,10 @@ func TestChoose_ByName(t *testing.T) {
 	if got := names(chosen); err != nil || got != "goreleaser cyclonedx-gomod schemathesis go-tfe pytfe" {
 		t.Errorf("what only make test-all needs: %s, %v", got, err)
 	}
+	chosen, err = choose([]string{"docs"})
+	if got := names(chosen); err != nil || got != "site site-scripts" {
+		t.Errorf("what make docs needs: %s, %v", got, err)
+	}
 	chosen, err = choose([]string{"lint"})
 	if got := names(chosen); err != nil || got != "staticcheck govulncheck actionlint" {
 		t.Errorf("the set lint: %s, %v", got, err)

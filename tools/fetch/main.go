@@ -12,6 +12,8 @@
 //	.tools/bin/<program>                        aws, sam, cfn-lint, moto_server, aws-lambda-rie
 //	.tools/schemathesis                         a Python environment with Schemathesis, which has
 //	.tools/bin/schemathesis                     makes requests from an OpenAPI description
+//	.tools/site                                 a Python environment with mkdocs-material, which makes the site of the documentation
+//	.tools/site-scripts                         what draws its diagrams
 //	.tools/parliament                           a Python environment with parliament, which knows every right of AWS
 //	.tools/kubernetes-validate                  a Python environment with the schemas of Kubernetes' API, which has
 //	.tools/bin/kubernetes-validate              checks manifests
@@ -39,7 +41,8 @@
 // pages: a browser; not on Windows), aws (in addition, for the AWS
 // tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
-// need Python, and the tests of the released artefacts; not on Windows), lint, tofu (in addition,
+// need Python, and the tests of the released artefacts; not on Windows), docs (for `make docs` and the
+// test of the site; needs Python, not on Windows), lint, tofu (in addition,
 // for the tests with OpenTofu, which is built from source), and consuls (in addition,
 // for the tests with other versions of Consul). The default is run, policy, nomad, signin, examples, pages and aws,
 // which `make test` needs.
@@ -176,6 +179,14 @@ var tools = append([]tool{
 		pin: "tools/pytfe/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 	},
 	{
+		name: "site", set: "docs",
+		pin: "tools/site/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
+	},
+	{
+		name: "site-scripts", set: "docs",
+		pin: "tools/site/packages.json", fill: (*fetcher).npmPackages, proof: "tiny/dist/mermaid.tiny.js",
+	},
+	{
 		name: "browser", set: "pages",
 		pin: "tools/browser/packages.json", fill: (*fetcher).browser, proof: "chromium/run",
 		program: "chromium/run", as: "chromium",
@@ -195,7 +206,7 @@ func otherConsuls() []tool {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges" and "release" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges", "release" and "docs" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -270,7 +281,7 @@ func choose(names []string) ([]tool, error) {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "lint", "consuls"} // tofu and nomad are names of tools, too
+	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "docs", "lint", "consuls"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}

