@@ -76,6 +76,9 @@ type Job struct {
 	// Checked, if set, is called after an apply with what the check blocks of the module have found. A
 	// driver may leave that out if none has failed and the task requires none, see ChecksRequired.
 	Checked func(Checks)
+	// Made, if set, is called after an apply or a destroy with the addresses of all managed resources that
+	// the task then has. A driver leaves that out if they are not known, or are the same as before.
+	Made func(addresses []string)
 	// ChecksRequired says that a check block that Terraform could not evaluate counts, too.
 	ChecksRequired bool
 	// Judge says whether a plan may be applied; its error, such as a *WaitError, is

@@ -323,7 +323,9 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 		return s.finish(ctx, &state.Changes{}, false)
 	}
 	s.checked(ctx, run, run.Apply, s.copyLog(ctx, run.Apply), s.checksOfState)
-	return s.finish(ctx, s.applied(ctx, run), true)
+	changes := s.applied(ctx, run)
+	s.made(ctx, run, changes)
+	return s.finish(ctx, changes, true)
 }
 
 // finish ends a run that succeeded; applied says that there was something to apply.

@@ -169,6 +169,9 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 			return job.Judge(ctx, plan)
 		})
 	}
+	if all := dir.Made(); job.Made != nil && all != nil {
+		job.Made(all)
+	}
 	if err != nil {
 		return nil, err
 	}

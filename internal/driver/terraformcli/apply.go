@@ -55,13 +55,18 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 		return nil, err
 	}
 	var r *reader
+	var found *inventory
 	err := d.attempt(ctx, command, func(lock, varFile string) error {
 		if err := d.noteBegin(ctx, from); err != nil {
 			return err
 		}
 		defer d.privateState()()
 		r = &reader{planned: d.opts.Planned}
-		return d.run(ctx, command, r.line, func(ctx context.Context) error { return f(ctx, lock, varFile) })
+		if found = d.planned; from == nil {
+			found = newInventory()
+		}
+		seen := func(line string) { r.line(line); found.line(line) }
+		return d.run(ctx, command, seen, func(ctx context.Context) error { return f(ctx, lock, varFile) })
 	})
 	var failed *Error
 	var interrupted *InterruptedError
@@ -75,6 +80,9 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	}
 	if !exists(d.unsaved()) {
 		err = errors.Join(err, d.forgetBegin())
+	}
+	if r != nil && (r.complete || from != nil) {
+		d.made = found
 	}
 	if err != nil {
 		return nil, err

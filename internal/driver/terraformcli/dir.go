@@ -93,6 +93,9 @@ type Dir struct {
 	warned   bool                // the latest plan or apply printed a warning
 	checked  *Checks             // by a plan without changes, which is not applied; nil if there is none
 	checkErr error               // why that is not known
+
+	planned *inventory // by the latest plan; nil if there is none
+	made    *inventory // by an apply that has begun; nil if there is none
 }
 
 // markVariable is the environment variable that names the directory for which a

@@ -110,7 +110,8 @@ func (d *Dir) plan(ctx context.Context, file string, more ...tfexec.PlanOption) 
 		}
 		var r reader
 		var text strings.Builder
-		seen := func(line string) { r.line(line); text.WriteString(line + "\n") }
+		d.planned = newInventory()
+		seen := func(line string) { r.line(line); d.planned.line(line); text.WriteString(line + "\n") }
 		plan = Plan{Clean: d.scrub.Clean}
 		err := d.run(ctx, "plan", seen, func(ctx context.Context) (err error) {
 			plan.Changes, err = d.tf.Plan(ctx, append(opts, tfexec.Reattach(d.attached))...)

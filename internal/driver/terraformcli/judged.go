@@ -64,6 +64,7 @@ func (d *Dir) changeJudged(ctx context.Context, judge Judge, more ...tfexec.Plan
 	}
 	if !plan.Changes {
 		d.notePlanned(ctx, plan)
+		d.made = d.planned
 		return &state.Changes{}, nil
 	}
 	// Terraform refuses to apply the plan if the state is not that of the plan any more.
@@ -85,7 +86,8 @@ func (d *Dir) planEvents(ctx context.Context, file string, more ...tfexec.PlanOp
 	err := d.attempt(ctx, "plan", func(lock, varFile string) error {
 		// PlanJSON would start Terraform once more, to read its version.
 		opts := append(options[tfexec.PlanOption](true, lock, varFile), tfexec.Out(file), tfexec.Dir("-json"))
-		events = &eventReader{clean: d.scrub.Clean}
+		d.planned = newInventory()
+		events = &eventReader{clean: d.scrub.Clean, found: d.planned}
 		return d.runTo(ctx, "plan", &output{decode: events.line}, func(ctx context.Context) (err error) {
 			plan.Changes, err = d.tf.Plan(ctx, append(append(opts, tfexec.Reattach(d.attached)), more...)...)
 			return err

@@ -136,19 +136,31 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	} else {
 		run.Logs, run.Output = len(text), kept
 	}
+	r.keepMade(ctx, run, done)
 	if run.State != state.RunSucceeded && (run.State != state.RunWaiting || done.plan.Changes == nil) {
 		return
 	}
 	if !run.Kind.Applies() || run.State == state.RunWaiting {
-		run.Plan = r.keepPlan(ctx, *run, "plan", []byte(done.plan.Text))
+		run.Plan = r.keepPart(ctx, *run, "plan", []byte(done.plan.Text))
 		if done.plan.Resources != nil {
 			data, err := json.Marshal(done.plan.WithCauses(done.changedEntries()).Bounded())
 			if err != nil {
 				r.Log.Warn("the data of a plan was not kept", "error", err)
 				return
 			}
-			run.PlanData = r.keepPlan(ctx, *run, "plan-data", data)
+			run.PlanData = r.keepPart(ctx, *run, "plan-data", data)
 		}
+	}
+}
+
+// keepMade keeps which resources the task has.
+func (r *Runner) keepMade(ctx context.Context, run *state.Run, done result) {
+	if done.made == nil {
+		return
+	}
+	made, text := state.NewMade(run.ID, done.made)
+	if run.Made = made; text != "" {
+		made.Addresses = r.keepPart(ctx, *run, "resources", []byte(text))
 	}
 }
 
@@ -176,9 +188,9 @@ func keepInputs(ctx context.Context, s claimedStore, run state.Run, done result)
 	return nil, nil
 }
 
-// keepPlan keeps a text about a plan, and returns where. If that fails, it is
+// keepPart keeps a text about a run, and returns where. If that fails, it is
 // not kept.
-func (r *Runner) keepPlan(ctx context.Context, run state.Run, suffix string, text []byte) (kept state.Kept) {
+func (r *Runner) keepPart(ctx context.Context, run state.Run, suffix string, text []byte) (kept state.Kept) {
 	name := run.ID + "-" + suffix
 	var err error
 	if r.Logs == nil {
@@ -187,7 +199,7 @@ func (r *Runner) keepPlan(ctx context.Context, run state.Run, suffix string, tex
 		kept.URL, err = r.Logs.Save(ctx, run.Task, name, text, run.KeptUntil())
 	}
 	if err != nil {
-		r.Log.Warn("the plan of a run was not kept", "part", suffix, "error", err)
+		r.Log.Warn("a part of what is known of a run was not kept", "part", suffix, "error", err)
 		return state.Kept{}
 	}
 	return kept

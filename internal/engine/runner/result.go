@@ -21,6 +21,7 @@ type result struct {
 	plan        driver.Plan         // of a run that plans
 	staged      bool                // a remote run has begun with what was read
 	checks      *driver.Checks      // of an apply; nil if the driver has said nothing about check blocks
+	made        []string            // addresses of the resources that the task has; nil if they are not known
 	verified    []state.Verified    // after an apply
 	verifying   *state.Verifying    // of a run that waits for the rest of its verification
 	backend     string              // digest of where the state is

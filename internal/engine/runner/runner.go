@@ -437,6 +437,9 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 			done.count()
 		}
 	}
+	if c.claimed.Kind.Applies() {
+		job.Made = func(addresses []string) { done.made = append([]string{}, addresses...) }
+	}
 	if c.claimed.Kind == state.KindApply {
 		job.Checked = func(found driver.Checks) { done.checks = &found }
 		job.ChecksRequired = verify.RequiresChecks(task.Verify)

@@ -39,6 +39,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Recheck, next.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
+	if run.Made != nil {
+		next.Made = run.Made
+	}
 	switch {
 	case run.State == RunSuperseded:
 		switch {
@@ -136,7 +139,7 @@ func (t Task) destroyed(run Run) Task {
 	switch {
 	case run.State == RunSucceeded:
 		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
-		t.Counts, t.Losses, t.Unverified = nil, nil, nil
+		t.Counts, t.Losses, t.Unverified, t.Made = nil, nil, nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}

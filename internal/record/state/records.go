@@ -51,7 +51,8 @@ type Task struct {
 	// RemoteRun, if set, says that the task may have a record at RemoteKey. If it has a Version, it
 	// is not known to have ended: LiveRemote or GivenUp returns it.
 	RemoteRun *RemoteRun `json:"remote_run,omitempty"`
-	Run       *LiveRun   `json:"run,omitempty"` // that has not ended
+	Made      *Made      `json:"made,omitempty"` // nil if it is not known, or destroyed
+	Run       *LiveRun   `json:"run,omitempty"`  // that has not ended
 	Reason    Reason     `json:"reason"`
 	Due       time.Time  `json:"due,omitzero"`
 	History   IDs        `json:"history,omitempty"` // ids of the kept runs, oldest first
@@ -396,6 +397,7 @@ type Work struct {
 	Error   string        `json:"error,omitempty"`
 	Changes *Changes      `json:"changes,omitempty"` // what Terraform did
 	Entries *EntryChanges `json:"entries,omitempty"` // what differs in Consul from what was applied before
+	Made    *Made         `json:"made,omitempty"`    // what the task has after it; nil if that is not known
 	// Verification is what came of the verifications after an apply; nil if nothing was to be verified.
 	Verification *Verification `json:"verification,omitempty"`
 	// Verifying is how far the verifications have come, of a run that continues them.

@@ -43,6 +43,11 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 		last.Task = cmp.Or(last.Task, r.From)
 		next.Last = &last
 	}
+	if from.Made != nil {
+		made := *from.Made
+		made.Task = cmp.Or(made.Task, r.From)
+		next.Made = &made
+	}
 	if limit := r.At.Add(Backoff(r.To, max(from.Failures, 1))); from.RetryAt.After(limit) {
 		next.RetryAt = limit // of two names, one backs off a little longer
 	}

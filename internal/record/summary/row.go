@@ -17,7 +17,8 @@ type Row struct {
 	Gone     bool       `json:"x,omitempty"` // the record was removed
 	Rest     state.Rest `json:"s,omitempty"`
 	// Newest is the beginning of the id of the task's newest run, by which runs sort in time.
-	Newest string `json:"n,omitempty"`
+	Newest string         `json:"n,omitempty"`
+	Made   state.TypeList `json:"y,omitempty"` // types of its resources
 
 	// Of a task at rest:
 	Observed   string    `json:"o,omitempty"`
@@ -38,6 +39,9 @@ const newestLength = len("0193a7c0-1234")
 // Of returns the row of a task's record.
 func Of(task string, t state.Task) Row {
 	row := Row{Task: task, Revision: t.Revision, Rest: t.Rest(), Newest: newest(t)}
+	if t.Made != nil {
+		row.Made = t.Made.Types
+	}
 	if row.Rest == "" {
 		return row
 	}
