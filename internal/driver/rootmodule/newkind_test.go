@@ -48,6 +48,7 @@ type nodes struct {
 
 func (n nodes) Kind() *condition.Kind                              { return nodesKind }
 func (n nodes) String() string                                     { return "nodes whose names begin with " + n.Prefix }
+func (n nodes) Feeds() []condition.Feed                            { return nil }
 func (n nodes) Selections() []condition.Selection                  { return []condition.Selection{n} }
 func (n nodes) ID() string                                         { return condition.Encode(nodesKind.Name, n.Prefix) }
 func (n nodes) Scope() condition.Scope                             { return condition.Scope{} }

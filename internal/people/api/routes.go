@@ -63,6 +63,7 @@ func (a *api) routes() map[string]route {
 		"POST /v1/tasks/{name}":   {free, unsupported("task", "PATCH")},
 
 		"GET /v1/order":                            {view, a.getOrder},
+		"GET /v1/map":                              {view, valid("/map", "GET", a.getMap)},
 		"GET /v1/overview":                         {view, a.getOverview},
 		"GET /v1/tasks/{name}/overview":            {viewTask, a.getTaskOverview},
 		"POST /v1/tasks/{name}/run":                {operateTask, valid("/tasks/{name}/run", "POST", a.runTask)},

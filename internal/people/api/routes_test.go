@@ -18,7 +18,7 @@ import (
 // needs are what the operations of openapi.yaml need, by operationId.
 var needs = map[string]access.Need{
 	"getHealth": free, "hintTerraformCloud": free, "getLoginConfiguration": free,
-	"getStatus": view, "getTaskStatuses": view, "getClusterStatus": view, "getTasks": view, "getRuns": view, "getOverview": view, "getOrder": view, "getEvents": view, "getAudit": view,
+	"getStatus": view, "getTaskStatuses": view, "getClusterStatus": view, "getTasks": view, "getRuns": view, "getOverview": view, "getOrder": view, "getMap": view, "getEvents": view, "getAudit": view,
 	"getVersion": view, "getOpenAPI": view,
 	"getMetrics":    viewAll,
 	"getTaskStatus": viewTask, "getTask": viewTask, "getTaskOverview": viewTask, "getTaskPlan": viewTask, "getTaskRuns": viewTask, "getRun": viewTask,

@@ -164,6 +164,11 @@ func (c *Client) Order(ctx context.Context) (apispec.OrderResponse, error) {
 	return get[apispec.OrderResponse](ctx, c, "v1/order", nil)
 }
 
+// Map returns what in Consul feeds the selected tasks, and which resources they have.
+func (c *Client) Map(ctx context.Context, selected selection.Map) (apispec.MapResponse, error) {
+	return get[apispec.MapResponse](ctx, c, "v1/map", selected.Query())
+}
+
 // Version returns which program answers.
 func (c *Client) Version(ctx context.Context) (apispec.VersionResponse, error) {
 	return get[apispec.VersionResponse](ctx, c, "v1/version", nil)

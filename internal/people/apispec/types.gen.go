@@ -637,6 +637,101 @@ type LoginConfigurationResponse struct {
 	UsernameClaim string   `json:"username_claim"`
 }
 
+// MapAddress defines model for MapAddress.
+type MapAddress struct {
+	// Address Terraform's, such as module.web.aws_lb.front[0]
+	Address string `json:"address"`
+
+	// Run the run that has found it
+	Run  string `json:"run"`
+	Task string `json:"task"`
+	Type string `json:"type"`
+}
+
+// MapCounts how much is selected
+type MapCounts struct {
+	Resources int `json:"resources"`
+	Sources   int `json:"sources"`
+	Tasks     int `json:"tasks"`
+	Types     int `json:"types"`
+
+	// Unknown tasks whose resources are not known
+	Unknown int `json:"unknown"`
+}
+
+// MapResponse defines model for MapResponse.
+type MapResponse struct {
+	// Addresses at most 500, by task; without the resources that a task keeps no address of
+	Addresses *[]MapAddress `json:"addresses,omitempty"`
+
+	// Counts how much is selected
+	Counts    MapCounts `json:"counts"`
+	RequestID UUID      `json:"request_id"`
+
+	// Sources those that feed the most tasks first
+	Sources []MapSource `json:"sources"`
+
+	// Tasks by name
+	Tasks []MapTask `json:"tasks"`
+
+	// Types those with the most resources first
+	Types []MapType `json:"types"`
+}
+
+// MapSource something in Consul that tasks read
+type MapSource struct {
+	// Datacenter if it is configured
+	Datacenter *string `json:"datacenter,omitempty"`
+
+	// Kind the kind of condition or module input, such as services
+	Kind string `json:"kind"`
+
+	// Name the service, the key, or KIND/NAME of the config entry, if it is one
+	Name *string `json:"name,omitempty"`
+
+	// Namespace if it is configured
+	Namespace *string `json:"namespace,omitempty"`
+	Peer      *string `json:"peer,omitempty"`
+
+	// Tasks how many of the selected tasks read it
+	Tasks int `json:"tasks"`
+
+	// Text such as: service web in datacenter dc1
+	Text string `json:"text"`
+}
+
+// MapTask defines model for MapTask.
+type MapTask struct {
+	// MoreSources how many more it has
+	MoreSources *int   `json:"more_sources,omitempty"`
+	Name        string `json:"name"`
+
+	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
+	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
+	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
+	Phase Phase `json:"phase"`
+
+	// Resources how many it has, as its latest run has found out; not there if that is not known
+	Resources *int `json:"resources,omitempty"`
+
+	// Sources texts of its sources, at most 50
+	Sources []string  `json:"sources"`
+	Types   []MapType `json:"types"`
+}
+
+// MapType defines model for MapType.
+type MapType struct {
+	// Count how many resources there are
+	Count int `json:"count"`
+
+	// Tasks how many of the selected tasks have them
+	Tasks *int `json:"tasks,omitempty"`
+
+	// Type such as aws_lb; … stands for further types of a task with many
+	Type string `json:"type"`
+}
+
 // ModuleInput further data for the module, which does not trigger the task
 type ModuleInput = map[string]any
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -99,8 +100,9 @@ func (k *Known) stale(ctx context.Context, store state.Store, had, want []summar
 type definitions struct {
 	of      *config.Config
 	digest  string
-	watches map[string]string // by task; nil until somebody searches
-	tasks   map[string]string // digests by task; nil until somebody reads who may not view all tasks
+	watches map[string]string           // by task; nil until somebody searches
+	feeds   map[string][]condition.Feed // by task; nil until somebody reads the map
+	tasks   map[string]string           // digests by task; nil until somebody reads who may not view all tasks
 }
 
 // definitionsOf returns what is known of a configuration.
@@ -117,6 +119,32 @@ func (k *Known) definitionsOf(cfg *config.Config, watches bool) definitions {
 		}
 	}
 	return k.defined
+}
+
+// feedsOf returns what the tasks of a configuration read, by task. Expressions are compiled once.
+func (k *Known) feedsOf(cfg *config.Config) map[string][]condition.Feed {
+	k.definitionsOf(cfg, false)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.defined.of == cfg && k.defined.feeds != nil {
+		return k.defined.feeds
+	}
+	feeds, same := make(map[string][]condition.Feed, len(cfg.Tasks)), map[string]condition.Feed{}
+	for i := range cfg.Tasks {
+		all := cfg.Tasks[i].Feeds()
+		for n, f := range all {
+			if known, ok := same[f.Text]; ok {
+				all[n] = known
+			} else {
+				same[f.Text] = f
+			}
+		}
+		feeds[cfg.Tasks[i].Name] = all
+	}
+	if k.defined.of == cfg {
+		k.defined.feeds = feeds
+	}
+	return feeds
 }
 
 // taskDigests returns a digest of each definition of a configuration, by task.

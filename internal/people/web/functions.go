@@ -32,6 +32,7 @@ var functions = template.FuncMap{
 	"runTone":    runTone,
 	"changes":    changes,
 	"task":       taskURL,
+	"onMap":      func(name string) string { return mapURL(selection.Map{Task: name}) },
 	"escape":     url.PathEscape,
 	"run":        func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"remote":     func(r apispec.Run) string { return remoteURL(&r) },

@@ -134,6 +134,7 @@ func hostile(t *testing.T, variant int) *site {
 	answer[apispec.ClusterStatus](t, api, variant, "GET /v1/status/cluster", nil)
 	answer[apispec.EventsResponse](t, api, variant, "GET /v1/events", nil)
 	answer[apispec.OrderResponse](t, api, variant, "GET /v1/order", nil)
+	answer[apispec.MapResponse](t, api, variant, "GET /v1/map", nil)
 	answer[apispec.AuditResponse](t, api, variant, "GET /v1/audit", nil)
 	answer[apispec.WhatIfResponse](t, api, variant, "GET /v1/what-if/{id}", nil)
 	api.HandleFunc("GET /", func(_ http.ResponseWriter, r *http.Request) {
@@ -211,7 +212,7 @@ func TestPages_HostileAPIRunsNothingInTheBrowser(t *testing.T) {
 		b.Quiet()
 		s.refused(b, hostileTask(8, variant))
 	}
-	for _, kind := range []string{"/ui/tasks", "/ui/tasks/…", "/ui/tasks/…/runs/…", "/ui/runs", "/ui/order", "/ui/audit", "/ui/health"} {
+	for _, kind := range []string{"/ui/tasks", "/ui/tasks/…", "/ui/tasks/…/runs/…", "/ui/runs", "/ui/order", "/ui/map", "/ui/audit", "/ui/health"} {
 		if seen[kind] == 0 {
 			t.Errorf("no link leads to %s: %v", kind, seen)
 		}

@@ -73,7 +73,7 @@ func (c *crowd) answer(w http.ResponseWriter, r *http.Request) {
 func TestPages_ReadOnePageOfTheTasks(t *testing.T) {
 	c := newCrowd(t, 400)
 	for path, want := range map[string]string{"/ui/tasks": "task-00049", "/ui/tasks?after=task-00049": "task-00099", "/ui/tasks?q=task-0039&sort=-name": "task-00399",
-		"/ui/tasks?phase=applied&sort=last": "51", "/ui/tasks/task-00200": "task-00200", "/ui/health": "Health"} {
+		"/ui/tasks?phase=applied&sort=last": "51", "/ui/map": "370 more tasks are not drawn", "/ui/tasks/task-00200": "task-00200", "/ui/health": "Health"} {
 		if page, err := c.load(path); err != nil || !strings.Contains(page, want) {
 			t.Errorf("%s: %v, without %s", path, err, want)
 		}
@@ -87,7 +87,7 @@ func TestPages_ReadOnePageOfTheTasks(t *testing.T) {
 // what parts of the overview take.
 func BenchmarkPages_TenThousandTasks(b *testing.B) {
 	c := newCrowd(b, 10_000)
-	for _, path := range []string{"/ui/tasks", "/ui/tasks?phase=applied&q=task-09&sort=last", "/ui/tasks/task-05000"} {
+	for _, path := range []string{"/ui/tasks", "/ui/tasks?phase=applied&q=task-09&sort=last", "/ui/tasks/task-05000", "/ui/map", "/ui/map?service=web&search=task-09"} {
 		b.Run("page of "+path, func(b *testing.B) {
 			var sent, read int
 			for b.Loop() {
@@ -106,7 +106,7 @@ func BenchmarkPages_TenThousandTasks(b *testing.B) {
 			b.ReportMetric(float64(read)/1000, "kB-read")
 		})
 	}
-	for _, path := range []string{"/v1/overview", "/v1/overview?limit=0", "/v1/overview?limit=50&attention=200", "/v1/overview?limit=1000&after=task-04999", "/v1/tasks?limit=50", "/v1/status/tasks?limit=50"} {
+	for _, path := range []string{"/v1/overview", "/v1/overview?limit=0", "/v1/overview?limit=50&attention=200", "/v1/overview?limit=1000&after=task-04999", "/v1/tasks?limit=50", "/v1/status/tasks?limit=50", "/v1/map", "/v1/map?service=web&search=task-09"} {
 		b.Run("answer to "+path, func(b *testing.B) {
 			size := 0
 			for b.Loop() {

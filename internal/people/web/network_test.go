@@ -185,9 +185,30 @@ func (n *network) end(task state.Task, run state.Run, at time.Time, seconds floa
 	run.Started = at.Add(-time.Duration(seconds * float64(time.Second)))
 	run.Created, run.Seen = run.Started.Add(-400*time.Millisecond), run.Started.Add(-time.Second)
 	run.Launched, run.Planned = run.Started.Add(-80*time.Millisecond), run.Started.Add(at.Sub(run.Started)*2/5)
+	if run.State == state.RunSucceeded {
+		n.made(&run)
+	}
 	n.record(state.RunKey(run.Task, run.ID), run)
 	next, _ := task.Conclude(run, "D")
 	return next
+}
+
+// made says which resources a task has after a run.
+func (n *network) made(run *state.Run) {
+	n.t.Helper()
+	var addresses []string
+	for i := range 3 {
+		addresses = append(addresses, fmt.Sprintf("module.%s.example_entry.instance[%q]", run.Task, fmt.Sprintf("web-%d.node-%d.dc1", i+1, i+1)))
+	}
+	if strings.Contains(run.Task, "firewall") {
+		addresses = append(addresses, "module."+run.Task+".panos_address_group.web")
+	}
+	made, text := state.NewMade(run.ID, addresses)
+	made.Addresses.Name = run.ID + "-resources"
+	if err := state.SaveLog(n.t.Context(), n.store, run.Task, made.Addresses.Name, []byte(text), time.Time{}); err != nil {
+		n.t.Fatal(err)
+	}
+	run.Made = made
 }
 
 // begin gives a task a run that has not ended.

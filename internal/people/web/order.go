@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -12,7 +11,7 @@ import (
 type orderPage struct {
 	Tasks []orderRow `json:"tasks"` // in layers: a task comes after some of earlier layers
 	Total int        `json:"total"`
-	Chart orderChart `json:"-"`
+	Chart drawing    `json:"-"`
 }
 
 // orderRow is a task of the order.
@@ -24,29 +23,9 @@ type orderRow struct {
 	Before []string      `json:"before"` // those that come after it
 }
 
-// orderChart draws the order: the tasks of a layer are below each other, those that come after them at
-// their right.
-type orderChart struct {
-	Width, Height int
-	Boxes         []orderBox
-	Lines         []string // paths
-}
-
-// orderBox is a task in the chart.
-type orderBox struct {
-	X, Y  int
-	Name  string // the whole one
-	Short string
-	Phase apispec.Phase
-}
-
 const (
-	orderColumn = 250 // of the chart, with the space to the next one
-	orderLine   = 58
-	orderWide   = 180
-	orderHigh   = 42
-	orderChars  = 22 // of a name fit into a box
-	orderEdge   = 4
+	orderWide  = 180 // of a box
+	orderChars = 22  // of a name fit into it
 
 	// orderDrawn and orderLines are how many tasks and lines are drawn: nobody can read more of them.
 	orderDrawn, orderLines = 150, 600
@@ -89,41 +68,32 @@ func orderOf(order apispec.OrderResponse) orderPage {
 // Unlisted is how many tasks the page does not list.
 func (p orderPage) Unlisted() int { return p.Total - len(p.Tasks) }
 
-// drawOrder draws a graph; nothing if it is empty, or too large to be read.
-func drawOrder(g *graph.Graph) (c orderChart) {
+// drawOrder draws a graph: the tasks of a layer are below each other, those that come after them at their
+// right. It draws nothing if the graph is empty, or too large to be read.
+func drawOrder(g *graph.Graph) drawing {
+	d := newDrawing("Tasks, with lines to those that come after them", orderWide, orderChars)
 	lines := 0
 	for _, after := range g.After {
 		lines += len(after)
 	}
 	if len(g.Names) > orderDrawn || lines > orderLines {
-		return c
+		return d
 	}
-	at := map[string]orderBox{}
 	for column, layer := range g.Layers() {
 		for row, name := range layer {
-			box := orderBox{X: orderEdge + column*orderColumn, Y: orderEdge + row*orderLine, Name: name, Short: shortName(name), Phase: g.Phases[name]}
-			at[name], c.Boxes = box, append(c.Boxes, box)
-			c.Width, c.Height = max(c.Width, box.X+orderWide+orderEdge), max(c.Height, box.Y+orderHigh+orderEdge)
+			b := box{Name: name, Below: string(g.Phases[name]), Link: taskURL(name)}
+			if phase := g.Phases[name]; phase != "" {
+				b.Tone = toneOf(phase)
+			}
+			d.place(name, column, row, b)
 		}
 	}
-	const bend = (orderColumn - orderWide) / 2
-	for _, box := range c.Boxes {
-		for _, name := range g.After[box.Name] {
-			next := at[name]
-			x, y, toX, toY := box.X+orderWide, box.Y+orderHigh/2, next.X-6, next.Y+orderHigh/2
-			c.Lines = append(c.Lines, fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y, x+bend, y, toX-bend, toY, toX, toY))
+	for _, name := range g.Names {
+		for _, after := range g.After[name] {
+			d.connect(name, after)
 		}
 	}
-	return c
-}
-
-// shortName is a name that fits into a box.
-func shortName(name string) string {
-	runes := []rune(name)
-	if len(runes) <= orderChars {
-		return name
-	}
-	return string(runes[:orderChars-1]) + "…"
+	return d
 }
 
 // firstOf are the first names of many; the number of the others follows.

@@ -24,11 +24,11 @@ func TestOrder_IsDrawnInLayers(t *testing.T) {
 		t.Errorf("the rows are %s", got)
 	}
 	c := page.Chart
-	at := map[string]orderBox{}
+	at := map[string]box{}
 	for _, box := range c.Boxes {
 		at[box.Name] = box
 	}
-	if len(c.Lines) != 3 || at["fw-1"].X >= at["lb"].X || at["lb"].X >= at["dns"].X || at["fw-1"].Y >= at["fw-2"].Y || at["fw-1"].Phase != phase || c.Width <= at["dns"].X+orderWide {
+	if len(c.Lines) != 3 || at["fw-1"].X >= at["lb"].X || at["lb"].X >= at["dns"].X || at["fw-1"].Y >= at["fw-2"].Y || at["fw-1"].Below != string(phase) || at["fw-1"].Tone != ask || c.Width <= at["dns"].X+orderWide {
 		t.Errorf("%+v", c)
 	}
 }

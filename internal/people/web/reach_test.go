@@ -21,6 +21,7 @@ func (n *network) everyPage() map[string][]string {
 		"/ui/tasks?q=firewall":           {"edge-firewall"},
 		"/ui/tasks?q=nothing+matches":    {"No task"},
 		"/ui/runs":                       {"monitoring", "dns-internal"},
+		"/ui/map":                        {"service web", "edge-firewall", "waiting", "Resources"},
 		"/ui/order":                      {"edge-firewall", "load-balancer", "failing", "Comes after"},
 		"/ui/health":                     {"net-1.example", "net-3.example", "no path to datacenter dc2", "services", "mia@example.com"},
 		"/ui/audit":                      {"Audit", "No entry matches"},

@@ -84,6 +84,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		"tasks/{name}/runs/{id}": p.run,
 		"runs":                   p.runs,
 		"order":                  p.order,
+		"map":                    p.resourceMap,
 		"health":                 p.health,
 		"audit":                  p.audit,
 		"what-if/{id}":           p.whatIf,

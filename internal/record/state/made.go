@@ -30,12 +30,15 @@ const (
 	maxTypes    = 12
 	maxTypeName = 64
 
+	// noTypes is the list of a task that is known to have no resources.
+	noTypes = "0"
+
 	// OtherTypes stands in a TypeList for all types that it does not name.
 	OtherTypes = "…"
 )
 
-// TypeList is how many resources there are of each type, as one text: "aws_lb:1 aws_subnet:3". Tasks
-// are compared and stored with it.
+// TypeList is how many resources there are of each type, as one text: "aws_lb:1 aws_subnet:3". It is ""
+// if that is not known.
 type TypeList string
 
 // Each returns the types, by name, with their numbers.
@@ -72,7 +75,7 @@ func NewMade(run string, addresses []string) (made *Made, text string) {
 	for _, name := range names {
 		list = append(list, fmt.Sprintf("%s:%d", name, types[name]))
 	}
-	made.Types = TypeList(strings.Join(list, " "))
+	made.Types = TypeList(cmp.Or(strings.Join(list, " "), noTypes))
 	var kept strings.Builder
 	for _, address := range addresses[:min(len(addresses), MaxMade)] {
 		if kept.Len()+len(address) < maxMadeBytes {

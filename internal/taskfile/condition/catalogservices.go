@@ -87,6 +87,11 @@ func (c CatalogServices) String() string {
 	return text
 }
 
+// Feeds is the block itself.
+func (c CatalogServices) Feeds() []Feed {
+	return []Feed{{Kind: CatalogServicesKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace, Peer: c.Peer}, matches: matcher(c.Regexp, "")}}
+}
+
 // Selections is the block itself.
 func (c CatalogServices) Selections() []Selection {
 	nodeMeta := url.Values{}

@@ -90,6 +90,8 @@ type Spec interface {
 	// Selections are the parts of what is read. A schedule has none: when it is
 	// due, the module inputs are read.
 	Selections() []Selection
+	// Feeds are what the block reads, each by itself, for people. A schedule has none.
+	Feeds() []Feed
 }
 
 // Definition is a block as the API shows it: all fields of a struct with JSON tags,

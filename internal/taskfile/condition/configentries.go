@@ -110,6 +110,17 @@ type ConfigEntries struct {
 // Kind is ConfigEntriesKind.
 func (ConfigEntries) Kind() *Kind { return ConfigEntriesKind }
 
+// Feeds is the block itself.
+func (c ConfigEntries) Feeds() []Feed {
+	f := Feed{Kind: ConfigEntriesKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
+	if c.Name != "" {
+		f.Name = c.Of + "/" + c.Name
+	} else {
+		f.matches = matcher(c.Regexp, c.Of+"/")
+	}
+	return []Feed{f}
+}
+
 // Selections is the block itself.
 func (c ConfigEntries) Selections() []Selection {
 	view := entriesView{scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}, kind: c.Of, name: c.Name}

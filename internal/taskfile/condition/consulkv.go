@@ -82,6 +82,17 @@ func (c ConsulKV) String() string {
 	return text + Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}.String()
 }
 
+// Feeds is the block itself.
+func (c ConsulKV) Feeds() []Feed {
+	f := Feed{Kind: ConsulKVKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
+	if path := strings.TrimPrefix(c.Path, "/"); c.Recurse {
+		f.matches = func(name string) bool { return strings.HasPrefix(name, path) }
+	} else {
+		f.Name = path
+	}
+	return []Feed{f}
+}
+
 // Selections is the block itself.
 func (c ConsulKV) Selections() []Selection {
 	c.Path = strings.TrimPrefix(c.Path, "/")

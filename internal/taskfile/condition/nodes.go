@@ -115,6 +115,11 @@ func (n Nodes) String() string {
 	return text
 }
 
+// Feeds is the block itself. Which nodes it has, only Consul knows.
+func (n Nodes) Feeds() []Feed {
+	return []Feed{{Kind: NodesKind, Text: n.String(), Scope: Scope{Datacenter: n.Datacenter}}}
+}
+
 // Selections is the block itself.
 func (n Nodes) Selections() []Selection {
 	query := url.Values{}

@@ -226,6 +226,11 @@ func (v resourcesView) source(name string) Source {
 	return Source{Scope: v.scope, Of: v.kind, Name: name}
 }
 
+// Feeds is the block itself.
+func (s Resources) Feeds() []Feed {
+	return []Feed{{Kind: ResourcesKind, Text: s.String(), Scope: Scope{Namespace: s.Namespace}}}
+}
+
 // String says which resources are selected.
 func (s Resources) String() string {
 	text := "resources " + s.Group + "/" + s.Version + "/" + s.Of

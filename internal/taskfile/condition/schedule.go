@@ -32,6 +32,9 @@ func (s Schedule) String() string { return "schedule " + s.Cron }
 // Selections are none.
 func (Schedule) Selections() []Selection { return nil }
 
+// Feeds are none.
+func (Schedule) Feeds() []Feed { return nil }
+
 // CronExpression says when the condition is due.
 func (s Schedule) CronExpression() string { return s.Cron }
 

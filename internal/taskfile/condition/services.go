@@ -147,6 +147,20 @@ func (q ServiceQuery) String() string {
 	return text
 }
 
+// Feeds are the services, without filters.
+func (s Services) Feeds() (all []Feed) {
+	for _, q := range s {
+		scope := Scope{Datacenter: q.Datacenter, Namespace: q.Namespace, Peer: q.Peer}
+		if q.Regexp != nil {
+			all = append(all, Feed{Kind: ServicesKind, Text: matching(*q.Regexp) + scope.String(), Scope: scope, matches: matcher(*q.Regexp, "")})
+		}
+		for _, name := range q.Names {
+			all = append(all, Feed{Kind: ServicesKind, Text: "service " + name + scope.String(), Name: name, Scope: scope})
+		}
+	}
+	return all
+}
+
 // namesInWords is how many names the words for a condition list.
 const namesInWords = 20
 

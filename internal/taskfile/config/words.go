@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // Watches says in words what starts runs of the task, and what its module gets besides.
@@ -18,6 +19,17 @@ func (t *Task) Watches() string {
 		texts = append(texts, "also reads "+input.String())
 	}
 	return strings.Join(texts, "; ")
+}
+
+// Feeds are what the condition and the module inputs read.
+func (t *Task) Feeds() (all []condition.Feed) {
+	if t.Condition.Spec != nil {
+		all = t.Condition.Spec.Feeds()
+	}
+	for _, input := range t.ModuleInputs {
+		all = append(all, input.Feeds()...)
+	}
+	return all
 }
 
 // Settings says in words what else is in force for the task, wherever it is configured,

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+const (
+	// mapTasks is up to how many tasks a map has for which it has addresses, too.
+	mapTasks = 10
+	// mapAddresses is how many of them it has at most.
+	mapAddresses = 500
+)
+
+// getMap answers with what feeds the selected tasks, and with the resources that they have.
+func (a *api) getMap(r *http.Request) (any, error) {
+	selected := selection.ParseMap(r.URL.Query())
+	l, err := a.list(r)
+	if err != nil {
+		return nil, err
+	}
+	answer := l.Map(selected)
+	answer.RequestID = middleware.ID(r)
+	if answer.Counts.Tasks > mapTasks {
+		return answer, nil
+	}
+	found := make([][]apispec.MapAddress, len(answer.Tasks))
+	group, ctx := errgroup.WithContext(r.Context())
+	for i, t := range answer.Tasks {
+		group.Go(func() (err error) {
+			found[i], err = a.addresses(r.WithContext(ctx), t.Name, selected.Type)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	all := []apispec.MapAddress{}
+	for _, of := range found {
+		all = append(all, of[:min(len(of), mapAddresses-len(all))]...)
+	}
+	answer.Addresses = &all
+	return answer, nil
+}
+
+// addresses returns those of a task's resources that are kept.
+func (a *api) addresses(r *http.Request, task, ofType string) (all []apispec.MapAddress, err error) {
+	record, corrupt, err := state.ReadAnyway[state.Task](r.Context(), a.Control.Store, state.TaskKey(task))
+	if err != nil {
+		return nil, fmt.Errorf("read task %s: %w", task, err)
+	}
+	made := record.Data.Made
+	if corrupt != nil || made == nil {
+		return nil, nil
+	}
+	text, err := a.Control.Kept(r.Context(), state.Run{Task: cmp.Or(made.Task, task)}, made.Addresses)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return nil, fmt.Errorf("read which resources task %s has: %w", task, err)
+	}
+	for address := range strings.Lines(string(text)) {
+		address = strings.TrimSuffix(address, "\n")
+		if is := state.ResourceType(address); ofType == "" || is == ofType {
+			all = append(all, apispec.MapAddress{Address: address, Type: is, Task: task, Run: made.Run})
+		}
+	}
+	return all, nil
+}

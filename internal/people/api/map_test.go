@@ -1,0 +1,137 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
+
+const mapped = `
+task { name = "edge" 
+  module = "./m" 
+  condition "services" { names = ["web", "api"] }
+  module_input "consul-kv" {
+    path = "net/edge"
+    recurse = true
+  }
+}
+task { name = "east" 
+  module = "./m" 
+  condition "services" { 
+    regexp = "^web" 
+    peer = "east"
+  }
+}
+task { name = "all" 
+  module = "./m" 
+  condition "catalog-services" { regexp = ".*" }
+  module_input "config-entries" {
+    kind = "service-intentions"
+    name = "web"
+  }
+}
+task { name = "hosts" 
+  module = "./m" 
+  condition "nodes" { filter = "Meta.rack == \"7\"" }
+  module_input "consul-kv" { path = "net/ntp" }
+}
+task { name = "nightly" 
+  module = "./m" 
+  condition "schedule" { cron = "0 4 * * *" }
+  module_input "services" { names = ["web"] }
+}
+`
+
+// made gives a task a run after which it has these resources.
+func (e *engine) made(task string, addresses ...string) {
+	e.t.Helper()
+	var changes []state.Change
+	known := e.conclude(task, state.Task{}, state.RunSucceeded, &changes)
+	made, text := state.NewMade("r-"+task, addresses)
+	made.Addresses.Name = "r-" + task + "-resources"
+	known.Made = made
+	if _, err := e.store.Apply(e.t.Context(), append(changes, state.Create(state.TaskKey(task), state.Encode(known)))...); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := state.SaveLog(e.t.Context(), e.store, task, made.Addresses.Name, []byte(text), time.Time{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestMap_EachParameterSelectsTasks(t *testing.T) {
+	e := newEngine(t, mapped).serve()
+	e.made("edge", "module.edge.aws_lb.front", `module.edge.aws_subnet.s["a.b"]`, "module.edge.aws_subnet.s[0]")
+	e.made("east", "module.east.aws_subnet.s")
+	e.made("hosts")
+	for query, want := range map[string]string{
+		"":                                      "all east edge hosts nightly",
+		"service=web":                           "all edge nightly east",
+		"service=api":                           "all edge",
+		"service=web&peer=east":                 "east",
+		"peer=east":                             "east",
+		"key=net/edge/dns":                      "edge",
+		"key=/net/ntp":                          "hosts",
+		"key=net":                               "",
+		"entry=service-intentions/web":          "all",
+		"entry=service-intentions/other":        "",
+		"source=service+web":                    "edge nightly",
+		"task=hosts":                            "hosts",
+		"type=aws_subnet":                       "east edge",
+		"type=aws_subnet&service=api":           "edge",
+		"search=RACK":                           "hosts",
+		"search=aws_lb":                         "edge",
+		"search=services+match+peer":            "east",
+		"source=keys+that+begin+with+net/edge":  "edge",
+		"source=service+web+in+datacenter+none": "",
+	} {
+		var got apispec.MapResponse
+		decode(t, e.get("/v1/map?"+query), &got)
+		var names []string
+		for _, task := range got.Tasks {
+			names = append(names, task.Name)
+		}
+		wanted := strings.Fields(want)
+		slices.Sort(wanted)
+		if !slices.Equal(names, wanted) || got.Counts.Tasks != len(wanted) {
+			t.Errorf("%s selects %q (%d), want %q", query, names, got.Counts.Tasks, wanted)
+		}
+	}
+}
+
+func TestMap_HasWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
+	e := newEngine(t, mapped).serve()
+	e.made("edge", "module.edge.aws_lb.front", `module.edge.aws_subnet.s["a.b"]`, "module.edge.aws_subnet.s[0]")
+	e.made("hosts")
+	var got apispec.MapResponse
+	decode(t, e.get("/v1/map?type=aws_subnet"), &got)
+	var addresses []string
+	for _, a := range *got.Addresses {
+		addresses = append(addresses, a.Task+" "+a.Address+" "+a.Run)
+	}
+	if want := []string{`edge module.edge.aws_subnet.s["a.b"] r-edge`, "edge module.edge.aws_subnet.s[0] r-edge"}; !slices.Equal(addresses, want) {
+		t.Errorf("the addresses are %q", addresses)
+	}
+	decode(t, e.get("/v1/map"), &got)
+	if got.Counts != (apispec.MapCounts{Sources: 8, Tasks: 5, Unknown: 3, Types: 2, Resources: 3}) {
+		t.Errorf("%+v", got.Counts)
+	}
+	if first := got.Sources[0]; first.Text != "service web" || first.Tasks != 2 || *first.Name != "web" || first.Kind != "services" {
+		t.Errorf("the first source is %+v", first)
+	}
+	if of := got.Tasks[2]; of.Name != "edge" || *of.Resources != 3 || fmt.Sprint(of.Sources) != "[service web service api keys that begin with net/edge]" || len(of.Types) != 2 {
+		t.Errorf("%+v", of)
+	}
+	if hosts, nightly := got.Tasks[3], got.Tasks[4]; hosts.Resources == nil || *hosts.Resources != 0 || nightly.Resources != nil {
+		t.Errorf("a task without resources, and one of which none are known: %+v, %+v", hosts, nightly)
+	}
+	decode(t, e.get("/v1/map?limit=1"), &got)
+	if len(got.Tasks)+len(got.Sources)+len(got.Types) != 3 || got.Counts.Tasks != 5 {
+		t.Errorf("with a limit of 1: %+v", got)
+	}
+	status(t, e.get("/v1/map?limit=0"), 400)
+}

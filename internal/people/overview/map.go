@@ -1,0 +1,166 @@
+package overview
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
+)
+
+// maxMapSources is how many sources of a task a map names.
+const maxMapSources = 50
+
+// Map returns what feeds the selected tasks, and which types of resources they have: from the
+// configuration and the rows of the summary. It reads no record.
+func (l *List) Map(selected selection.Map) apispec.MapResponse {
+	var feeds map[string][]condition.Feed
+	if l.effective.Config != nil {
+		feeds = l.reader.Known.feedsOf(l.effective.Config)
+	}
+	limit := cmp.Or(selected.Limit, selection.DefaultMapLimit)
+	words := strings.Fields(strings.ToLower(selected.Search))
+	m := mapping{sources: map[string]*apispec.MapSource{}, types: map[string]*apispec.MapType{}}
+	var tasks []int
+	for i := range l.entries {
+		e := &l.entries[i]
+		of := feeds[e.name]
+		if !e.configured && e.definition != nil {
+			of = e.definition.Feeds()
+		}
+		if selectsTask(selected, words, e, of) {
+			tasks = append(tasks, i)
+			m.add(of, e.row.Made)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b int) int { return strings.Compare(l.entries[a].name, l.entries[b].name) })
+	answer := m.answer(limit)
+	answer.Counts.Tasks, answer.Tasks = len(tasks), []apispec.MapTask{}
+	for _, i := range tasks[:min(len(tasks), limit)] {
+		e := &l.entries[i]
+		of := feeds[e.name]
+		if !e.configured && e.definition != nil {
+			of = e.definition.Feeds()
+		}
+		answer.Tasks = append(answer.Tasks, mapTask(e, l.tasks[i].Phase, of))
+	}
+	return answer
+}
+
+// selectsTask reports whether a map has a task with these sources.
+func selectsTask(s selection.Map, words []string, e *entry, feeds []condition.Feed) bool {
+	if s.Task != "" && s.Task != e.name {
+		return false
+	}
+	if s.Type != "" && !hasType(e.row.Made, s.Type) {
+		return false
+	}
+	if bySource := s.Service + s.Key + s.Entry + s.Peer + s.Source; bySource != "" && !slices.ContainsFunc(feeds, func(f condition.Feed) bool { return selectsFeed(s, f) }) {
+		return false
+	}
+	if len(words) == 0 {
+		return true
+	}
+	texts := []string{e.name, string(e.row.Made)}
+	for _, f := range feeds {
+		texts = append(texts, f.Text)
+	}
+	return selection.Has(words, texts...)
+}
+
+// selectsFeed reports whether one source is all of what a map selects by sources.
+func selectsFeed(s selection.Map, f condition.Feed) bool {
+	return (s.Source == "" || s.Source == f.Text) && (s.Peer == "" || s.Peer == f.Scope.Peer) &&
+		(s.Service == "" || f.OfServices() && f.Has(s.Service)) &&
+		(s.Key == "" || f.OfKeys() && f.Has(strings.TrimPrefix(s.Key, "/"))) &&
+		(s.Entry == "" || f.OfEntries() && f.Has(s.Entry))
+}
+
+func hasType(types state.TypeList, name string) bool {
+	for is := range types.Each() {
+		if is == name {
+			return true
+		}
+	}
+	return false
+}
+
+// mapping counts what the selected tasks have.
+type mapping struct {
+	sources map[string]*apispec.MapSource
+	types   map[string]*apispec.MapType
+	unknown int
+}
+
+func (m *mapping) add(feeds []condition.Feed, made state.TypeList) {
+	for i, f := range feeds {
+		if slices.ContainsFunc(feeds[:i], func(other condition.Feed) bool { return other.Text == f.Text }) {
+			continue
+		}
+		s := m.sources[f.Text]
+		if s == nil {
+			s = &apispec.MapSource{Text: f.Text, Kind: f.Kind.APIName(), Name: apiview.Optional(f.Name), Datacenter: apiview.Optional(f.Scope.Datacenter),
+				Namespace: apiview.Optional(f.Scope.Namespace), Peer: apiview.Optional(f.Scope.Peer)}
+			m.sources[f.Text] = s
+		}
+		s.Tasks++
+	}
+	if made == "" {
+		m.unknown++
+	}
+	for name, n := range made.Each() {
+		t := m.types[name]
+		if t == nil {
+			t = &apispec.MapType{Type: name, Tasks: new(0)}
+			m.types[name] = t
+		}
+		t.Count += n
+		*t.Tasks++
+	}
+}
+
+// answer returns the map without its tasks.
+func (m *mapping) answer(limit int) apispec.MapResponse {
+	answer := apispec.MapResponse{Sources: []apispec.MapSource{}, Types: []apispec.MapType{}}
+	answer.Counts = apispec.MapCounts{Sources: len(m.sources), Types: len(m.types), Unknown: m.unknown}
+	sources := slices.SortedFunc(maps.Values(m.sources), func(a, b *apispec.MapSource) int {
+		return cmp.Or(b.Tasks-a.Tasks, strings.Compare(a.Text, b.Text))
+	})
+	for _, s := range sources[:min(len(sources), limit)] {
+		answer.Sources = append(answer.Sources, *s)
+	}
+	types := slices.SortedFunc(maps.Values(m.types), func(a, b *apispec.MapType) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Type, b.Type)) })
+	for i, t := range types {
+		if answer.Counts.Resources += t.Count; i < limit {
+			answer.Types = append(answer.Types, *t)
+		}
+	}
+	return answer
+}
+
+func mapTask(e *entry, phase apispec.Phase, feeds []condition.Feed) apispec.MapTask {
+	t := apispec.MapTask{Name: e.name, Phase: phase, Sources: []string{}, Types: []apispec.MapType{}}
+	for _, f := range feeds {
+		if !slices.Contains(t.Sources, f.Text) {
+			t.Sources = append(t.Sources, f.Text)
+		}
+	}
+	if more := len(t.Sources) - maxMapSources; more > 0 {
+		t.Sources, t.MoreSources = t.Sources[:maxMapSources], &more
+	}
+	for name, n := range e.row.Made.Each() {
+		t.Types = append(t.Types, apispec.MapType{Type: name, Count: n})
+	}
+	if e.row.Made != "" {
+		t.Resources = new(0)
+		for _, of := range t.Types {
+			*t.Resources += of.Count
+		}
+	}
+	return t
+}

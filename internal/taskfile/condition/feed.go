@@ -1,0 +1,42 @@
+package condition
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Feed is something in Consul that feeds tasks, as far as task files say what: one service, the services
+// that match an expression, a key, keys with a prefix, and the like.
+type Feed struct {
+	Kind *Kind
+	Text string // in words; two feeds with the same text are the same
+	// Name is that of the service or key, or KIND/NAME of the config entry; "" if there may be several.
+	Name  string
+	Scope Scope
+
+	matches func(name string) bool // nil if Name is set, or if names do not say what it has
+}
+
+// Has reports whether the feed has the service, the key or the config entry (KIND/NAME) with this name.
+func (f Feed) Has(name string) bool {
+	return f.Name != "" && f.Name == name || f.matches != nil && f.matches(name)
+}
+
+// OfServices reports whether the names are those of services, OfKeys of keys, and OfEntries of config entries.
+func (f Feed) OfServices() bool { return f.Kind == ServicesKind || f.Kind == CatalogServicesKind }
+
+// OfKeys is as OfServices.
+func (f Feed) OfKeys() bool { return f.Kind == ConsulKVKind }
+
+// OfEntries is as OfServices.
+func (f Feed) OfEntries() bool { return f.Kind == ConfigEntriesKind }
+
+// matcher returns a function that compiles an expression only if it is called.
+func matcher(expression, prefix string) func(name string) bool {
+	compiled := sync.OnceValue(func() *regexp.Regexp { return compile(expression).Regexp })
+	return func(name string) bool {
+		rest, ok := strings.CutPrefix(name, prefix)
+		return ok && compiled().MatchString(rest)
+	}
+}
