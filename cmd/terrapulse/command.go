@@ -61,12 +61,13 @@ func (a *app) commands() []command {
 		a.group("task", "Create, change or delete tasks; print their order", `
   Changes the tasks of a running instance through its HTTP API. Changes persist
   across restarts and apply to every instance on the same store. task graph
-  changes nothing.`,
+  and task map change nothing.`,
 			a.taskCreateCommand(),
 			a.ofTask(enableTask),
 			a.ofTask(disableTask),
 			a.ofTask(deleteTask),
-			a.taskGraphCommand()),
+			a.taskGraphCommand(),
+			a.taskMapCommand()),
 		a.tokenCommands(),
 		[]command{a.auditCommand()},
 		a.group("migrate", "Move from Consul-Terraform-Sync to Terrapulse", `

@@ -30,7 +30,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		want []string
 	}{
 		{"terrapulse ta", []string{"task"}},
-		{"terrapulse task ", []string{"create", "delete", "disable", "enable", "graph"}},
+		{"terrapulse task ", []string{"create", "delete", "disable", "enable", "graph", "map"}},
 		{"terrapulse task create -task", []string{"-task-file"}},
 		{"terrapulse task create -task-file so", []string{"some.hcl"}},
 		{"terrapulse task disable ", []string{"db", "walls", "web"}},

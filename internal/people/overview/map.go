@@ -76,9 +76,9 @@ func selectsTask(s selection.Map, words []string, e *entry, feeds []condition.Fe
 // selectsFeed reports whether one source is all of what a map selects by sources.
 func selectsFeed(s selection.Map, f condition.Feed) bool {
 	return (s.Source == "" || s.Source == f.Text) && (s.Peer == "" || s.Peer == f.Scope.Peer) &&
-		(s.Service == "" || f.OfServices() && f.Has(s.Service)) &&
-		(s.Key == "" || f.OfKeys() && f.Has(strings.TrimPrefix(s.Key, "/"))) &&
-		(s.Entry == "" || f.OfEntries() && f.Has(s.Entry))
+		(s.Service == "" || f.Has(condition.OfService, s.Service)) &&
+		(s.Key == "" || f.Has(condition.OfKey, strings.TrimPrefix(s.Key, "/"))) &&
+		(s.Entry == "" || f.Has(condition.OfEntry, s.Entry))
 }
 
 func hasType(types state.TypeList, name string) bool {

@@ -89,7 +89,7 @@ func (c CatalogServices) String() string {
 
 // Feeds is the block itself.
 func (c CatalogServices) Feeds() []Feed {
-	return []Feed{{Kind: CatalogServicesKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace, Peer: c.Peer}, matches: matcher(c.Regexp, "")}}
+	return []Feed{{Kind: CatalogServicesKind, Text: c.String(), Of: OfService, Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace, Peer: c.Peer}, matches: matcher(c.Regexp, "")}}
 }
 
 // Selections is the block itself.

@@ -112,7 +112,7 @@ func (ConfigEntries) Kind() *Kind { return ConfigEntriesKind }
 
 // Feeds is the block itself.
 func (c ConfigEntries) Feeds() []Feed {
-	f := Feed{Kind: ConfigEntriesKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
+	f := Feed{Kind: ConfigEntriesKind, Text: c.String(), Of: OfEntry, Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
 	if c.Name != "" {
 		f.Name = c.Of + "/" + c.Name
 	} else {

@@ -84,7 +84,7 @@ func (c ConsulKV) String() string {
 
 // Feeds is the block itself.
 func (c ConsulKV) Feeds() []Feed {
-	f := Feed{Kind: ConsulKVKind, Text: c.String(), Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
+	f := Feed{Kind: ConsulKVKind, Text: c.String(), Of: OfKey, Scope: Scope{Datacenter: c.Datacenter, Namespace: c.Namespace}}
 	if path := strings.TrimPrefix(c.Path, "/"); c.Recurse {
 		f.matches = func(name string) bool { return strings.HasPrefix(name, path) }
 	} else {

@@ -11,6 +11,8 @@ import (
 type Feed struct {
 	Kind *Kind
 	Text string // in words; two feeds with the same text are the same
+	// Of is what the names name: OfService, OfKey or OfEntry; "" if names do not select it.
+	Of string
 	// Name is that of the service or key, or KIND/NAME of the config entry; "" if there may be several.
 	Name  string
 	Scope Scope
@@ -18,19 +20,13 @@ type Feed struct {
 	matches func(name string) bool // nil if Name is set, or if names do not say what it has
 }
 
+// OfEntry is Feed.Of of config entries.
+const OfEntry = "config entry"
+
 // Has reports whether the feed has the service, the key or the config entry (KIND/NAME) with this name.
-func (f Feed) Has(name string) bool {
-	return f.Name != "" && f.Name == name || f.matches != nil && f.matches(name)
+func (f Feed) Has(of, name string) bool {
+	return f.Of == of && (f.Name != "" && f.Name == name || f.matches != nil && f.matches(name))
 }
-
-// OfServices reports whether the names are those of services, OfKeys of keys, and OfEntries of config entries.
-func (f Feed) OfServices() bool { return f.Kind == ServicesKind || f.Kind == CatalogServicesKind }
-
-// OfKeys is as OfServices.
-func (f Feed) OfKeys() bool { return f.Kind == ConsulKVKind }
-
-// OfEntries is as OfServices.
-func (f Feed) OfEntries() bool { return f.Kind == ConfigEntriesKind }
 
 // matcher returns a function that compiles an expression only if it is called.
 func matcher(expression, prefix string) func(name string) bool {

@@ -152,10 +152,10 @@ func (s Services) Feeds() (all []Feed) {
 	for _, q := range s {
 		scope := Scope{Datacenter: q.Datacenter, Namespace: q.Namespace, Peer: q.Peer}
 		if q.Regexp != nil {
-			all = append(all, Feed{Kind: ServicesKind, Text: matching(*q.Regexp) + scope.String(), Scope: scope, matches: matcher(*q.Regexp, "")})
+			all = append(all, Feed{Kind: ServicesKind, Text: matching(*q.Regexp) + scope.String(), Of: OfService, Scope: scope, matches: matcher(*q.Regexp, "")})
 		}
 		for _, name := range q.Names {
-			all = append(all, Feed{Kind: ServicesKind, Text: "service " + name + scope.String(), Name: name, Scope: scope})
+			all = append(all, Feed{Kind: ServicesKind, Text: "service " + name + scope.String(), Of: OfService, Name: name, Scope: scope})
 		}
 	}
 	return all
