@@ -1,0 +1,62 @@
+package web_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+)
+
+func TestKeys_MoveThroughTheListOfTasks(t *testing.T) {
+	n := newNetwork(t)
+	b := browsertest.New(t)
+	open := func() {
+		b.Open(n.url + "/ui/tasks?sort=name")
+		b.Until("edge-firewall", "All tasks")
+		b.Holds("!document.getElementById('keys-button').hidden")
+	}
+	focus := func(when, want string) {
+		t.Helper()
+		if got := b.Focused(); got != want {
+			t.Errorf("%s, the focus is on %q, want %q", when, got, want)
+		}
+	}
+	holds := func(script string) { t.Helper(); b.Holds(script) }
+	open()
+	b.Press("jj")
+	focus("after j and j", "dns-internal")
+	b.Press(kb.ArrowDown)
+	focus("after an arrow", "edge-firewall")
+	b.Press("kkkkk")
+	focus("at the first task", "cdn-origins")
+	b.Press("j" + kb.Enter)
+	b.Until("connection refused", "Definition in force")
+
+	open()
+	b.Press("/")
+	b.Press("jk?") // the driver of the browser also types the /, which a browser does not
+	holds("document.getElementById('search').value.endsWith('jk?') && !document.getElementById('keys').open")
+	open()
+	b.Press("?")
+	holds("document.getElementById('keys').open")
+	b.Accessible()
+	b.Prefers("dark")
+	b.Accessible()
+	b.Press("j")
+	holds("document.getElementById('keys').contains(document.activeElement)")
+	b.Press(" ") // on the check box, which has the focus
+	b.Click("Close")
+	open()
+	b.Press("j?/")
+	holds("!document.getElementById('keys').open && document.activeElement === document.body")
+	b.Click("Keyboard")
+	holds("document.getElementById('keys').open")
+	b.Press(" ") // on the check box, which has the focus
+	b.Press(kb.Escape)
+	b.Press("j")
+	holds("document.activeElement.textContent === 'cdn-origins'")
+	if complaints := b.Complaints(); len(complaints) > 0 {
+		t.Errorf("the browser complains: %q", complaints)
+	}
+}
