@@ -28,7 +28,7 @@ const (
 	mapChars = 29  // of a name fit into it
 	// mapDrawn is how many boxes a column has: nobody can follow the lines of more. mapRows is how
 	// many rows the tables have.
-	mapDrawn, mapRows = 30, 60
+	mapDrawn, mapRows = 30, 50
 )
 
 func mapURL(m selection.Map) string {

@@ -157,7 +157,7 @@ func TestStatic_ScriptsAreLoadedTogether(t *testing.T) {
 		t.Fatalf("the page loads %d scripts", len(found))
 	}
 	all, header := s.page(found[0][1])
-	for _, name := range []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"} {
+	for _, name := range []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js"} {
 		raw, err := os.ReadFile(filepath.Join("static", name))
 		if err != nil {
 			t.Fatal(err)
@@ -166,6 +166,9 @@ func TestStatic_ScriptsAreLoadedTogether(t *testing.T) {
 		if all = rest; !ok {
 			t.Errorf("%s is not among the scripts, or not in its place", name)
 		}
+	}
+	if !strings.Contains(all, "new Intl.RelativeTimeFormat(") || strings.Contains(all, "\n//") || strings.Contains(all, "\n ") {
+		t.Errorf("page.js is not the last of the scripts, or has comments and indentation:\n%s", all)
 	}
 	if !strings.HasPrefix(header.Get("Content-Type"), "text/javascript") {
 		t.Errorf("%v", header)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
@@ -26,11 +27,33 @@ func staticVersion() string {
 // extensions came later, a page would now and then never refresh itself.
 var scripts = []string{"htmx-4.0.1.min.js", "hx-csp-4.0.1.min.js", "hx-sse-4.0.1.min.js", "page.js"}
 
-const allScripts = "scripts.js"
+const (
+	allScripts = "scripts.js"
+	ownScript  = "page.js" // the others are compact
+	styleSheet = "style.css"
+)
+
+// compact leaves out of a script or a style sheet its indentation and the lines that are only comments:
+// browsers load less. It must have no text of several lines.
+func compact(file []byte) (short []byte) {
+	for line := range bytes.Lines(file) {
+		line = bytes.TrimSpace(line)
+		comment := bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) && bytes.HasSuffix(line, []byte("*/"))
+		if len(line) > 0 && !comment {
+			short = append(append(short, line...), '\n')
+		}
+	}
+	return short
+}
 
 // readStatic returns a static file.
 func readStatic(name string) ([]byte, error) {
-	if name != allScripts {
+	switch name {
+	case allScripts:
+	case styleSheet:
+		raw, err := files.ReadFile("static/" + name)
+		return compact(raw), err
+	default:
 		return files.ReadFile("static/" + name)
 	}
 	var all []byte
@@ -38,6 +61,9 @@ func readStatic(name string) ([]byte, error) {
 		raw, err := files.ReadFile("static/" + script)
 		if err != nil {
 			return nil, err
+		}
+		if script == ownScript {
+			raw = compact(raw)
 		}
 		all = append(append(all, raw...), '\n')
 	}
