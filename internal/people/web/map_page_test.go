@@ -34,6 +34,8 @@ func TestMap_LeadsFromAServiceToAnAddressAndItsTask(t *testing.T) {
 	}
 	b.Click("edge-firewall")
 	b.Until("Approve", "web-3")
+	b.Click("on the map")
+	b.Until("1 task", "panos_address_group.web", "service api")
 	b.Open(n.url + "/ui/map?service=nothing")
 	b.Until("names of every service") // the catalog has every service
 	b.Open(n.url + "/ui/map?search=nothing-matches")
