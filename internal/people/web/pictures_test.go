@@ -23,6 +23,7 @@ func (n *network) shots() []shot {
 		{"tasks", "/ui/tasks", 1200, 800, []string{"Needs attention", "edge-firewall", "mia@example.com", "All tasks"}, []string{"README.md", "docs/pages.md"}},
 		{"task", "/ui/tasks/edge-firewall", 1200, 1000, []string{"edge-firewall", "Approve", "web-3"}, []string{"docs/pages.md"}},
 		{"run", "/ui/tasks/dns-internal/runs/" + n.failed, 1200, 700, []string{"connection refused", "Error: updating record"}, []string{"docs/pages.md"}},
+		{"map", "/ui/map", 1200, 800, []string{"edge-firewall", "What in Consul feeds which tasks"}, []string{"docs/pages.md"}},
 		{"phone", "/ui/tasks", 390, 700, []string{"edge-firewall"}, []string{"docs/pages.md"}},
 	}
 }
