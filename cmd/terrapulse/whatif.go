@@ -168,7 +168,7 @@ func (a *app) askWhatIf(w *whatIfOptions, o *startOptions) int {
 	}
 	answer, err := client.AskWhatIf(a.ctx, requestOf(w.what, o.inspect.tasks))
 	if err == nil && !answer.Ended {
-		fmt.Fprintf(a.stderr, "%s are planned.\n", tasksOf(len(answer.Results)))
+		fmt.Fprintf(a.stderr, "Planning %s.\n", tasksOf(len(answer.Results)))
 		answer, err = client.AwaitWhatIf(a.ctx, apispec.Deref(answer.ID), func(apispec.WhatIf) {})
 	}
 	if err != nil {
