@@ -21,7 +21,7 @@ func TestTutorials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs Terraform")
 	}
-	for _, name := range []string{"first-task", "firewall-approval"} {
+	for _, name := range []string{"first-task", "from-cts", "firewall-approval", "canary"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			follow(t, name)
@@ -47,10 +47,14 @@ func follow(t *testing.T, name string) {
 	}
 	// Each command that reads the task files finds the port with them.
 	write(t, filepath.Join(scratch, "port.yaml"), fmt.Sprintf("port: %d\n", port))
+	terrapulse := fmt.Sprintf(`case "$1 $*" in "migrate "*) c="migrate check"; shift 2;; *" -config-file"*) c=$1; shift;; *) exec %q "$@";; esac
+exec %[1]q $c -config-file %q "$@"`, build(t), filepath.Join(scratch, "port.yaml"))
 	for name, text := range map[string]string{
-		"terrapulse": fmt.Sprintf(`case " $* " in *" -config-file"*) c=$1; shift; exec %q $c -config-file %q "$@";; *) exec %[1]q "$@";; esac`,
-			build(t), filepath.Join(scratch, "port.yaml")),
-		"consul": fmt.Sprintf(`[ "$1 $2" = "agent -dev" ] && exec sleep 600; exec %q "$@"`, testtools.Consul(t)),
+		"terrapulse": terrapulse,
+		// No Consul-Terraform-Sync can be installed here. What stands for it writes the same states
+		// to the same places, serves the same API, and forgets everything when it ends.
+		"consul-terraform-sync": fmt.Sprintf("export TERRAPULSE_STORE=sqlite:%s/cts-$$.db\n%s", scratch, terrapulse),
+		"consul":                fmt.Sprintf(`[ "$1 $2" = "agent -dev" ] && exec sleep 600; exec %q "$@"`, testtools.Consul(t)),
 	} {
 		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 			t.Fatal(err)

@@ -105,8 +105,8 @@ func console(block []string, line int) (steps []Step, err error) {
 var varies = []struct{ pattern, as string }{
 	{`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?Z| UTC)?`, "TIME"},
 	{`\b\d\d:\d\d(:\d\d(\.\d+)?)?\b`, "TIME"},
-	{`\b(\d+(\.\d+)?(ms|µs|s|m|h|d))+\b`, "DURATION"},
 	{`\b[0-9a-f]{8,}(-[0-9a-f]{4})*(-[0-9a-f]{12})?\b`, "ID"},
+	{`\b(\d+(\.\d+)?(ms|µs|s|m|h|d))+\b`, "DURATION"},
 	{`\b\d+(\.\d+)? (KiB|MiB|GiB)\b`, "SIZE"},
 	{`-{4,}`, "----"},
 	{`[ \t]+`, " "},

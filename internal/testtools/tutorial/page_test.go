@@ -25,6 +25,7 @@ func TestFits_WhatVaries(t *testing.T) {
 	}{
 		{"at 2026-11-27T00:51:55Z", "at 2030-01-02T03:04:05Z", true},
 		{"Plan f8623ac7-25b1-497a-98b0-10c704a89781 or 71b9170d", "Plan 00023ac7-25b1-497a-98b0-10c704a89781 or f8623ac7", true},
+		{"Plan b6db8ae3-68e1-427d-afc3-1c96f0d7b950", "Plan 71b9170d-53f9-47fa-a772-c07b0232899b", true}, // 427d is no duration
 		{"1 to destroy", "2 to destroy", false},
 		{"first\nsecond\nlast", "first\n…\nlast", true},
 		{"first\nlast", "first\n…\nlast", true},
