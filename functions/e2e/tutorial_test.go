@@ -42,7 +42,7 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	variables := map[string]string{"CONSUL_HTTP_ADDR": d.consul.Addr()}
+	variables := map[string]string{"CONSUL_HTTP_ADDR": d.consul.Addr(), "AWS_MAX_ATTEMPTS": "1"}
 	maps.Copy(variables, d.serveURL(ann).env)
 	maps.Copy(variables, ann.environ())
 	env := d.shell("", variables).Env
