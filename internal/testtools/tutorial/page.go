@@ -4,8 +4,8 @@
 // A block with the language console has commands, each after "$ ", and what they print. A block with
 // a title is a file, which is written. Neither a time nor an id is compared. "…" in the output
 // stands for any text, alone in a line for any lines. A comment before a block says what is special:
-// "test: repeat" for a command that is repeated until it prints this, "test: fails" for commands that
-// end with an error, "test: needs an AWS account" for commands that cannot be run here.
+// "test: repeat" for a command that is repeated until it prints this, "test: needs an AWS account"
+// for commands that cannot be run here.
 package tutorial
 
 import (
@@ -21,7 +21,7 @@ type Step struct {
 	File    string // the name of the file; "" for a command
 	Text    string // the command, or the content of the file
 	Want    string // what the page shows as output
-	Special string // "", "repeat", "fails" or "needs an AWS account"
+	Special string // "", "repeat" or "needs an AWS account"
 }
 
 // NeedsAccount is the mark of commands that cannot be run without an AWS account.
@@ -30,7 +30,7 @@ const NeedsAccount = "needs an AWS account"
 var (
 	fence    = regexp.MustCompile("^```(\\S*)(?: title=\"([^\"]+)\")?$")
 	mark     = regexp.MustCompile(`^<!-- test: (.+) -->$`)
-	specials = []string{"repeat", "fails", NeedsAccount}
+	specials = []string{"repeat", NeedsAccount}
 )
 
 // Parse returns the steps of a page.
