@@ -56,7 +56,7 @@ COMPILE = go list -export -f '{{""}}'
 compiled:
 	@$(COMPILE) -race -trimpath ./...
 	@for arch in amd64 arm64; do export GOOS=linux GOARCH=$$arch; \
-		$(SAME) $(COMPILE) -gcflags 'github.com/aws/...=-l' -gcflags 'github.com/hashicorp/...=-l' -gcflags 'github.com/zclconf/...=-l' -tags lambda.norpc ./functions/... && $(SAME) $(COMPILE) ./cmd/terrapulse || exit 1; done
+		$(SAME) $(COMPILE) -gcflags 'github.com/terrapulse/...=-l' -gcflags 'github.com/aws/...=-l' -gcflags 'github.com/hashicorp/...=-l' -gcflags 'github.com/zclconf/...=-l' -tags lambda.norpc ./functions/... && $(SAME) $(COMPILE) ./cmd/terrapulse || exit 1; done
 
 # What these tests exercise are other programs (Terraform, the SAM CLI, a browser, terrapulse itself),
 # histories that run in one goroutine, or the text of the source: the race detector would take three to

@@ -66,7 +66,7 @@ func (a *app) bundlePlanCommand() command {
 				return a.fail(exitError, err)
 			}
 			asked := time.Now()
-			answer, err := at.stack.Invoke(a.ctx, invoke.Request{Mode: invoke.Inspect, Bundle: packed.Digest, Tasks: tasks})
+			answer, err := at.stack.Invoke(a.ctx, invoke.Request{Mode: invoke.Inspect, Bundle: packed.Digest, Tasks: tasks, By: userAtHost()})
 			if err != nil {
 				return a.fail(exitError, err)
 			}

@@ -35,7 +35,7 @@ type decisions interface {
 	ReleaseTask(ctx context.Context, task, by string) error
 	Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error)
 	Resume(ctx context.Context, resume apispec.PauseRequest) (ended *apispec.Paused, err error)
-	Audit(ctx context.Context, query url.Values) (entries []apispec.AuditEntry, more bool, err error)
+	Audit(ctx context.Context, query url.Values) (apispec.AuditResponse, error)
 	Tokens(ctx context.Context) ([]apispec.Token, error)
 	CreateToken(ctx context.Context, asked apispec.TokenRequest) (token string, made apispec.Token, err error)
 	RevokeToken(ctx context.Context, name string) error

@@ -63,6 +63,9 @@ func (a *app) invokeCommand() command {
 			case inspect:
 				req.Mode = invoke.Inspect
 			}
+			if req.Mode != invoke.Reconcile {
+				req.By = userAtHost()
+			}
 			if supposed.asked() {
 				text, err := json.Marshal(supposed.what)
 				if err != nil {

@@ -152,7 +152,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 	if strings.Contains(out+errs, "other") {
 		t.Errorf("a task that nobody asked for is told of:\n%s%s", out, errs)
 	}
-	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Once || len(d.asked[0].Tasks) != 2 {
+	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Once || len(d.asked[0].Tasks) != 2 || d.asked[0].By != userAtHost() {
 		t.Errorf("asked for %+v", d.asked)
 	}
 }
@@ -295,5 +295,15 @@ func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
 				wantText(t, out+errs, text)
 			}
 		})
+	}
+}
+
+func TestInvoke_SaysWhoPlans(t *testing.T) {
+	d := newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) { return invoke.Answer{Mode: req.Mode}, nil })
+	s := &site{t: t, dir: t.TempDir()}
+	wantCode(t, s.bare("invoke", "-stack=network", "-inspect", "-task=lb"), exitOK)
+	wantCode(t, s.bare("invoke", "-stack=network"), exitOK)
+	if len(d.asked) != 2 || d.asked[0].Mode != invoke.Inspect || d.asked[0].By != userAtHost() || d.asked[1].By != "" {
+		t.Errorf("asked for %+v", d.asked)
 	}
 }

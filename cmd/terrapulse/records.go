@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,8 @@ type records interface {
 	Overviews(context.Context, selection.Selection) iter.Seq2[apispec.Overview, error]
 	// Health returns why Terrapulse does not do its work, nil if it does.
 	Health(context.Context) error
-	// Events returns the latest events, the latest first.
-	Events(context.Context) ([]apispec.LatestEvent, error)
+	// Events returns events as the API does.
+	Events(ctx context.Context, query url.Values) (apispec.EventsResponse, error)
 	// Runs returns the runs of a task, the latest first.
 	Runs(ctx context.Context, task string) ([]apispec.Run, error)
 	// Find returns the runs whose ids begin with a prefix.
@@ -104,8 +105,9 @@ func (r storeRecords) Health(ctx context.Context) error {
 	return nil
 }
 
-func (r storeRecords) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
-	return overview.Reader{Store: r.Store, Now: time.Now}.Events(ctx)
+func (r storeRecords) Events(ctx context.Context, query url.Values) (apispec.EventsResponse, error) {
+	all, err := overview.Reader{Store: r.Store, Now: time.Now}.Events(ctx, apiview.EventFilterOf(query), func(apispec.LatestEvent) bool { return true })
+	return apispec.EventsResponse{Events: all.Found, Next: apiview.Optional(all.Next), Oldest: apiview.Moment(all.Oldest)}, err
 }
 
 func (r storeRecords) Runs(ctx context.Context, task string) ([]apispec.Run, error) {

@@ -111,7 +111,7 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 	done = func() { records.Close() }
 	overview, err := joined(records.Overviews(a.ctx, selection.Selection{Sort: "name"}))
 	add("status.json", "the phase and the reason of every task: status -json", func(context.Context) (any, error) { return overview, err })
-	add("events.json", "the latest events: events -json", func(ctx context.Context) (any, error) { return records.Events(ctx) })
+	add("events.json", "the latest events, as the API returns them", func(ctx context.Context) (any, error) { return records.Events(ctx, url.Values{"limit": {"1000"}}) })
 	if client, ok := records.(*apiclient.Client); ok {
 		add("tasks.json", "the definitions of the tasks, without the values of their variables", func(ctx context.Context) (any, error) { return definitions(ctx, client) })
 	}

@@ -44,8 +44,11 @@ type Request struct {
 	// WhatIf is what is supposed of Consul's data, in the API's format: Inspect plans the tasks
 	// whose data would differ.
 	WhatIf json.RawMessage `json:"what_if,omitempty"`
-	// For is who asks for the what-if through the API; the function cannot prove it.
-	For string `json:"for,omitempty"`
+	// By is who requests plans or runs; the function cannot prove it.
+	By string `json:"by,omitempty"`
+	// Noted is the id of the entry of the audit record that functions/api has written about the request. Without
+	// such an entry, the function writes one.
+	Noted string `json:"noted,omitempty"`
 	// Launch is the id of a launch of plans that the caller has written: Inspect starts it.
 	Launch string `json:"launch,omitempty"`
 	// Wait makes Once and Inspect answer when the runs have ended, or the invocation's time is over.
@@ -101,8 +104,8 @@ func Parse(payload []byte) (Request, error) {
 	if req.WhatIf != nil && (req.Mode != Inspect || req.Draft != nil || req.Bundle != "" || req.Launch != "") {
 		return req, errors.New("a what-if is for mode inspect, without draft, bundle and launch")
 	}
-	if req.For != "" && req.WhatIf == nil {
-		return req, errors.New("for is who asks for a what-if")
+	if (req.By != "" || req.Noted != "") && req.Mode != Once && req.Mode != Inspect {
+		return req, errors.New("by and noted are for the modes once and inspect")
 	}
 	if req.Draft != nil && (req.Mode != Inspect || len(req.Tasks) > 0) {
 		return req, errors.New("a draft is for mode inspect, without tasks")

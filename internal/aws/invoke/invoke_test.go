@@ -32,7 +32,7 @@ func TestParse_RefusesInvalidRequests(t *testing.T) {
 		{"a window to inspect in", `{"mode":"inspect","window":true}`, "accepts no window"},
 		{"a bundle to run", `{"mode":"once","bundle":"0123"}`, "a bundle is for mode inspect"},
 		{"a what-if to run", `{"mode":"once","what_if":{"without":[{"node":"n7"}]}}`, "a what-if is for mode inspect"},
-		{"for whom without a what-if", `{"mode":"inspect","for":"ann"}`, "who asks for a what-if"},
+		{"by whom without plans or runs", `{"mode":"reconcile","by":"ann"}`, "by and noted are for"},
 		{"a what-if beside a draft", `{"mode":"inspect","what_if":{},"draft":{"name":"web"}}`, "without draft"},
 		{"a bundle beside a draft", `{"mode":"inspect","bundle":"0123","draft":{"name":"web"}}`, "without a draft"},
 		{"a draft to run", `{"mode":"once","draft":{"name":"web"}}`, "a draft is for mode inspect"},

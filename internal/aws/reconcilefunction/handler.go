@@ -20,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/launch"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -133,6 +134,9 @@ func (i *invocation) once(ctx context.Context, req invoke.Request) (invoke.Answe
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
+	if err := i.note(ctx, i.engine.current.Config, req, audit.Run, req.Tasks, ""); err != nil {
+		return invoke.Answer{}, err
+	}
 	force := map[string]string{}
 	for _, name := range names {
 		force[name] = "an invocation of the function"
@@ -160,7 +164,10 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	launches, err := planner.Start(ctx, names, req.Draft, "an invocation of the function")
+	if err := i.notePlans(ctx, planner.Config, req, names); err != nil {
+		return invoke.Answer{}, err
+	}
+	launches, err := planner.Start(ctx, names, req.Draft, sender(req))
 	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}
 	answer.Launches, answer.Runs = started(launches)
 	return answer, err
@@ -176,11 +183,10 @@ func (i *invocation) suppose(ctx context.Context, req invoke.Request) (invoke.An
 	if err != nil {
 		return i.answer(req, reconcile.Report{}, err)
 	}
-	by := "an invocation of the function"
-	if req.For != "" {
-		by += " for " + state.Cut(req.For)
+	if err := i.note(ctx, planner.Config, req, audit.WhatIf, req.Tasks, w.String()); err != nil {
+		return invoke.Answer{}, err
 	}
-	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), by)
+	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), sender(req))
 	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle, WhatIf: &q}
 	answer.Launches, answer.Runs = started(launches)
 	return answer, err

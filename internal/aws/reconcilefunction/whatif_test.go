@@ -26,7 +26,7 @@ func TestInspect_WhatIfOfManyTasksInAnotherSystem(t *testing.T) {
 		return &consul.Snapshot{Condition: consul.Observation{Digest: "less"}}, t.Name < "task-010", nil
 	}}
 	h := s.elsewhere(r)
-	answer := s.must(h, `{"mode":"inspect","what_if":{"without":[{"node":"n7"}]},"for":"Ann"}`)
+	answer := s.must(h, `{"mode":"inspect","what_if":{"without":[{"node":"n7"}]},"by":"Ann"}`)
 	q, err := state.Read[state.Question](t.Context(), s.store, state.QuestionKey(answer.WhatIf.ID))
 	if err != nil || len(q.Data.Runs) != len(names) {
 		t.Fatalf("%d runs, %v", len(q.Data.Runs), err)

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -56,7 +57,7 @@ func (asynchronous) Status(context.Context, []string) (map[string]reconcile.Laun
 
 // inspect has functions/reconcile start an inspection in a container.
 func inspect(ctx context.Context, f function.Function, task string, draft json.RawMessage) (state.PlannedRun, error) {
-	request := invoke.Request{Mode: invoke.Inspect, Draft: draft}
+	request := invoke.Request{Mode: invoke.Inspect, Draft: draft, Noted: audit.Of(ctx).Noted}
 	if draft == nil {
 		request.Tasks = []string{task}
 	}

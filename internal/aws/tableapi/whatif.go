@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
@@ -24,7 +25,7 @@ func (s inspections) whatIf(ctx context.Context, w condition.WhatIf, tasks []str
 	if err != nil {
 		return state.Question{}, fmt.Errorf("encode what is supposed: %w", err)
 	}
-	answer, err := s.function.Call(ctx, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text, For: by})
+	answer, err := s.function.Call(ctx, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text, By: by, Noted: audit.Of(ctx).Noted})
 	switch {
 	case err != nil:
 		return state.Question{}, fmt.Errorf("start the plans of a what-if: %w", err)

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -25,8 +24,9 @@ func (c *Control) Suppose(ctx context.Context, w condition.WhatIf, tasks []strin
 	if len(tasks) > 0 { // Task would show it to those who may not see the answer
 		asked.Detail += ", for " + strings.Join(tasks, ", ")
 	}
-	if _, err := c.Store.Apply(ctx, audit.Write(ctx, asked, someone(by), c.Now())); err != nil {
-		return state.Question{}, fmt.Errorf("write who asks the what-if: %w", err)
+	ctx, err := audit.Note(ctx, c.Store, asked, someone(by), c.Now())
+	if err != nil {
+		return state.Question{}, err
 	}
 	return c.WhatIf(ctx, w, tasks, by)
 }

@@ -48,9 +48,8 @@ func (a *api) noteRefused(r *http.Request, err error) {
 // tasks.
 func (a *api) getAudit(r *http.Request) (any, error) {
 	f := apiview.AuditFilter(r.URL.Query(), a.Control.Now())
-	rights := by(r).Rights
-	entries, more, err := audit.List(r.Context(), a.Control.Store, f, func(e audit.Entry) bool {
-		return e.Task != "" && rights.May(roles.View, e.Task) || rights.MayAll(roles.View)
-	})
-	return apispec.AuditResponse{RequestID: middleware.ID(r), Entries: list.Map(entries, apiview.AuditEntry), More: more}, err
+	sees := seesAbout(r)
+	entries, more, err := audit.List(r.Context(), a.Control.Store, f, func(e audit.Entry) bool { return sees(e.Task) })
+	return apispec.AuditResponse{RequestID: middleware.ID(r), Entries: list.Map(entries, apiview.AuditEntry), More: more,
+		KeptSince: apiview.Moment(a.Control.Now().Add(-a.Control.AuditRetention(r.Context())))}, err
 }

@@ -41,9 +41,10 @@ func waitsWithWeb(t *testing.T) *engine {
 	e.options.Tokens = credentials.New(e.store, time.Now)
 	e.waits()
 	e.put(t, state.RunKey("new", "p"), state.Run{ID: "p", Task: "new", Kind: state.KindPlan, State: state.RunSucceeded})
-	e.Control.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
-		return state.PlannedRun{ID: "p", Task: "new"}, nil // a task is planned before it is made
+	e.Control.Plan = func(_ context.Context, task string, _ json.RawMessage) (state.PlannedRun, error) {
+		return state.PlannedRun{ID: "p", Task: task}, nil // a task is planned before it is made
 	}
+	e.put(t, state.RunKey("web", "p"), state.Run{ID: "p", Task: "web", Kind: state.KindPlan, State: state.RunSucceeded})
 	e.Control.WhatIf = func(ctx context.Context, w condition.WhatIf, _ []string, by string) (state.Question, error) {
 		q := state.Question{ID: "w", Supposed: w.String(), By: by, Created: time.Now()}
 		_, err := e.store.Apply(ctx, state.Create(state.QuestionKey(q.ID), state.Encode(q)))
@@ -58,6 +59,7 @@ var operations = map[string]struct {
 	want               audit.Entry
 	before             func(*testing.T, *engine)
 }{
+	"planTask":   {"POST", "/v1/tasks/web/plan", "", audit.Entry{Action: audit.Plan, Task: "web"}, nil},
 	"runTask":    {"POST", "/v1/tasks/web/run?wait=false", "", audit.Entry{Action: audit.Run, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunSucceeded) }},
 	"retryTask":  {"POST", "/v1/tasks/web/retry?wait=false", "", audit.Entry{Action: audit.Retry, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunFailed) }},
 	"cancelTask": {"POST", "/v1/tasks/web/cancel", "", audit.Entry{Action: audit.Cancel, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285"}, nil},
@@ -130,6 +132,9 @@ func TestAudit_EachOperationLeavesExactlyOneEntry(t *testing.T) {
 			continue
 		}
 		all := e.entries()
+		if name == "createTask" { // a plan is made first
+			had++
+		}
 		if len(all) != had+1 {
 			t.Errorf("%s leaves %d entries", name, len(all)-had)
 			continue
@@ -298,6 +303,51 @@ func TestAudit_EntriesAreForThoseWhoMayViewTheirTask(t *testing.T) {
 		}
 	}
 	if code, said := act("GET", "/v1/audit?since=yesterday", ""); code != http.StatusBadRequest {
+		t.Errorf("%d %s", code, said)
+	}
+}
+
+func TestAudit_SaysWhoPlannedWhat(t *testing.T) {
+	const draft = `{"task": {"name": "new", "module": "./m", "condition": {"services": {"names": ["a"]}}}}`
+	const ofDraft = "of a definition that the request has, and that is not in force"
+	for _, o := range []struct{ method, path, body, task, detail string }{
+		{"POST", "/v1/tasks/web/plan", "", "web", ""},
+		{"PATCH", "/v1/tasks/web?run=inspect", `{"enabled": true}`, "web", ""},
+		{"POST", "/v1/tasks?run=inspect", draft, "new", ofDraft},
+		{"POST", "/v1/tasks?run=inspect&replace=true", draft, "new", ofDraft},
+	} {
+		for _, fails := range []bool{false, true} {
+			e := waitsWithWeb(t)
+			plan := e.Control.Plan
+			e.Control.PlanReplacing = func(ctx context.Context, d json.RawMessage) (state.PlannedRun, error) {
+				return e.Control.Plan(ctx, "new", d)
+			}
+			e.Control.Plan = func(ctx context.Context, task string, d json.RawMessage) (state.PlannedRun, error) {
+				if all := e.entries(); len(all) != 1 || audit.Of(ctx).Noted != all[0].ID {
+					t.Errorf("%s %s: the plan begins with the entries %+v", o.method, o.path, all)
+				}
+				if fails {
+					return state.PlannedRun{}, errors.New("no container")
+				}
+				return plan(ctx, task, d)
+			}
+			if code, said := e.answers(everything)(o.method, o.path, o.body); (code >= 300) != fails {
+				t.Errorf("%s %s: %d %s", o.method, o.path, code, said)
+			}
+			all := e.entries()
+			if len(all) != 1 || all[0].Action != audit.Plan || all[0].By != "token:ann" || all[0].Proof != identity.Token || all[0].Task != o.task || all[0].Detail != o.detail || all[0].Via != audit.API {
+				t.Errorf("%s %s leaves %+v", o.method, o.path, all)
+			}
+		}
+	}
+	// Nothing is planned of a task that is not there, or disabled, and nothing by somebody without the role.
+	e := waitsWithWeb(t)
+	for path, want := range map[string]int{"/v1/tasks/nobody/plan": http.StatusNotFound, "/v1/tasks/off/plan": http.StatusConflict} {
+		if code, said := e.answers(everything)("POST", path, ""); code != want || len(e.entries()) != 0 {
+			t.Errorf("%s: %d %s, %d entries", path, code, said, len(e.entries()))
+		}
+	}
+	if code, said := e.answers(with(map[roles.Role][]string{roles.View: {"*"}, roles.Operate: {"dns"}}))("POST", "/v1/tasks/web/plan", ""); code != http.StatusForbidden {
 		t.Errorf("%d %s", code, said)
 	}
 }

@@ -1,21 +1,29 @@
 package api
 
 import (
+	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
-// getEvents answers with the latest events. Events that are about no task may name some: they are for
-// those who may view all tasks.
+// seesAbout returns which events and entries the sender may view: those of the tasks that they may view. Others
+// may name several tasks: they are for those who may view all of them.
+func seesAbout(r *http.Request) func(task string) bool {
+	rights := by(r).Rights
+	return func(task string) bool { return task != "" && rights.May(roles.View, task) || rights.MayAll(roles.View) }
+}
+
+// getEvents answers with the events that the query selects.
 func (a *api) getEvents(r *http.Request) (any, error) {
-	events, err := a.reader().Events(r.Context())
-	if !by(r).Rights.MayAll(roles.View) {
-		sees := sees(r)
-		events = slices.DeleteFunc(events, func(e apispec.LatestEvent) bool { return e.Task == nil || !sees(*e.Task) })
+	sees := seesAbout(r)
+	all, err := a.reader().Events(r.Context(), apiview.EventFilterOf(r.URL.Query()), func(e apispec.LatestEvent) bool { return sees(apispec.Deref(e.Task)) })
+	if errors.Is(err, outbox.ErrCursor) {
+		return nil, refuse(http.StatusBadRequest, "%s: use the value of next", err)
 	}
-	return apispec.EventsResponse{RequestID: middleware.ID(r), Events: events}, err
+	return apispec.EventsResponse{RequestID: middleware.ID(r), Events: all.Found, Next: apiview.Optional(all.Next), Oldest: apiview.Moment(all.Oldest)}, err
 }

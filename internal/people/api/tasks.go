@@ -58,6 +58,21 @@ func (a *api) getTasks(r *http.Request) (any, error) {
 	return answer, nil
 }
 
+// planTask starts a plan of a task as it is configured, and does not wait for it.
+func (a *api) planTask(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	_, t, err := a.task(r.Context(), name)
+	if err == nil && !t.Enabled {
+		err = control.ErrDisabled
+	}
+	if err != nil {
+		return nil, err
+	}
+	planned, err := a.Control.StartPlan(r.Context(), name, control.Definition{}, by(r).Or(r.URL.Query().Get("by")).Name)
+	url := apiview.RunURL(name, planned.ID)
+	return answer{http.StatusAccepted, "Location", url, apispec.PlanStartedResponse{RequestID: middleware.ID(r), RunID: planned.ID, RunURL: url}}, err
+}
+
 // getTask answers with the definition of one task.
 func (a *api) getTask(r *http.Request) (any, error) {
 	_, t, err := a.task(r.Context(), r.PathValue("name"))
@@ -149,7 +164,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if mode == runInspect {
-		inspection, err := a.inspect(r.Context(), t.Name, definition)
+		inspection, err := a.inspect(r, t.Name, definition)
 		if wrong := (*runError)(nil); errors.As(err, &wrong) {
 			wrong.status = http.StatusBadRequest
 		}
@@ -157,7 +172,7 @@ func (a *api) createTask(r *http.Request) (any, error) {
 	}
 	if mode == "" || !t.Enabled {
 		// It is not run now, and not made if Terraform refuses it: it is planned first.
-		if _, err = a.inspect(r.Context(), t.Name, definition); err != nil {
+		if _, err = a.inspect(r, t.Name, definition); err != nil {
 			return nil, notMade(err)
 		}
 	}
@@ -229,12 +244,12 @@ func (e *runError) Error() string {
 // inspect plans a task and returns its plan. The definition is that of a task
 // which is not there, else nil. The error is a *runError where Terraform had no
 // plan.
-func (a *api) inspect(ctx context.Context, task string, definition json.RawMessage) (*apispec.Inspection, error) {
-	planned, err := a.Control.Plan(ctx, task, definition)
+func (a *api) inspect(r *http.Request, task string, definition json.RawMessage) (*apispec.Inspection, error) {
+	planned, err := a.Control.StartPlan(r.Context(), task, control.Definition{JSON: definition}, by(r).Name)
 	if err != nil {
 		return nil, err
 	}
-	inspection, _, err := a.awaitPlan(ctx, planned)
+	inspection, _, err := a.awaitPlan(r.Context(), planned)
 	return inspection, err
 }
 
@@ -264,7 +279,7 @@ func (a *api) inspectReplacing(r *http.Request, mode string, definition json.Raw
 	if err := mayCreate(r, t.Name, t.MovedFrom); err != nil { // as it was understood
 		return nil, err
 	}
-	planned, err := a.Control.PlanReplacing(r.Context(), definition)
+	planned, err := a.Control.StartPlan(r.Context(), t.Name, control.Definition{JSON: definition, Replacing: true}, by(r).Name)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +343,7 @@ func (a *api) updateTask(r *http.Request) (any, error) {
 	if mode == runInspect {
 		inspection := &apispec.Inspection{Plan: "Task is disabled, inspection was skipped."}
 		if _, _, err = a.task(ctx, name); err == nil && enabled {
-			inspection, err = a.inspect(ctx, name, nil)
+			inspection, err = a.inspect(r, name, nil)
 		}
 		return apispec.UpdateTaskResponse{Inspect: inspection}, err
 	}

@@ -153,10 +153,9 @@ func (c *Client) Run(ctx context.Context, task, id string) (apispec.Run, error) 
 	return answer.Run, err
 }
 
-// Events returns the latest events, the latest first.
-func (c *Client) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
-	answer, err := get[apispec.EventsResponse](ctx, c, "v1/events", nil)
-	return answer.Events, err
+// Events returns events, as the query of the request says, the latest first.
+func (c *Client) Events(ctx context.Context, query url.Values) (apispec.EventsResponse, error) {
+	return get[apispec.EventsResponse](ctx, c, "v1/events", query)
 }
 
 // Order returns which tasks come after which.

@@ -29,6 +29,7 @@ const (
 	AuditActionForget      AuditAction = "forget"
 	AuditActionHold        AuditAction = "hold"
 	AuditActionPause       AuditAction = "pause"
+	AuditActionPlan        AuditAction = "plan"
 	AuditActionRefused     AuditAction = "refused"
 	AuditActionReject      AuditAction = "reject"
 	AuditActionRelease     AuditAction = "release"
@@ -245,18 +246,21 @@ type AuditEntry struct {
 	// Proof what proves by: token, certificate, oidc or iam; local (the machine itself) or none: nothing does
 	Proof string `json:"proof"`
 
-	// Request id of the request
+	// Request id of the request; of an invocation, that of AWS, which CloudTrail knows
 	Request *string `json:"request,omitempty"`
 	Run     *string `json:"run,omitempty"`
 	Task    *string `json:"task,omitempty"`
 
-	// Via api, pages, or command: a command that worked on the store itself
+	// Via api, pages, command (a command that worked on the store itself), or invoke (an invocation of the function in AWS)
 	Via *string `json:"via,omitempty"`
 }
 
 // AuditResponse defines model for AuditResponse.
 type AuditResponse struct {
 	Entries []AuditEntry `json:"entries"`
+
+	// KeptSince entries before this time are removed, as audit_retention says
+	KeptSince *time.Time `json:"kept_since,omitempty"`
 
 	// More there are earlier entries in this range of time
 	More      bool `json:"more"`
@@ -497,10 +501,19 @@ type EventConfig struct {
 	Source string `json:"source"`
 }
 
+// EventLevel defines model for EventLevel.
+type EventLevel string
+
 // EventsResponse defines model for EventsResponse.
 type EventsResponse struct {
-	Events    []LatestEvent `json:"events"`
-	RequestID UUID          `json:"request_id"`
+	Events []LatestEvent `json:"events"`
+
+	// Next if there are more, the value of before for them
+	Next *string `json:"next,omitempty"`
+
+	// Oldest when the oldest event happened that is kept; without before
+	Oldest    *time.Time `json:"oldest,omitempty"`
+	RequestID UUID       `json:"request_id"`
 }
 
 // Gate a request to Consul whose index shows that something may have changed
@@ -609,9 +622,6 @@ type LatestEvent struct {
 	// Text what happened, such as: run failed
 	Text string `json:"text"`
 }
-
-// EventLevel defines model for LatestEvent.level.
-type EventLevel string
 
 // Leader defines model for Leader.
 type Leader struct {
@@ -929,6 +939,17 @@ type PlanResponse struct {
 	RequestID UUID `json:"request_id"`
 }
 
+// PlanStartedResponse defines model for PlanStartedResponse.
+type PlanStartedResponse struct {
+	RequestID UUID `json:"request_id"`
+
+	// RunID the run that plans
+	RunID string `json:"run_id"`
+
+	// RunURL where it shows how it ends
+	RunURL string `json:"run_url"`
+}
+
 // Reason why a task runs, or waits
 type Reason struct {
 	// Attempt of a retry, from 1
@@ -1116,6 +1137,9 @@ type Run struct {
 	// deployment; the task is run again at once. cancelled: somebody ended it.
 	State RunState `json:"state"`
 	Task  string   `json:"task"`
+
+	// Verdict what would happen to a task, as its guards, windows, approvals and stops judge it
+	Verdict *Verdict `json:"verdict,omitempty"`
 
 	// Verification what came of the verifications after an apply; missing if nothing was to be verified
 	Verification *Verification `json:"verification,omitempty"`

@@ -56,6 +56,7 @@ func Run(run state.Run) apispec.Run {
 	if w := run.WhatIf; w != nil {
 		shown.WhatIf = &apispec.RunWhatIf{ID: Optional(w.ID), Supposed: w.Supposed, Verdict: Verdict(w.Verdict)}
 	}
+	shown.Verdict = Verdict(run.Verdict)
 	return shown
 }
 

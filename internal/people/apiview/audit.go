@@ -2,7 +2,6 @@ package apiview
 
 import (
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -31,12 +30,8 @@ const oldestEntry = 10 * 366 * 24 * time.Hour
 
 // AuditFilter returns what the query of a request selects in the audit record.
 func AuditFilter(query url.Values, now time.Time) audit.Filter {
-	limit, err := strconv.Atoi(query.Get("limit"))
-	if err != nil {
-		limit = auditLimit
-	}
-	f := audit.Filter{Since: moment(query.Get("since")), Until: moment(query.Get("until")), Before: query.Get("before"), Task: query.Get("task"), By: query.Get("by"),
-		Action: audit.Action(query.Get("action")), Limit: limit}
+	q := SelectionOf(query, auditLimit)
+	f := audit.Filter{Since: q.Since, Until: q.Until, Before: q.Before, Task: q.Task, By: q.By, Action: audit.Action(query.Get("action")), Limit: q.Limit}
 	if latest := now.Add(time.Hour); f.Until.IsZero() || f.Until.After(latest) { // another clock may be ahead
 		f.Until = latest
 	}
@@ -47,10 +42,4 @@ func AuditFilter(query url.Values, now time.Time) audit.Filter {
 		f.Since = oldest
 	}
 	return f
-}
-
-// moment is a time that was checked before; zero if it is not given.
-func moment(text string) time.Time {
-	at, _ := time.Parse(time.RFC3339, text)
-	return at
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -12,18 +13,31 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// Events returns the latest events, the newest first.
-func (r Reader) Events(ctx context.Context) ([]apispec.LatestEvent, error) {
-	latest, err := outbox.Latest(ctx, r.Store)
-	if err != nil {
-		return nil, err
+// Events are what a request for events gets.
+type Events struct {
+	Found  []apispec.LatestEvent // the newest first
+	Next   string                // from where a further request goes on; "" if there are no more
+	Oldest time.Time             // of those that are kept, if this is no further request
+}
+
+// Events returns the events that a filter selects and that may be seen.
+func (r Reader) Events(ctx context.Context, f apiview.EventFilter, sees func(apispec.LatestEvent) bool) (Events, error) {
+	found := []apispec.LatestEvent{}
+	_, next, err := outbox.List(ctx, r.Store, outbox.Query{Since: f.Since, Until: f.Until, Before: f.Before, Limit: f.Limit}, func(e outbox.Event) bool {
+		shown := eventOf(e)
+		if !sees(shown) || !f.Finds(shown) {
+			return false
+		}
+		if shown.Links = r.links(state.Run{Claimed: state.Claimed{Runner: e.Runner}}); len(found) < f.Limit {
+			found = append(found, shown)
+		}
+		return true
+	})
+	all := Events{Found: found, Next: next}
+	if err == nil && f.Before == "" {
+		all.Oldest, err = outbox.Oldest(ctx, r.Store)
 	}
-	events := make([]apispec.LatestEvent, len(latest))
-	for i, e := range latest {
-		events[i] = eventOf(e)
-		events[i].Links = r.links(state.Run{Claimed: state.Claimed{Runner: e.Runner}})
-	}
-	return events, nil
+	return all, err
 }
 
 // eventOf returns an event as the API shows it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -38,7 +39,8 @@ func TestRead_RunsAndEventsHaveLinksToTheirContainer(t *testing.T) {
 			t.Errorf("the run is %+v, want a link to the %s", run, want)
 		}
 	}
-	latest, err := r.Events(t.Context())
+	listed, err := r.Events(t.Context(), apiview.EventFilter{Selection: apiview.Selection{Limit: 50}}, func(apispec.LatestEvent) bool { return true })
+	latest := listed.Found
 	if err != nil || len(latest) != 1 || latest[0].Links == nil || latest[0].Links.Logs != "log of c1" {
 		t.Errorf("the events are %+v, %v", latest, err)
 	}

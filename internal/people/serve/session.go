@@ -28,7 +28,7 @@ const (
 	signInPath  = "sign-in" // shows the form for a token
 	sessionPath = "session" // takes the token or the code of an invitation, and sets the cookie
 	signOutPath = "session/end"
-	eventsPath  = "events"  // the stream of an open page
+	newsPath    = "news"    // the stream of an open page
 	staticPath  = "static/" // files that are the same for everybody
 )
 
@@ -161,7 +161,7 @@ func (g *guard) signIn(w *answer, r *http.Request) bool {
 	path, ok := g.onPage(r)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
-	case !ok || path == eventsPath: // a script would take the form for events
+	case !ok || path == newsPath: // a script would take the form for events
 		return false
 	case !reads && r.Method != http.MethodPost:
 		return false

@@ -326,7 +326,7 @@ func TestSession_ViewerWithoutOneIsSentToTheForm(t *testing.T) {
 		"a page":                 {"GET", "/ui/tasks?page=2", http.Header{}, 303, "Location", "/ui/sign-in?next=%2Fui%2Ftasks%3Fpage%3D2"},
 		"its header":             {"HEAD", "/ui/tasks", http.Header{}, 303, "Location", "/ui/sign-in?next=%2Fui%2Ftasks"},
 		"an open page":           {"GET", "/ui/tasks?page=2", http.Header{"Hx-Request": {"true"}, "Accept": {"text/html, text/event-stream"}}, 204, "HX-Redirect", "/ui/sign-in?next=%2Fui%2Ftasks%3Fpage%3D2"},
-		"a stream":               {"GET", "/ui/events", http.Header{"Hx-Request": {"true"}, "Accept": {"text/html, text/event-stream"}}, 401, "Location", ""},
+		"a stream":               {"GET", "/ui/news", http.Header{"Hx-Request": {"true"}, "Accept": {"text/html, text/event-stream"}}, 401, "Location", ""},
 		"a button":               {"POST", "/ui/tasks/web/hold", http.Header{"Origin": {own}, "Referer": {own + "/ui/tasks/web?x=1"}}, 303, "Location", "/ui/sign-in?next=%2Fui%2Ftasks%2Fweb%3Fx%3D1"},
 		"a button from anywhere": {"POST", "/ui/tasks/web/hold", http.Header{"Referer": {"https://evil.example/ui/"}}, 401, "Location", ""},
 		"another method":         {"DELETE", "/ui/tasks/web", http.Header{}, 401, "Location", ""},

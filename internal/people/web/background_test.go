@@ -19,7 +19,7 @@ func TestPages_InTheBackgroundConnectWhenTheyAreSeen(t *testing.T) {
 	s.write("web", s.ran("web", state.RunSucceeded, "service web: +web-1"))
 	var streams atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/ui/events" {
+		if r.URL.Path == "/ui/news" {
 			streams.Add(1)
 		}
 		s.pages.ServeHTTP(w, r)

@@ -84,7 +84,7 @@ func BenchmarkTasks(b *testing.B) {
 
 // listen keeps a page open, which is brought up to date after each change.
 func (s *site) listen(ctx context.Context) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/ui/events?topic=", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/ui/news?topic=", nil)
 	if err != nil {
 		return
 	}

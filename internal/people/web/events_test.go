@@ -1,79 +1,128 @@
 package web_test
 
 import (
-	"bufio"
-	"context"
+	"encoding/csv"
 	"encoding/json"
-	"html"
-	"net/http"
-	"regexp"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 )
 
-// stream returns the address of the stream of a page, as the page has it.
-func (s *site) stream(path string) string {
+// happened writes events.
+func (s *site) happened(events ...outbox.Event) {
 	s.t.Helper()
-	page, _ := s.page(path)
-	found := regexp.MustCompile(`hx-sse:connect="([^"]*)"`).FindStringSubmatch(page)
-	if found == nil {
-		s.t.Fatalf("%s has no stream:\n%s", path, page)
+	if _, err := s.store.Apply(s.t.Context(), outbox.NewEvents(events...).Changes()...); err != nil {
+		s.t.Fatal(err)
 	}
-	return html.UnescapeString(found[1])
 }
 
-// told waits until a stream says that its page has changed, or that it is open.
-func (s *site) told(lines *bufio.Scanner, what string) {
+var morning = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+
+func newEventful(t *testing.T) *site {
+	s := newSite(t, "web", "dns")
+	s.happened(
+		outbox.Event{Kind: outbox.LeadershipTaken, Seq: 1, At: morning, By: "net-1"},
+		outbox.Event{Kind: outbox.HoldBegun, Seq: 2, At: morning.Add(time.Hour), Task: "web", By: "Ann <b>", Detail: "rack 7"},
+		outbox.Event{Kind: outbox.RunFailed, Seq: 3, At: morning.Add(2 * time.Hour), Task: "dns", Run: "01a2", Error: "no route to host"},
+		outbox.Event{Kind: outbox.HoldEnded, Seq: 4, At: morning.Add(3 * time.Hour), Task: "web", By: "=cmd()"},
+	)
+	return s
+}
+
+func (s *site) body(path string) string {
 	s.t.Helper()
-	for lines.Scan() {
-		if lines.Text() == what {
-			return
+	resp, err := s.get(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestEventsPage_IsFilteredAndExported(t *testing.T) {
+	s := newEventful(t)
+	for query, want := range map[string]string{
+		"":                        "hold_ended run_failed hold_begun leadership_taken",
+		"?task=web":               "hold_ended hold_begun",
+		"?kind=run_failed":        "run_failed",
+		"?level=warning":          "run_failed hold_begun",
+		"?level=error":            "run_failed",
+		"?by=ANN":                 "hold_begun",
+		"?q=NO+ROUTE":             "run_failed",
+		"?since=2026-11-20T09:30": "hold_ended run_failed",
+		"?since=2026-11-20T09:00:00Z&until=2026-11-20T10:00": "hold_begun",
+		"?kind=bogus&level=bogus&since=bogus&task=dns":       "run_failed",
+		"?task=nobody": "",
+	} {
+		var page struct{ Events []apispec.LatestEvent }
+		if err := json.Unmarshal([]byte(s.body("/ui/events.json"+query)), &page); err != nil {
+			t.Fatal(err)
+		}
+		var shown, lines, rows []string
+		for _, e := range page.Events {
+			shown = append(shown, e.Kind)
+		}
+		for line := range strings.Lines(s.body("/ui/events/export" + query)) {
+			var e apispec.LatestEvent
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, e.Kind)
+		}
+		table, err := csv.NewReader(strings.NewReader(s.body("/ui/events/export?format=csv&" + strings.TrimPrefix(query, "?")))).ReadAll()
+		if err != nil || len(table) == 0 {
+			t.Fatal(table, err)
+		}
+		for _, row := range table[1:] {
+			rows = append(rows, row[2])
+			if strings.HasPrefix(row[6], "=") {
+				t.Errorf("a spreadsheet computes %q", row[6])
+			}
+		}
+		for what, got := range map[string][]string{"page": shown, "lines": lines, "table": rows} {
+			if strings.Join(got, " ") != want {
+				t.Errorf("%q: the %s has %v, want %s", query, what, got, want)
+			}
 		}
 	}
-	s.t.Fatalf("the stream ends before it says %q: %v", what, lines.Err())
 }
 
-func (s *site) connect(path string) *bufio.Scanner {
-	s.t.Helper()
-	ctx, end := context.WithTimeout(s.t.Context(), time.Minute)
-	s.t.Cleanup(end)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
+func TestEventsPage_SearchesAndTurnsPagesInTheBrowser(t *testing.T) {
+	s := newEventful(t)
+	for i := range 240 {
+		s.happened(outbox.Event{Kind: outbox.ChangeSeen, Seq: uint64(10 + i), At: morning.Add(time.Duration(i-300) * time.Minute), Task: "web", Detail: fmt.Sprintf("service web: +web-%03d", i)})
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/events")
+	b.Until("no route to host", "Ann <b>", "web-239", "The oldest event that is kept")
+	b.Click("Older")
+	b.Comes("before=")
+	b.Until("web-143")
+	if strings.Contains(b.Text("main"), "no route") {
+		t.Error("the second page has what the first has")
 	}
-	s.t.Cleanup(func() { res.Body.Close() })
-	lines := bufio.NewScanner(res.Body)
-	s.told(lines, ": open")
-	return lines
-}
-
-// A background tab ends its stream, and connects again when people look at it.
-func TestEvents_TellAPageWhatItMissedWhileItWasNotConnected(t *testing.T) {
-	for _, path := range []string{"/ui/tasks", "/ui/tasks/web"} {
-		s := newSite(t, "web", "dns")
-		s.write("web", s.ran("web", state.RunSucceeded, "service web: +web-1"))
-		stream := s.stream(path)
-		s.write("web", s.ran("web", state.RunFailed, "no route"))
-		s.told(s.connect(stream), "event: changed")
+	b.Click("Older")
+	b.Until("web-000")
+	b.Click("Newest")
+	b.Until("no route to host")
+	b.Fill("Text", "route"+kb.Enter)
+	b.Comes("q=route")
+	b.Until("no route to host")
+	if strings.Contains(b.Text("main"), "Ann") {
+		t.Error("the search finds everything")
 	}
-}
-
-func TestEvents_PageThatIsToldReadsEverythingAgain(t *testing.T) {
-	s := newSite(t, "web")
-	s.write("web", s.ran("web", state.RunSucceeded, "first"))
-	lines := s.connect(s.stream("/ui/tasks/web"))
-	s.write("web", s.ran("web", state.RunSucceeded, "second"))
-	s.told(lines, "event: changed")
-	page, _ := s.page("/ui/tasks/web.json")
-	var got struct{ Runs []struct{ ID string } }
-	if err := json.Unmarshal([]byte(page), &got); err != nil || len(got.Runs) != 2 {
-		t.Errorf("%d runs, %v: %s", len(got.Runs), err, strings.TrimSpace(page))
-	}
+	b.Accessible()
+	b.Quiet()
 }

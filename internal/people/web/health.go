@@ -40,7 +40,7 @@ func (p *pages) health(r *http.Request) (view, error) {
 	if page.Version, err = read(r.Context(), p.source, "version", p.source.Version); err != nil {
 		return view{}, err
 	}
-	if page.Events, err = read(r.Context(), p.source, "events", p.source.Events); err != nil && !refuses(err) { // of an older version
+	if page.Events, err = p.latestEvents(r.Context()); err != nil && !refuses(err) { // of an older version
 		return view{}, err
 	}
 	cluster, err := read(r.Context(), p.source, "cluster", func(ctx context.Context) (apispec.ClusterStatus, error) { return p.source.Cluster(ctx) })
@@ -49,6 +49,12 @@ func (p *pages) health(r *http.Request) (view, error) {
 		err = nil // an instance that is alone
 	}
 	return view{title: "Health", template: "health", topic: everything, shown: o.topics, quiet: true, data: page}, err
+}
+
+// latestEvents reads what happened last.
+func (p *pages) latestEvents(ctx context.Context) ([]apispec.LatestEvent, error) {
+	answer, err := read(ctx, p.source, "events", func(ctx context.Context) (apispec.EventsResponse, error) { return p.source.Events(ctx, nil) })
+	return answer.Events, err
 }
 
 // refuses reports whether the API says that it has no answer to a request, rather than

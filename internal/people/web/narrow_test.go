@@ -38,9 +38,9 @@ func TestAuditPage_ANarrowRoleSeesOnlyItsTasksInTheBrowser(t *testing.T) {
 	s.did(2, identity.OfToken("bob"), audit.Entry{Action: audit.Hold, Task: "vpn", Comment: "the secret of the tunnel"})
 	s.did(3, identity.OfToken("cho"), audit.Entry{Action: audit.Pause, Comment: "new firewalls"})
 	s.did(4, identity.OfToken("dan"), audit.Entry{Action: audit.Refused, Task: "vpn", Detail: "POST /v1/tasks/{name}/hold: token:dan needs the role operate for task vpn"})
-	s.did(5, identity.OfToken("eve"), audit.Entry{Action: audit.WhatIf, Detail: "without node n7, for vpn"})
+	s.did(5, identity.OfToken("trudy"), audit.Entry{Action: audit.WhatIf, Detail: "without node n7, for vpn"})
 	_, tokens := s.granted(grant(roles.Operate, "token:ops", "web-*"), grant(roles.View, "token:viewer", "web-1"), grant(roles.View, "token:all"))
-	hidden := []string{"vpn", "secret", "bob", "cho", "dan", "eve", "firewalls", "n7"}
+	hidden := []string{"vpn", "secret", "bob", "cho", "dan", "trudy", "firewalls", "n7"}
 	for _, name := range []string{"ops", "viewer"} {
 		b := browsertest.New(t)
 		b.Open(s.url + "/ui/audit")

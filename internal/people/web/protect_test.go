@@ -56,7 +56,7 @@ func TestProtected_EveryAnswerHasTheHeaders(t *testing.T) {
 	for _, ask := range []string{
 		"GET /ui/", "GET /ui/tasks", "GET /ui/tasks.json", "HEAD /ui/tasks", "OPTIONS /ui/tasks", "GET /ui/tasks/web", "GET " + run, "GET " + run + ".json",
 		"GET " + run + "/output", "GET /ui/runs", "GET /ui/health", "GET /ui/sign-in", "GET /ui/nothing", "GET /ui/nothing.json", "GET /ui/static/page.js", "GET /ui/static/none.js",
-		"GET /ui/static/..%2ftasks", "HEAD /ui/events", "PUT /ui/tasks", "DELETE /ui/tasks/web", "POST /ui/tasks/web/nothing", "POST /ui/tasks/none/hold", "POST /ui/what-if", "GET /ui/what-if/none", "TRACE /ui/tasks",
+		"GET /ui/static/..%2ftasks", "HEAD /ui/news", "PUT /ui/tasks", "DELETE /ui/tasks/web", "POST /ui/tasks/web/nothing", "POST /ui/tasks/none/hold", "POST /ui/what-if", "GET /ui/what-if/none", "TRACE /ui/tasks",
 	} {
 		method, path, _ := strings.Cut(ask, " ")
 		for _, fetch := range []string{"", "same-origin", "cross-site"} {
@@ -190,7 +190,7 @@ func TestEvents_OneClientLeavesRoomForOthers(t *testing.T) {
 	const asked = 110
 	for range asked {
 		go func() {
-			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/ui/events", nil)
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/ui/news", nil)
 			res, err := http.DefaultTransport.RoundTrip(req)
 			if err == nil {
 				defer res.Body.Close()
@@ -216,7 +216,7 @@ func TestEvents_OneClientLeavesRoomForOthers(t *testing.T) {
 func TestEvents_FlowThroughAProxyWithHTTP10(t *testing.T) {
 	s := newSite(t, "web")
 	conn := dial(t, s.url)
-	if _, err := io.WriteString(conn, "GET /ui/events HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /ui/news HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -72,7 +72,7 @@ func look(t *testing.T, pages http.Handler, store *reads, path string, every, la
 	var group sync.WaitGroup
 	for range 10 {
 		group.Go(func() {
-			r := httptest.NewRequest(http.MethodGet, "/ui/events", nil).WithContext(ctx)
+			r := httptest.NewRequest(http.MethodGet, "/ui/news", nil).WithContext(ctx)
 			pages.ServeHTTP(stream{httptest.NewRecorder(), func() { load(t, pages, path) }}, r)
 		})
 		group.Go(func() {
@@ -188,7 +188,7 @@ func TestPages_ShowNothingFromBeforeAnAction(t *testing.T) {
 }
 
 func TestPages_ThatAreUpToDateAreNotToldOfAChange(t *testing.T) {
-	news := regexp.MustCompile(`/ui/events\?[^"]*`)
+	news := regexp.MustCompile(`/ui/news\?[^"]*`)
 	for _, path := range []string{"/ui/tasks", "/ui/tasks?q=web&sort=due", "/ui/tasks?after=dns", "/ui/tasks/web", "/ui/runs", "/ui/health"} {
 		synctest.Test(t, func(t *testing.T) {
 			db := statetest.NewMemory()

@@ -134,7 +134,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 		if f.Notice != "" {
 			f.Trigger += fmt.Sprintf(", every %ds", int(noticeTime.Seconds())+1) // then the page is shown without it
 		}
-		f.Events = pageURL("events?") + url.Values{"topic": {v.topic}, "seen": {v.seen}}.Encode()
+		f.Events = pageURL("news?") + url.Values{"topic": {v.topic}, "seen": {v.seen}}.Encode()
 	}
 	name := "layout"
 	if r.Header.Get("HX-Request") == "true" {

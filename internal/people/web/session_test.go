@@ -147,7 +147,7 @@ const attacks = `<!doctype html><main id="main">attacks: <output></output></main
 	script.src = pages + '/ui/tasks.json';
 	image.src = pages + '/ui/icon.svg';
 	document.body.append(script, image);
-	await Promise.all([wait(script, 'script'), wait(image, 'image'), wait(new EventSource(pages + '/ui/events', { withCredentials: true }), 'stream')]);
+	await Promise.all([wait(script, 'script'), wait(image, 'image'), wait(new EventSource(pages + '/ui/news', { withCredentials: true }), 'stream')]);
 	try { if (frames.frame.document.body) works.push('frame'); } catch { /* as it should be */ }
 	const other = open(pages + '/ui/tasks');
 	for (let n = 0; n < 300 && !other.closed; n++) await new Promise((done) => setTimeout(done, 20)); // the browser cuts the connection

@@ -93,7 +93,7 @@ func sendStatic(w http.ResponseWriter, contentType string, raw []byte) {
 func compressed(next http.Handler) http.Handler {
 	whole := middleware.Compressed(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == pageURL("events") {
+		if r.URL.Path == pageURL("news") {
 			next.ServeHTTP(w, r)
 			return
 		}

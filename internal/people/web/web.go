@@ -87,6 +87,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		"map":                    p.resourceMap,
 		"health":                 p.health,
 		"audit":                  p.audit,
+		"events":                 p.events,
 		"what-if/{id}":           p.whatIf,
 	} {
 		mux.HandleFunc("GET "+pageURL(pattern), p.viewed(p.page(show)))
@@ -99,9 +100,10 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 	for _, action := range []string{"pause", "resume", "approve-all"} {
 		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
 	}
-	mux.HandleFunc("GET "+pageURL("audit/export"), p.viewed(p.auditLines))
+	mux.HandleFunc("GET "+pageURL("audit/export"), p.viewed(p.exportAudit()))
+	mux.HandleFunc("GET "+pageURL("events/export"), p.viewed(p.exportEvents()))
 	mux.HandleFunc("POST "+pageURL("what-if"), p.askWhatIf)
-	mux.HandleFunc("GET "+pageURL("events"), p.events)
+	mux.HandleFunc("GET "+pageURL("news"), p.stream)
 	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
 	mux.HandleFunc("GET "+pageURL("icon.svg"), p.icon)
 	mux.HandleFunc(pageURL(""), func(w http.ResponseWriter, r *http.Request) { p.fail(w, r, errNoPage) })

@@ -9,6 +9,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,11 +47,12 @@ const (
 	CreateToken Action = "create_token"
 	RevokeToken Action = "revoke_token"
 	WhatIf      Action = "what_if"
+	Plan        Action = "plan"
 	Refused     Action = "refused" // somebody tried something without the role for it
 )
 
 // Actions are all actions.
-var Actions = []Action{Run, Retry, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, WhatIf, Refused}
+var Actions = []Action{Run, Retry, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, WhatIf, Plan, Refused}
 
 // Entry is one thing that somebody did.
 type Entry struct {
@@ -79,6 +81,7 @@ const (
 	API     Via = "api"
 	Pages   Via = "pages"
 	Command Via = "command" // that works on the store itself
+	Invoked Via = "invoke"  // an invocation of the function in AWS
 )
 
 // Actor is who sends a request, for the entries of what it changes.
@@ -87,6 +90,7 @@ type Actor struct {
 	From    string
 	Via     Via
 	Request string
+	Noted   string // id of the entry that was written for the request
 	// Keep returns how long entries are kept; nil for Retention.
 	Keep func(context.Context) time.Duration
 }
@@ -106,6 +110,27 @@ func Of(ctx context.Context) Actor {
 // names who acts; the context says what proves that.
 func Write(ctx context.Context, e Entry, by string, now time.Time) state.Change {
 	return e.of(Of(ctx), by, now, uuid.NewString()).change(ctx)
+}
+
+// Note writes the entry of a request that another process may carry out. The context that it returns
+// names the entry.
+func Note(ctx context.Context, s state.Store, e Entry, by string, now time.Time) (context.Context, error) {
+	a := Of(ctx)
+	e = e.of(a, by, now, uuid.NewString())
+	if _, err := s.Apply(ctx, e.change(ctx)); err != nil {
+		return ctx, fmt.Errorf("write who requests it: %w", err)
+	}
+	a.Noted = e.ID
+	return With(ctx, a), nil
+}
+
+// Read returns the entry with an id; its ID is "" if there is none.
+func Read(ctx context.Context, s state.Store, id string) (Entry, error) {
+	if _, ok := timeOf(id); !ok || len(keyOf(id)) > state.MaxKey {
+		return Entry{}, nil
+	}
+	rec, err := state.Read[Entry](ctx, s, keyOf(id))
+	return rec.Data, err
 }
 
 // of completes an entry.

@@ -35,16 +35,25 @@ const byDay = 31 * 24 * time.Hour
 // List returns the entries that a filter finds and that may be seen, the latest first, and whether
 // there may be more. It reads only what is of the range of time. Entries that cannot be decoded are left out.
 func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (found []Entry, more bool, err error) {
-	if at, ok := timeOf(f.Before); ok && at.Before(f.Until) {
-		f.Until = at.Add(time.Microsecond)
+	until, all := f.Until, []string(nil)
+	if at, ok := timeOf(f.Before); ok && at.Before(until) {
+		all, until = hours(f.Since, at.Add(time.Microsecond)), at.Truncate(24*time.Hour)
 	}
-	for _, prefix := range prefixes(f.Since, f.Until) {
+	if until.After(f.Since) {
+		all = append(all, prefixes(f.Since, until)...)
+	}
+	last := "" // of the ids that were read: a month has the hours that were read, too
+	for _, prefix := range all {
 		stored, _, err := state.ReadEach[Entry](ctx, s, prefix)
 		if err != nil {
 			return nil, false, fmt.Errorf("read the audit record: %w", err)
 		}
 		for _, rec := range slices.Backward(stored) {
-			if e := rec.Data; f.finds(e) && sees(e) {
+			e := rec.Data
+			if last != "" && e.ID >= last {
+				continue
+			}
+			if last = e.ID; f.finds(e) && sees(e) {
 				if len(found) == f.Limit {
 					return found, true, nil
 				}
@@ -59,6 +68,16 @@ func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (
 func timeOf(id string) (time.Time, bool) {
 	at, err := time.Parse(layout, id[:min(len(id), len(layout))])
 	return at, err == nil
+}
+
+// hours are the prefixes of the keys of the last day of a range of time, the latest first. The pages of a day
+// with very many entries do not each read all of them.
+func hours(since, until time.Time) (all []string) {
+	last := until.UTC().Add(-1).Truncate(time.Hour)
+	for at := last; at.Day() == last.Day() && !at.Before(since.UTC().Truncate(time.Hour)); at = at.Add(-time.Hour) {
+		all = append(all, prefix+at.Format("2006-01")+"/"+at.Format("20060102T15"))
+	}
+	return all
 }
 
 // prefixes are those of the keys of a range of time, the latest first.

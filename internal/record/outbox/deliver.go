@@ -28,8 +28,8 @@ const (
 
 	// removedAtOnce is how many records one write removes: Apply takes
 	// state.MaxChanges, of which one may be that of the lease, one is the record of
-	// the latest events, and Close may add one.
-	removedAtOnce = state.MaxChanges - 3
+	// the latest events, some are of the history, and Close may add one.
+	removedAtOnce = state.MaxChanges - 3 - 2*sealedAtOnce
 	// markedAtOnce is how many records one write marks at most.
 	markedAtOnce = state.MaxChanges - 1
 
