@@ -301,8 +301,8 @@ func TestInvoke_WhatIsHeldOrWaitsHasItsOwnExitCode(t *testing.T) {
 func TestInvoke_SaysWhoPlans(t *testing.T) {
 	d := newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) { return invoke.Answer{Mode: req.Mode}, nil })
 	s := &site{t: t, dir: t.TempDir()}
-	wantCode(t, s.bare("invoke", "-stack=network", "-inspect", "-task=lb"), exitOK)
-	wantCode(t, s.bare("invoke", "-stack=network"), exitOK)
+	wantCode(t, s.bare("invoke", "-stack=prod", "-inspect", "-task=lb"), exitOK)
+	wantCode(t, s.bare("invoke", "-stack=prod"), exitOK)
 	if len(d.asked) != 2 || d.asked[0].Mode != invoke.Inspect || d.asked[0].By != userAtHost() || d.asked[1].By != "" {
 		t.Errorf("asked for %+v", d.asked)
 	}

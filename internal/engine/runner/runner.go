@@ -363,8 +363,8 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			c.notePlan()
 		}
 		done.changes = done.plan.Changes
-		if c.claimed.WhatIf != nil || launch.Replacing && c.Suppose != nil {
-			err = cmp.Or(c.judgeWhatIf(ctx, cfg, task, &done, unknown, err, out), err)
+		if c.claimed.WhatIf != nil || kind == state.KindPlan && c.Suppose != nil {
+			err = cmp.Or(c.judgePlanned(ctx, cfg, task, &done, unknown, launch.Draft != nil, err, out), err)
 		}
 		return done, err
 	case state.KindApply, state.KindDestroy:

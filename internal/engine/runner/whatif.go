@@ -57,9 +57,9 @@ func (c *claim) snapshot(ctx context.Context, launch state.Launch, task *config.
 	return snap, err
 }
 
-// judgeWhatIf notes what would happen to the task of a what-if, or of a definition that is not in force: the judgement of a run that
-// applies, without its effects. failed is why there is no plan. The error is why it is not known.
-func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *config.Task, done *result, unknown bool, failed error, out io.Writer) error {
+// judgePlanned notes what would happen to the task of a plan run, such as under a what-if, or if it were defined as drafted: the
+// judgement of a run that applies, without its effects. failed is why there is no plan. The error is why it is not known.
+func (c *claim) judgePlanned(ctx context.Context, cfg *config.Config, task *config.Task, done *result, unknown, drafted bool, failed error, out io.Writer) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -81,10 +81,13 @@ func (c *claim) judgeWhatIf(ctx context.Context, cfg *config.Config, task *confi
 	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx, done.plan) })
 	v := c.Suppose.Verdict(known)
 	done.verdict = &v
-	if w := c.claimed.WhatIf; w != nil {
+	switch w := c.claimed.WhatIf; {
+	case w != nil:
 		fmt.Fprintf(out, "\nWhat if, %s: %s.\n", w.Supposed, v.Text)
-	} else {
+	case drafted:
 		fmt.Fprintf(out, "\nIf the task were defined so, it %s.\n", v.Text)
+	default:
+		fmt.Fprintf(out, "\nAs things are now: %s.\n", v.Text)
 	}
 	return nil
 }

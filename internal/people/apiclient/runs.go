@@ -32,6 +32,18 @@ func (c *Client) RunTask(ctx context.Context, name string) (after string, err er
 	return c.request(ctx, name, "run")
 }
 
+// PlanTask starts a plan of a task as it is configured. by names who asks, if nothing proves that.
+func (c *Client) PlanTask(ctx context.Context, name, by string) (started apispec.PlanStartedResponse, err error) {
+	_, err = c.call(ctx, http.MethodPost, "v1/tasks/"+url.PathEscape(name)+"/plan", url.Values{"by": {by}}, nil, &started)
+	return started, err
+}
+
+// PlanData reads the plan of a plan run as data.
+func (c *Client) PlanData(ctx context.Context, task, run string) (apispec.Plan, error) {
+	answer, err := get[apispec.PlanResponse](ctx, c, runPath(task, run)+"/plan-data", nil)
+	return answer.Plan, err
+}
+
 // RetryTask requests a run of a task whose latest run did not succeed. AwaitRun
 // returns the run, given what is returned.
 func (c *Client) RetryTask(ctx context.Context, name string) (after string, err error) {

@@ -61,6 +61,22 @@ func (p *pages) acting(do func(ctx context.Context, r *http.Request, by string) 
 	}
 }
 
+// planNow starts a plan of a task, and shows the page of its run.
+func (p *pages) planNow(w http.ResponseWriter, r *http.Request) {
+	viewer, name := p.Viewer(r), r.PathValue("name")
+	err := viewer.NeedAny(roles.View) // the API checks the role that a plan needs
+	var started apispec.PlanStartedResponse
+	if err == nil {
+		started, err = p.source.PlanTask(access.With(asPages(r.Context(), middleware.Host(r.RemoteAddr)), viewer), name, viewer.Name)
+	}
+	p.all.acted(err == nil)
+	if err != nil {
+		p.refuse(w, r, name, err)
+		return
+	}
+	http.Redirect(w, r, runURL(name, started.RunID), http.StatusSeeOther)
+}
+
 // act does what a button of a task says.
 func (p *pages) act(ctx context.Context, r *http.Request, by string) (err error) {
 	name, comment := r.PathValue("name"), r.PostFormValue("comment")

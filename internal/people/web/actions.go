@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
@@ -17,15 +18,16 @@ type action struct {
 	Name        string `json:"name"` // the last part of the path that a request goes to
 	Label       string `json:"-"`    // of the first step
 	Consequence string `json:"consequence"`
-	Confirm     string `json:"-"`              // the button of the second step
-	Tone        string `json:"-"`              // "primary" for what probably has to be done, "danger" for what cannot be undone
-	Comment     bool   `json:"-"`              // it takes a comment
-	Required    bool   `json:"-"`              // the comment is required, as by the command
-	Plan        string `json:"plan,omitempty"` // the plan that it is about
-	Run         string `json:"run,omitempty"`  // the run that it is about
-	State       string `json:"-"`              // of Run, on which the consequence depends
-	Also        string `json:"-"`              // another button, which runs the task, too
-	URL         string `json:"-"`              // that a request goes to
+	Confirm     string `json:"-"`                  // the button of the second step
+	Tone        string `json:"-"`                  // "primary" for what probably has to be done, "danger" for what cannot be undone
+	Comment     bool   `json:"-"`                  // it takes a comment
+	Required    bool   `json:"-"`                  // the comment is required, as by the command
+	Plan        string `json:"plan,omitempty"`     // the plan that it is about
+	Run         string `json:"run,omitempty"`      // the run that it is about
+	State       string `json:"-"`                  // of Run, on which the consequence depends
+	Also        string `json:"-"`                  // another button, which runs the task, too
+	URL         string `json:"-"`                  // that a request goes to
+	Disabled    string `json:"disabled,omitempty"` // why it is not possible now; "" if it is
 }
 
 // actionsOf returns what people can do with a task now, the most probable first.
@@ -50,6 +52,9 @@ func actionsOf(p taskPage) []action {
 			all = append(all, action{Name: "run", Label: "Run now", Confirm: "Run the task",
 				Consequence: "The task runs at once, also if nothing has changed. Guards, windows and approvals still apply."})
 		}
+	}
+	if exists {
+		all = append(all, planAction(p))
 	}
 	if exists && t.Enabled && !held {
 		hold := action{Name: "hold", Label: "Hold", Confirm: "Put on hold", Comment: true,
@@ -82,10 +87,23 @@ func actionsOf(p taskPage) []action {
 	return all
 }
 
+// planAction is a plan of the task as it is configured.
+func planAction(p taskPage) action {
+	plan := action{Name: "plan", Label: "Plan", Confirm: "Plan now",
+		Consequence: "Terraform plans the task with what Consul shows now. The page of the plan says what would happen to the task. Nothing is applied."}
+	switch {
+	case !p.Task.Enabled:
+		plan.Disabled = "a task that is disabled is not planned"
+	case slices.ContainsFunc(p.Runs, func(r apispec.Run) bool { return r.Kind == apispec.RunKindPlan && r.WhatIf == nil && r.Ended == nil }):
+		plan.Disabled = "a plan is being made, see the runs below"
+	}
+	return plan
+}
+
 // roleOf is the role that each action on a task needs.
 var roleOf = map[string]roles.Role{
 	"approve": roles.Approve, "reject": roles.Approve,
-	"run": roles.Operate, "retry": roles.Operate, "cancel": roles.Operate, "hold": roles.Operate, "release": roles.Operate,
+	"run": roles.Operate, "plan": roles.Operate, "retry": roles.Operate, "cancel": roles.Operate, "hold": roles.Operate, "release": roles.Operate,
 	"enable": roles.Administer, "disable": roles.Administer,
 }
 

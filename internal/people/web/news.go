@@ -268,7 +268,9 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request) {
 	defer beat.Stop()
 	over := time.NewTimer(p.news.lasts)
 	defer over.Stop()
-	message := ": open\n\n"
+	// A page whose scripts are of another build loads itself again.
+	alive := "event: alive\ndata: " + p.build + "\n\n"
+	message := alive
 	for {
 		if _, err := fmt.Fprint(w, message); err != nil {
 			return
@@ -284,7 +286,7 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request) {
 		case <-over.C:
 			return
 		case <-beat.C:
-			message = "event: alive\ndata: \n\n"
+			message = alive
 		case <-stream.changed:
 			message = "event: changed\ndata: \n\n"
 		}

@@ -35,7 +35,7 @@ type view struct {
 
 // frame is what the layout shows around a view.
 type frame struct {
-	Title, Section, Stack, Version, Nonce string
+	Title, Section, Stack, Version, Build, Nonce string
 
 	URL     string // of this page with its query
 	JSON    string // of the same as JSON
@@ -114,7 +114,7 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	by := p.Viewer(r)
 	f := frame{
 		Attention: needs, Icon: needs.icon(p.version), Now: p.Now(),
-		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Nonce: nonce, JSON: jsonURL(r),
+		Title: v.title, Section: v.template, Stack: p.Stack, Version: p.version, Build: p.build, Nonce: nonce, JSON: jsonURL(r),
 		Viewer: viewer{Name: by.Name, MayAct: by.Rights.Acts(), Administers: by.Rights.MayAll(roles.Administer), Operates: by.Rights.MayAll(roles.Operate), Roles: by.Rights.String(), Session: access.Of(r.Context()).Session},
 		Data:   v.data,
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
@@ -18,6 +19,7 @@ type runPage struct {
 	Timeline []moment    `json:"timeline"`
 	OutputAt string      `json:"output"` // address of what Terraform printed
 	Output   runOutput   `json:"-"`
+	Plan     *planView   `json:"-"` // of a plan run; nil if there is none as data
 }
 
 // runOutput is what the page of a run shows of its output.
@@ -60,7 +62,24 @@ func (p *pages) run(r *http.Request) (view, error) {
 		}
 		page.Output.First = &first
 	}
-	return view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil}, nil
+	planning := run.Kind == apispec.RunKindPlan
+	if page.Plan, err = p.planOfRun(r.Context(), run); err != nil {
+		return view{}, err
+	}
+	// No task changes when a plan run ends: its page is read again until then.
+	return view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil, again: planning && run.Ended == nil}, nil
+}
+
+// planOfRun reads the plan of a plan run.
+func (p *pages) planOfRun(ctx context.Context, run apispec.Run) (*planView, error) {
+	if run.Kind != apispec.RunKindPlan || run.PlanDataURL == nil {
+		return nil, nil
+	}
+	plan, err := read(ctx, p.source, "plan-data/"+run.Task+"/"+run.ID, func(ctx context.Context) (apispec.Plan, error) { return p.source.PlanData(ctx, run.Task, run.ID) })
+	if apiclient.Missing(err) {
+		return nil, nil
+	}
+	return planOf(apispec.WaitingPlan{ID: run.ID, Run: run.ID, Plan: &plan, Entries: run.Entries}), err
 }
 
 // remotely reports whether a run in another system does the work of the run.

@@ -11,14 +11,16 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 )
 
-// staticVersion changes with the static files. It is part of their addresses, so that
-// browsers may keep them for ever.
-func staticVersion() string {
+// versionOf changes with the files that match these patterns. That of the static files is part of their
+// addresses, so that browsers may keep them for ever.
+func versionOf(patterns ...string) string {
 	h := sha256.New()
-	names, _ := fs.Glob(files, "static/*") // the pattern is valid
-	for _, name := range names {
-		raw, _ := files.ReadFile(name) // it is embedded
-		h.Write(raw)
+	for _, pattern := range patterns {
+		names, _ := fs.Glob(files, pattern) // the pattern is valid
+		for _, name := range names {
+			raw, _ := files.ReadFile(name) // it is embedded
+			h.Write(raw)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

@@ -48,6 +48,7 @@ type pages struct {
 	source  *source
 	news    *news
 	version string  // of the static files
+	build   string  // of these and the templates
 	all     *scopes // the handlers for other viewers, too
 }
 
@@ -71,7 +72,7 @@ func New(ctx context.Context, o Options) http.Handler {
 func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes) *scope {
 	o.Poll = cmp.Or(o.Poll, 2*time.Second)
 	o.Rest = cmp.Or(o.Rest, o.Poll)
-	p := &pages{Options: o, source: newSource(o, viewer), version: staticVersion(), all: all}
+	p := &pages{Options: o, source: newSource(o, viewer), version: versionOf("static/*"), build: versionOf("static/*", "templates/*"), all: all}
 	p.news = &news{ctx: ctx, every: o.Poll, rest: o.Rest, lasts: streamTime, read: p.source.latest, counts: &all.counts}
 	p.source.open = p.news.tasks
 	mux := http.NewServeMux()
@@ -97,6 +98,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 	mux.HandleFunc("GET "+pageURL("tasks/{name}/runs/{id}/output.txt"), p.viewed(p.download))
 	mux.HandleFunc("GET "+pageURL("tasks/{name}/plan.txt"), p.viewed(p.planAsText))
 	mux.HandleFunc("POST "+pageURL("tasks/{name}/{action}"), p.acting(p.act))
+	mux.HandleFunc("POST "+pageURL("tasks/{name}/plan"), p.planNow)
 	for _, action := range []string{"pause", "resume", "approve-all"} {
 		mux.HandleFunc("POST "+pageURL(action), p.acting(p.actOnAll))
 	}

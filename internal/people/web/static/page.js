@@ -62,8 +62,22 @@
     if (!url) document.getElementById('news')?.remove(); // nothing will change: the stream ends
     if (url && url !== location.pathname + location.search) history.replaceState(null, '', url + location.hash);
     const icon = document.getElementById('icon'), spoken = document.getElementById('spoken');
+    upgrade(main.dataset.build);
     if (icon.getAttribute('href') !== main.dataset.icon) icon.href = main.dataset.icon;
     if (spoken.textContent !== main.dataset.spoken) spoken.textContent = main.dataset.spoken;
+  };
+
+  // After an upgrade, the page loads itself again, with the scripts of the new build: not while its reader
+  // types or has a form open, and once an hour at most, because instances of two builds may answer in turn.
+  const build = document.getElementById('main').dataset.build;
+  let other = '';
+  const upgrade = (now) => {
+    if (now) other = now === build ? '' : now;
+    const busy = [...document.querySelectorAll('input:not([type=hidden]), textarea, select, .act[open], dialog[open]')].some((e) =>
+      e === document.activeElement || e.open || e.defaultValue !== undefined && e.value !== e.defaultValue);
+    if (!other || busy || Math.abs(Date.now() - (sessionStorage.upgraded ?? 0)) < 3600000) return;
+    sessionStorage.upgraded = Date.now();
+    location.reload();
   };
 
   // A page that could not be refreshed says since when. It is refreshed every 5 seconds
@@ -98,8 +112,8 @@
     if (news && !document.hidden) htmx.trigger(news, 'watch');
   });
   on('htmx:sse:after:connection', hear);
-  on('alive', hear);
-  setInterval(() => { if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
+  on('alive', (e) => { hear(); upgrade(e.detail.data); });
+  setInterval(() => { upgrade(); if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
 
   // Single keys in the list of tasks. They move the focus from link to link, do nothing while somebody
   // types, and can be turned off: programs that take dictation send keys, too.
