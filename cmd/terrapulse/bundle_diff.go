@@ -7,6 +7,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -96,7 +97,7 @@ func (a *app) printBundleDiff(d bundleDiff, pointer bundle.Pointer) int {
 	if d.InForce == "" {
 		fmt.Fprintln(a.stdout, "Nothing was pushed yet.")
 	} else {
-		fmt.Fprintf(a.stdout, "Bundle %.12s is in force: %s pushed it, %s.\n", d.InForce, pointer.By, pointer.Pushed.Local().Format(clock))
+		fmt.Fprintf(a.stdout, "Bundle %.12s is in force: %s pushed it, %s.\n", d.InForce, pointer.By, clock.Local(pointer.Pushed))
 	}
 	switch {
 	case d.InForce == d.Files:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 )
 
@@ -61,7 +62,7 @@ func (a *app) bundlePullCommand() command {
 				return a.printJSON(pullReport{at.Location.String(), pointer.Digest, pointer.By, pointer.Pushed, from, files})
 			}
 			fmt.Fprintf(a.stdout, "Bundle %.12s, which %s has pushed, %s, is unpacked. To push it again:\n  cd %s\n  terrapulse bundle push -config-file=%s %s\n",
-				pointer.Digest, pointer.By, pointer.Pushed.Local().Format(clock), from, strings.Join(files, " -config-file="), at.Location)
+				pointer.Digest, pointer.By, clock.Local(pointer.Pushed), from, strings.Join(files, " -config-file="), at.Location)
 			return exitOK
 		},
 	}

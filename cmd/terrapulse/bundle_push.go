@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -75,7 +76,7 @@ func (a *app) bundlePushCommand() command {
 					pointer.Digest, tasksOf(len(cfg.Tasks)), (len(packed.Zip)+1023)/1024, at.Location)
 			} else {
 				fmt.Fprintf(a.text(), "Bundle %.12s (%s) is in force already: %s has pushed it, %s.\n",
-					pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, pointer.Pushed.Local().Format(clock))
+					pointer.Digest, tasksOf(len(cfg.Tasks)), pointer.By, clock.Local(pointer.Pushed))
 			}
 			var notRead error
 			if at.stack != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -179,7 +180,7 @@ func (a *app) progress(run state.Run) {
 	if run.Changes != nil && run.Kind.Applies() {
 		said += " (" + run.Changes.String() + ")"
 	}
-	fmt.Fprintf(a.stderr, "%s %s: %s\n", time.Now().Format(clock), run.Task, said)
+	fmt.Fprintf(a.stderr, "%s %s: %s\n", clock.Local(time.Now()), run.Task, said)
 }
 
 // plans returns what each inspection says, by task.

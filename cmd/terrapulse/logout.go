@@ -56,7 +56,7 @@ func (a *app) logout(address string) int {
 		fmt.Fprintln(a.stdout, "The OpenID provider has revoked the refresh token.")
 	}
 	if time.Now().Before(end.Expires) {
-		fmt.Fprintf(a.stdout, "A copy of the ID token is valid until %s.\n", end.Expires.UTC().Format("2006-01-02 15:04:05 UTC"))
+		fmt.Fprintf(a.stdout, "A copy of the ID token is valid until %s.\n", at(&end.Expires))
 	}
 	return exitOK
 }

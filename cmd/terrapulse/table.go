@@ -9,20 +9,19 @@ import (
 
 	"github.com/fatih/color"
 	"github.com/mitchellh/go-wordwrap"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 )
 
 // columns is the width of help and tables.
 const columns = 80
-
-// clock is how commands print a time: RFC 3339 with a space, in the local zone.
-const clock = "2006-01-02 15:04:05Z07:00"
 
 // at formats a time for people: "-" for no time.
 func at(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return "-"
 	}
-	return t.Local().Format(clock)
+	return clock.Local(*t)
 }
 
 // table is printed with aligned columns. On a terminal, rows with bad news are red

@@ -28,3 +28,9 @@ func Earlier(a, b time.Time) time.Time {
 // one, as with a function in AWS. Pages find the time by its format, and write it in the zone of
 // their viewer.
 func Stamp(t, now time.Time) string { return t.In(now.Location()).Format(time.RFC3339) }
+
+// UTC is Stamp in UTC, for texts whose readers are anywhere.
+func UTC(t time.Time) string { return Stamp(t, t.UTC()) }
+
+// Local is Stamp in the zone of this machine, for the output of commands.
+func Local(t time.Time) string { return Stamp(t, t.Local()) }

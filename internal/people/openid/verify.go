@@ -11,6 +11,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 )
 
@@ -54,7 +55,7 @@ func (p *Provider) verified(ctx context.Context, raw string) (*oidc.IDToken, err
 	case err == nil:
 		return token, nil
 	case errors.As(err, &expired):
-		return nil, refusedToken("it expired at %s: sign in again", expired.Expiry.UTC().Format("2006-01-02 15:04:05 UTC"))
+		return nil, refusedToken("it expired at %s: sign in again", clock.UTC(expired.Expiry))
 	case unreachable(err):
 		return nil, &DownError{p.Issuer, err}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -66,12 +67,12 @@ func Unhealthy(store state.Store, rec state.Reconcile, began, now time.Time) str
 	ago := now.Sub(latest).Round(time.Second)
 	switch {
 	case rec.ConsulUnreachable && now.Sub(rec.Since) > outageLimit:
-		return fmt.Sprintf("Consul cannot be watched since %s: %s", rec.Since.UTC().Format(time.RFC3339), rec.ConsulError)
+		return fmt.Sprintf("Consul cannot be watched since %s: %s", clock.UTC(rec.Since), rec.ConsulError)
 	case rec.Unreadable != nil && rec.Unreadable.All && now.Sub(rec.Unreadable.Since) > outageLimit:
-		return fmt.Sprintf("no task can be read since %s (%s): %s", rec.Unreadable.Since.UTC().Format(time.RFC3339),
+		return fmt.Sprintf("no task can be read since %s (%s): %s", clock.UTC(rec.Unreadable.Since),
 			strings.Join(rec.Unreadable.Tasks, ", "), rec.Unreadable.Error)
 	case rec.Unpolled != nil && rec.Unpolled.All && now.Sub(rec.Unpolled.Since) > outageLimit:
-		return fmt.Sprintf("no remote run can be polled since %s (%s): %s", rec.Unpolled.Since.UTC().Format(time.RFC3339), strings.Join(rec.Unpolled.Tasks, ", "), rec.Unpolled.Error)
+		return fmt.Sprintf("no remote run can be polled since %s (%s): %s", clock.UTC(rec.Unpolled.Since), strings.Join(rec.Unpolled.Tasks, ", "), rec.Unpolled.Error)
 	case ago <= silenceLimit:
 		return ""
 	case rec.Stalled != "" && latest.IsZero():

@@ -43,7 +43,7 @@ func TestRead_SaysWhetherTheWindowsAreOpen(t *testing.T) {
 		"task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n"
 	evening := time.Date(2026, 11, 22, 21, 30, 0, 0, time.UTC)
 	windows := []apispec.TaskWindow{{Kind: apispec.WindowKindAllow, Inside: true, Text: "changes are allowed for 8h from each time of 0 22 * * * in Europe/Berlin"}}
-	want := &apispec.TaskWindows{Open: true, Until: new(evening.Add(7*time.Hour + 30*time.Minute)), Text: "open until Mon 2026-11-23 06:00 CET", Windows: windows}
+	want := &apispec.TaskWindows{Open: true, Until: new(evening.Add(7*time.Hour + 30*time.Minute)), Text: "open until 2026-11-23T06:00:00+01:00", Windows: windows}
 	if diff := cmp.Diff(want, shown(t, file, state.Task{}, evening).Windows); diff != "" {
 		t.Error(diff)
 	}

@@ -163,14 +163,14 @@ func TestNumber_HasCommas(t *testing.T) {
 
 func TestProse_HasCommandsAndTimes(t *testing.T) {
 	const reason = "waits since 2026-11-22T11:32:27Z: <b> is destroyed; `terrapulse plan show a&b` shows it"
-	const why = `waits since <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22 11:32:27 UTC">22 Nov 11:32 UTC</time>: &lt;b&gt; is destroyed`
+	const why = `waits since <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22T11:32:27Z">2026-11-22T11:32:27Z</time>: &lt;b&gt; is destroyed`
 	if got := string(prose(reason)); got != why+"; <code>terrapulse plan show a&amp;b</code> shows it" {
 		t.Error(got)
 	}
 	if got := string(lead(reason)); got != why {
 		t.Error(got)
 	}
-	const retry = `retry number 5 at <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22 11:32:27 UTC">22 Nov 11:32 UTC</time>`
+	const retry = `retry number 5 at <time class="date" datetime="2026-11-22T11:32:27Z" title="2026-11-22T11:32:27Z">2026-11-22T11:32:27Z</time>`
 	for _, text := range []string{"2026-11-22T13:32:27+02:00", "2026-11-22T06:32:27-05:00"} {
 		if got := string(prose("retry number 5 at " + text)); got != retry {
 			t.Error(got)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
@@ -89,7 +90,7 @@ func chartOf(runs []apispec.Run, m measure) chart {
 	for i, r := range shown {
 		h := max(2, scale(took[i]))
 		c.Bars = append(c.Bars, bar{X: (places - len(shown) + i) * barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State),
-			Label: fmt.Sprintf("%s: %s, %s", r.Ended.UTC().Format("2 Jan 15:04:05 UTC"), r.State, brief(took[i]))})
+			Label: fmt.Sprintf("%s: %s, %s", clock.UTC(*r.Ended), r.State, brief(took[i]))})
 	}
 	for _, part := range []time.Duration{top, top / 2, 0} {
 		c.Ticks = append(c.Ticks, tick{chartHeight - scale(part), axis(part)})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
@@ -135,13 +136,13 @@ func date(text string) string {
 	if err != nil {
 		return text
 	}
-	return element(t, ` class="date"`, " UTC")
+	return element(t, ` class="date"`)
 }
 
 // element shows a time without a script, and exactly when the mouse is over it.
-func element(t time.Time, class, zone string) string {
-	t = t.UTC()
-	return fmt.Sprintf(`<time%s datetime="%s" title="%s">%s</time>`, class, t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05 UTC"), t.Format("2 Jan 15:04")+zone)
+func element(t time.Time, class string) string {
+	text := clock.UTC(t)
+	return fmt.Sprintf(`<time%s datetime="%s" title="%s">%s</time>`, class, text, text, text)
 }
 
 // lead is the part of a reason that says why, without the commands to use: a page has
@@ -193,7 +194,7 @@ func stamp(v any) template.HTML {
 	if t.IsZero() {
 		return ""
 	}
-	return template.HTML(element(t, "", ""))
+	return template.HTML(element(t, ""))
 }
 
 // short is the end of an id, which tells it from others: it begins with the time.

@@ -11,9 +11,9 @@ import (
 
 var (
 	aTime     = regexp.MustCompile(`<time[^>]*>[^<]*</time>`)
-	rightly   = regexp.MustCompile(`^<time( class="date")? datetime="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ" title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC">`)
+	rightly   = regexp.MustCompile(`^<time( class="date")? datetime="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ" title="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ">\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ</time>$`)
 	anyTag    = regexp.MustCompile(`<[^>]*>`)
-	timeOfDay = regexp.MustCompile(`\d\d:\d\d`)
+	timeOfDay = regexp.MustCompile(`\d\d:\d\d|\d{4}-\d\d-\d\d|\d+ (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)`)
 )
 
 // TestPages_WriteTimesByOneRule reads pages whose reasons, waits and runs have times.
@@ -26,7 +26,7 @@ func TestPages_WriteTimesByOneRule(t *testing.T) {
 	s.write("db", state.Task{Stops: state.Stops{OnHold: &state.OnHold{By: "Jo", At: now.Add(-time.Hour)}}, Observation: state.Observation{AppliedAt: now}, Reason: state.Reason{Code: state.ReasonUnchanged}})
 	s.write("dns", state.Task{Observation: state.Observation{AppliedAt: now}, Due: now.Add(time.Hour), Reason: state.Reason{Code: state.ReasonUnchanged, Text: "next scheduled at 2086-03-14T12:00:00Z"}})
 	found := 0
-	for _, path := range []string{"/ui/tasks", "/ui/tasks/web", "/ui/tasks/db", "/ui/tasks/dns", "/ui/tasks/web/runs/" + retried.Last.Run, "/ui/runs", "/ui/health"} {
+	for _, path := range []string{"/ui/tasks", "/ui/tasks/web", "/ui/tasks/db", "/ui/tasks/dns", "/ui/tasks/web/runs/" + retried.Last.Run, "/ui/runs", "/ui/order", "/ui/events", "/ui/audit", "/ui/health"} {
 		page, _ := s.page(path)
 		_, page, _ = strings.Cut(page, "<main")
 		for _, one := range aTime.FindAllString(page, -1) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -153,7 +154,7 @@ func (e *examination) checkPaused(context.Context) (string, error) {
 	case err != nil:
 		return "", notChecked("the store cannot be read")
 	case r.Paused != nil:
-		return fmt.Sprintf("paused by %s since %s: nothing is applied until `terrapulse resume`", r.Paused.By, r.Paused.Since.UTC().Format(time.RFC3339)), nil
+		return fmt.Sprintf("paused by %s since %s: nothing is applied until `terrapulse resume`", r.Paused.By, clock.UTC(r.Paused.Since)), nil
 	}
 	return "no", nil
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -42,7 +43,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("lease %s is held by %s until %s", e.Name, e.Owner, e.Until.Format(time.RFC3339))
+	return fmt.Sprintf("lease %s is held by %s until %s", e.Name, e.Owner, clock.UTC(e.Until))
 }
 
 // Options of Acquire; the zero value is sufficient on one machine.

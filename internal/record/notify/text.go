@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -73,7 +74,7 @@ func Lines(e outbox.Event) []string {
 	case ended:
 		say("It lasted", e.At.Sub(e.Since).Round(time.Second).String())
 	case e.Failures > 1:
-		say("Failing", fmt.Sprintf("%d runs in a row, since %s", e.Failures, e.Since.UTC().Format(time.RFC3339)))
+		say("Failing", fmt.Sprintf("%d runs in a row, since %s", e.Failures, clock.UTC(e.Since)))
 	}
 	if e.Count > 0 && len(e.Tasks) == 0 {
 		say("Tasks concerned", strconv.Itoa(e.Count))
@@ -93,7 +94,7 @@ func Lines(e outbox.Event) []string {
 		say("Duration", e.At.Sub(e.Started).Round(time.Second/10).String())
 	}
 	if !e.Until.IsZero() {
-		say("Until", e.Until.UTC().Format(time.RFC3339))
+		say("Until", clock.UTC(e.Until))
 	}
 	if e.Kind == outbox.RunWaiting && e.WaitFor == state.WaitApproval {
 		lines = append(lines, toApprove+state.PlanCommand("approve", e.Plan, stack, e.Task))

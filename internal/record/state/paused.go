@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
+)
 
 // Paused says that no run that applies anything begins, of any task, until somebody
 // resumes. Polling, plans and runs that have begun go on.
@@ -18,7 +22,7 @@ func (r Reconcile) Undecided() bool {
 
 // String describes the pause in words.
 func (p Paused) String() string {
-	text := "paused by " + p.By + " since " + p.Since.UTC().Format(time.RFC3339)
+	text := "paused by " + p.By + " since " + clock.UTC(p.Since)
 	if p.Reason != "" {
 		text += " (" + p.Reason + ")"
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 )
 
 // Writable is a store that says without a write why it cannot be written.
@@ -74,5 +76,5 @@ func (n *Noting) Unwritable() error {
 	if n.err == nil || n.Now().Sub(n.since) < unwritableAfter {
 		return nil
 	}
-	return fmt.Errorf("the store cannot be written since %s: %w", n.since.UTC().Format(time.RFC3339), n.err)
+	return fmt.Errorf("the store cannot be written since %s: %w", clock.UTC(n.since), n.err)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -270,7 +271,7 @@ func causes(wait state.Wait) string {
 // command is a command about the task, as people type it.
 func (f Facts) command(name string) string { return fmt.Sprintf("`terrapulse %s %s`", name, f.Name) }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func stamp(t time.Time) string { return clock.UTC(t) }
 
 // Count adds a task, as the latest decision left it, to the counts that the metrics show.
 func Count(c *state.TaskCounts, t state.Task) {

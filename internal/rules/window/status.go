@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 )
 
 // Status says whether changes may be applied, and how long that stays so.
@@ -38,7 +39,7 @@ func StatusAt(windows []Window, c Change, at time.Time) Status {
 		then, later := closedUntil(about, edge)
 		if then != closed {
 			s.Until = edge
-			s.Text += " until " + edge.In(about[0].zone).Format(format)
+			s.Text += " until " + clock.Stamp(edge, edge.In(about[0].zone))
 			return s
 		}
 		if s.Open {
@@ -46,7 +47,7 @@ func StatusAt(windows []Window, c Change, at time.Time) Status {
 		}
 		edge = later
 	}
-	s.Text += " at least until " + edge.In(about[0].zone).Format(format)
+	s.Text += " at least until " + clock.Stamp(edge, edge.In(about[0].zone))
 	return s
 }
 

@@ -19,14 +19,14 @@ func TestStatusAt_SaysHowLongTheWindowsStayAsTheyAre(t *testing.T) {
 		open    bool
 		text    string
 	}{
-		"inside":                    {[]window.Window{night}, "2026-11-22T21:30:00Z", true, "open until Mon 2026-11-23 06:00 CET"},
-		"outside":                   {[]window.Window{night}, "2026-11-22T12:00:00Z", false, "closed until Sun 2026-11-22 22:00 CET"},
-		"at its end":                {[]window.Window{night}, "2026-11-23T05:00:00Z", false, "closed until Mon 2026-11-23 22:00 CET"},
-		"two that overlap":          {[]window.Window{night, noon}, "2026-11-22T21:30:00Z", true, "open until Mon 2026-11-23 13:00 CET"},
-		"before a denying one":      {[]window.Window{night, freeze}, "2026-12-23T22:00:00Z", true, "open until Thu 2026-12-24 00:00 CET"},
-		"only a denying one":        {[]window.Window{freeze}, "2026-11-22T12:00:00Z", true, "open until Thu 2026-12-24 00:00 CET"},
-		"denied in an allowing one": {[]window.Window{night, freeze}, "2026-12-24T22:00:00Z", false, "closed until Sun 2026-12-27 00:00 CET"},
-		"never open":                {[]window.Window{always}, "2026-12-24T22:00:00Z", false, "closed at least until Tue 2026-12-29 03:00 UTC"},
+		"inside":                    {[]window.Window{night}, "2026-11-22T21:30:00Z", true, "open until 2026-11-23T06:00:00+01:00"},
+		"outside":                   {[]window.Window{night}, "2026-11-22T12:00:00Z", false, "closed until 2026-11-22T22:00:00+01:00"},
+		"at its end":                {[]window.Window{night}, "2026-11-23T05:00:00Z", false, "closed until 2026-11-23T22:00:00+01:00"},
+		"two that overlap":          {[]window.Window{night, noon}, "2026-11-22T21:30:00Z", true, "open until 2026-11-23T13:00:00+01:00"},
+		"before a denying one":      {[]window.Window{night, freeze}, "2026-12-23T22:00:00Z", true, "open until 2026-12-24T00:00:00+01:00"},
+		"only a denying one":        {[]window.Window{freeze}, "2026-11-22T12:00:00Z", true, "open until 2026-12-24T00:00:00+01:00"},
+		"denied in an allowing one": {[]window.Window{night, freeze}, "2026-12-24T22:00:00Z", false, "closed until 2026-12-27T00:00:00+01:00"},
+		"never open":                {[]window.Window{always}, "2026-12-24T22:00:00Z", false, "closed at least until 2026-12-29T03:00:00Z"},
 		"about other changes":       {[]window.Window{removals}, "2026-12-24T22:00:00Z", true, "open at any time"},
 	} {
 		got := window.StatusAt(c.windows, window.Change{Action: window.Apply}, at(t, c.at))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/cron"
 )
 
@@ -109,8 +110,6 @@ const (
 	horizon = 366 * 24 * time.Hour
 	// maxSteps is how many beginnings and ends of spans Judge tries for that.
 	maxSteps = 1000
-	// format is how a time is shown.
-	format = "Mon 2006-01-02 15:04 MST"
 )
 
 // Judge says whether a change may be applied at a time. A denying window wins over
@@ -134,7 +133,7 @@ func Judge(windows []Window, c Change, at time.Time) Verdict {
 		}
 		next = later
 	}
-	return Verdict{Next: next, Text: "outside its window, which " + opens + next.In(about[0].zone).Format(format)}
+	return Verdict{Next: next, Text: "outside its window, which " + opens + clock.Stamp(next, next.In(about[0].zone))}
 }
 
 // concerned returns the windows that are about a change.

@@ -127,7 +127,7 @@ func TestJudge_SpansLastTheirDurationWhenClocksChange(t *testing.T) {
 		}
 	}
 	v := window.Judge([]window.Window{night}, window.Change{Action: window.Apply}, at(t, "2026-03-29T12:00:00Z"))
-	if want := "outside its window, which opens Sun 2026-03-29 22:00 CEST"; v.Text != want {
+	if want := "outside its window, which opens 2026-03-29T22:00:00+02:00"; v.Text != want {
 		t.Errorf("%q, want %q", v.Text, want)
 	}
 }

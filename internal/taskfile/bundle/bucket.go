@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -62,7 +63,7 @@ type MovedError struct {
 
 func (e *MovedError) Error() string {
 	return fmt.Sprintf("%s has pushed bundle %.12s to %s meanwhile, at %s: see what differs with `terrapulse bundle diff`, and push again",
-		e.Pointer.By, e.Pointer.Digest, e.Location, e.Pointer.Pushed.Format(time.RFC3339))
+		e.Pointer.By, e.Pointer.Digest, e.Location, clock.UTC(e.Pointer.Pushed))
 }
 
 // Current returns the pointer.

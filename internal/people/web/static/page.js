@@ -6,7 +6,7 @@
   // A time is how long ago it was, or in how long it will be. In a sentence it is day and time.
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
-  const date = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+  const date = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
   const steps = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
   const words = (at) => {
     const seconds = (at - Date.now()) / 1000;
