@@ -107,7 +107,6 @@ var onNoPage = map[string]string{
 	"Overview.Instances": "the page of health shows the answer of /v1/status/cluster, which says more",
 	"Run.LogURL":         "the page of the run shows the output itself",
 	"Run.PlanURL":        "the output of the run has the plan",
-	"Run.PlanDataURL":    "it is for programs",
 }
 
 // statusTypes are the types of the status, with how code calls a value of each.

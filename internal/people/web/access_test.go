@@ -97,7 +97,7 @@ func TestRoles_StoryInTheBrowser(t *testing.T) {
 	signIn(b, tokens["boss"])
 	b.Until("vpn", "web-1")
 	b.Open(s.url + "/ui/tasks/web-1")
-	b.Until("Approve", "You may view and approve this task. Hold or Cancel the run needs the role operate; Disable needs the role administer.")
+	b.Until("Approve", "You may view and approve this task. Hold or Cancel the run or Plan needs the role operate; Disable needs the role administer.")
 
 	// Whose token is revoked is led to the form.
 	if err := keeper.Revoke(t.Context(), "boss", "ann"); err != nil {

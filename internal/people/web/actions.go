@@ -53,9 +53,6 @@ func actionsOf(p taskPage) []action {
 				Consequence: "The task runs at once, also if nothing has changed. Guards, windows and approvals still apply."})
 		}
 	}
-	if exists {
-		all = append(all, planAction(p))
-	}
 	if exists && t.Enabled && !held {
 		hold := action{Name: "hold", Label: "Hold", Confirm: "Put on hold", Comment: true,
 			Consequence: "Nothing runs until somebody releases the task, whatever changes in Consul."}
@@ -72,6 +69,9 @@ func actionsOf(p taskPage) []action {
 			cancel.Consequence = "The run ends and applies nothing. The task runs again when its input or definition changes, or when somebody requests a run."
 		}
 		all = append(all, cancel)
+	}
+	if exists {
+		all = append(all, planAction(p))
 	}
 	switch {
 	case exists && !t.Enabled && live == nil:

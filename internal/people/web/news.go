@@ -270,7 +270,7 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request) {
 	defer over.Stop()
 	// A page whose scripts are of another build loads itself again.
 	alive := "event: alive\ndata: " + p.build + "\n\n"
-	message := alive
+	message := ": open\n\n" + alive
 	for {
 		if _, err := fmt.Fprint(w, message); err != nil {
 			return

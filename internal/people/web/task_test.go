@@ -80,12 +80,12 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 	}
 	s.write("running", state.Task{Run: &state.LiveRun{ID: "r1", Created: run.Created}})
 	for name, want := range map[string]string{
-		"fresh":   "run hold disable",
-		"applied": "run hold disable",
-		"failing": "retry hold disable",
-		"held":    "release disable",
-		"waiting": "approve reject hold cancel disable",
-		"running": "hold cancel",
+		"fresh":   "run hold plan disable",
+		"applied": "run hold plan disable",
+		"failing": "retry hold plan disable",
+		"held":    "release plan disable",
+		"waiting": "approve reject hold cancel plan disable",
+		"running": "hold cancel plan",
 	} {
 		if got := strings.Join(s.can(name), " "); got != want {
 			t.Errorf("with the task %s people can %s, want %s", name, got, want)
@@ -100,13 +100,13 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 			break // the first one may end the others
 		}
 	}
-	if got := strings.Join(s.can("running"), " "); got != "release cancel" {
+	if got := strings.Join(s.can("running"), " "); got != "release cancel plan" {
 		t.Errorf("with a task that was put on hold while its run works people can %s", got)
 	}
 	if status, _ := s.post("/ui/tasks/disabled/disable", nil); status != http.StatusOK {
 		t.Fatal("a task cannot be disabled")
 	}
-	if got := s.can("disabled"); !slices.Equal(got, []string{"enable"}) {
+	if got := s.can("disabled"); !slices.Equal(got, []string{"plan", "enable"}) {
 		t.Errorf("with a disabled task people can %s", got)
 	}
 	if status, page := s.post("/ui/tasks/disabled/enable", url.Values{"run": {"yes"}}); status != http.StatusOK || s.task("disabled").Forced == "" {
