@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -24,6 +25,9 @@ func (a *api) getEvents(r *http.Request) (any, error) {
 	all, err := a.reader().Events(r.Context(), apiview.EventFilterOf(r.URL.Query()), func(e apispec.LatestEvent) bool { return sees(apispec.Deref(e.Task)) })
 	if errors.Is(err, outbox.ErrCursor) {
 		return nil, refuse(http.StatusBadRequest, "%s: use the value of next", err)
+	}
+	if !by(r).Rights.MayAll(roles.View) {
+		all.Oldest = time.Time{} // it may be of a task that the sender may not view
 	}
 	return apispec.EventsResponse{RequestID: middleware.ID(r), Events: all.Found, Next: apiview.Optional(all.Next), Oldest: apiview.Moment(all.Oldest)}, err
 }

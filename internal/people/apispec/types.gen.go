@@ -511,7 +511,7 @@ type EventsResponse struct {
 	// Next if there are more, the value of before for them
 	Next *string `json:"next,omitempty"`
 
-	// Oldest when the oldest event happened that is kept; without before
+	// Oldest when the oldest event happened that is kept; without before, and for those who may view all tasks
 	Oldest    *time.Time `json:"oldest,omitempty"`
 	RequestID UUID       `json:"request_id"`
 }
