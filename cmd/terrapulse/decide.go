@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/url"
 	"os"
 	"os/user"
@@ -16,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -30,6 +33,8 @@ import (
 type decisions interface {
 	WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error)
 	DecidePlan(ctx context.Context, task string, decision apispec.ApprovalRequest) error
+	ApprovePlans(ctx context.Context, asked apispec.ApprovalsRequest) ([]apispec.ApprovalResult, error)
+	Overviews(context.Context, selection.Selection) iter.Seq2[apispec.Overview, error]
 	ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error
 	HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error
 	ReleaseTask(ctx context.Context, task, by string) error
@@ -53,12 +58,15 @@ type decisionCommand struct {
 	all                   string // usage of -all, with which doAll decides about all tasks; "" if the command has no such flag
 	doAll                 func(c *decisionCommand, at decisions) (code int, err error)
 	do                    func(c *decisionCommand, at decisions, task string) (code int, err error)
+	label                 string // usage of -label, with which doSelected decides about the tasks that have them; "" if the command has no such flag
+	doSelected            func(c *decisionCommand, at decisions) (code int, err error)
 
 	store storeFlags
 	api   apiFlags
 	given struct {
 		plan, comment, reason string
-		all                   bool
+		all, yes              bool
+		labels                []string
 	}
 }
 
@@ -84,6 +92,9 @@ func (a *app) decides(c decisionCommand) command {
 	if c.all != "" {
 		f.BoolVar(&c.given.all, "all", false, c.all)
 	}
+	if c.label != "" {
+		c.registerLabels(f)
+	}
 	names := a.tasks(f, func(ctx context.Context, begin string) ([]string, error) {
 		if len(c.store.config.paths) > 0 {
 			return c.store.config.taskNames(ctx, begin)
@@ -98,7 +109,13 @@ func (c *decisionCommand) run(arguments []string) int {
 	if c.given.all && (len(arguments) > 0 || c.given.plan != "") {
 		return c.fail(exitFlags, errors.New("-all is for all tasks: leave out TASK and -plan"))
 	}
-	if !c.given.all {
+	selects := len(c.given.labels) > 0
+	if selects {
+		if code := c.labelsAlone(arguments); code >= 0 {
+			return code
+		}
+	}
+	if !c.given.all && !selects {
 		if code := c.oneTask(c.name, arguments); code >= 0 {
 			return code
 		}
@@ -108,6 +125,14 @@ func (c *decisionCommand) run(arguments []string) int {
 		return code
 	}
 	defer at.Close()
+	if selects {
+		code, err := c.doSelected(c, at)
+		if err != nil {
+			return c.problem("unable to "+c.name+" for the tasks with "+strings.Join(c.given.labels, " and "), err)
+		}
+		c.warnAlone(at)
+		return code
+	}
 	if c.given.all {
 		code, err := c.doAll(c, at)
 		if err != nil {
@@ -172,7 +197,7 @@ func (c *decisionCommand) open() (decisions, int) {
 		return nil, c.fail(exitError, err)
 	}
 	c.ctx = audit.With(c.ctx, audit.Actor{Identity: identity.Identity{Proof: identity.Local}, Via: audit.Command, Keep: keeps(cfg)})
-	return storeDecisions{store, &control.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
+	return storeDecisions{store, c.store.effective(store), &control.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
 		Base: func(context.Context) (*config.Config, error) {
 			if cfg == nil {
 				return nil, errors.New("the task files say what is allowed: name them with -config-file or -config-dir, or use the API with -http-addr")
@@ -192,7 +217,26 @@ func keeps(cfg *config.Config) func(context.Context) time.Duration {
 // storeDecisions are written to a store. The leader, or the next start, acts on them.
 type storeDecisions struct {
 	*stores.Store
-	control *control.Control
+	effective func(context.Context) (*overlay.Effective, error)
+	control   *control.Control
+}
+
+func (s storeDecisions) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
+	return storeRecords{s.Store, io.Discard, s.effective}.Overviews(ctx, selected)
+}
+
+func (s storeDecisions) ApprovePlans(ctx context.Context, asked apispec.ApprovalsRequest) ([]apispec.ApprovalResult, error) {
+	who := identity.Identity{Name: claimed(asked.By), Proof: identity.Local}
+	var all []apispec.ApprovalResult
+	for _, plan := range asked.Plans {
+		err := s.control.Approve(ctx, plan.Task, plan.Plan, who, state.Cut(apispec.Deref(asked.Comment)))
+		result := apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Approved: err == nil}
+		if err != nil {
+			result.Error = new(err.Error())
+		}
+		all = append(all, result)
+	}
+	return all, nil
 }
 
 func (s storeDecisions) WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/runlog"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // records is what status, events, runs and logs read: a store, or the API of a running
@@ -72,13 +73,15 @@ func (r *recordFlags) open(a *app) (records, int) {
 		return client, a.fail(exitFlags, err)
 	}
 	store, code := a.openStore(&r.store)
-	return storeRecords{store, a.stderr}, code
+	return storeRecords{store, a.stderr, r.store.effective(store)}, code
 }
 
 // storeRecords are read from a store.
 type storeRecords struct {
 	*stores.Store
 	warnings io.Writer
+	// effective reads the configuration, which has the labels.
+	effective func(context.Context) (*overlay.Effective, error)
 }
 
 func (r storeRecords) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
@@ -87,7 +90,14 @@ func (r storeRecords) Overviews(ctx context.Context, selected selection.Selectio
 	if selected.Every() {
 		read = from.ListAll
 	}
-	tasks, err := read(ctx, nil)
+	var effective *overlay.Effective
+	if len(selected.Labels) > 0 {
+		var err error
+		if effective, err = r.effective(ctx); err != nil {
+			return onePart(apispec.Overview{}, err)
+		}
+	}
+	tasks, err := read(ctx, effective)
 	if err != nil {
 		return onePart(apispec.Overview{}, err)
 	}

@@ -36,7 +36,8 @@ func (a *app) statusCommand() command {
   Name the task files of the instance, its store, or the stack of a deployment
   in AWS: without any, the store is looked for in the default working_dir.
 
-  -phase, -name and -limit select tasks. A last line then counts all of them.
+  -phase, -name, -label and -limit select tasks. A last line then counts all of
+  them. Labels are in the task files: without an instance, name these.
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.

@@ -24,6 +24,11 @@ func (t *taskFlags) register(f *flag.FlagSet) {
 		return err
 	})
 	f.StringVar(&t.Name, "name", "", "List only tasks whose name has this `part`. With * or ?, as in 'web-*', the whole name must match.")
+	f.Func("label", "List only tasks with this `label`, as in site=muc; with site=muc,ber those with one of these, with site= those without it. Repeatable: all must hold.", func(s string) error {
+		one, err := parsed("label", s)
+		t.Labels = append(t.Labels, one.Labels...)
+		return err
+	})
 	f.Func("limit", "List at most this `number` of tasks, by name. Default: all.", func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 {

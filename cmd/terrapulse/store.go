@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // storeURLFlag registers -store. Its value is "" unless the store is named.
@@ -47,4 +50,18 @@ func (a *app) openStore(flags *storeFlags) (*stores.Store, int) {
 	}
 	store, err := place.Read(a.ctx)
 	return store, a.fail(exitError, err)
+}
+
+// effective returns a function that reads the task files, and what people changed beside them.
+func (s *storeFlags) effective(store state.Store) func(context.Context) (*overlay.Effective, error) {
+	return func(ctx context.Context) (*overlay.Effective, error) {
+		if len(s.config.paths) == 0 {
+			return nil, errors.New("labels are in the task files: name them with -config-file or -config-dir, or use the API with -http-addr")
+		}
+		cfg, err := s.config.read()
+		if err != nil {
+			return nil, err
+		}
+		return new(overlay.Source).Read(ctx, store, cfg)
+	}
 }

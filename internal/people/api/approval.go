@@ -8,6 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // getTaskPlan answers with the plan of a task that waits for an approval.
@@ -27,6 +28,32 @@ func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, e
 		err = a.Control.Approve(r.Context(), task, plan, who, comment)
 	}
 	return answer{status: http.StatusAccepted, body: apispec.RequestID{RequestID: middleware.ID(r)}}, a.orNoTask(r, err)
+}
+
+// approvePlans approves the plans of several tasks, each for itself.
+func (a *api) approvePlans(r *http.Request, asked apispec.ApprovalsRequest) (any, error) {
+	sender := by(r)
+	who, comment := sender.Or(apispec.Deref(asked.By)), state.Cut(apispec.Deref(asked.Comment))
+	answer := apispec.ApprovalsResponse{RequestID: middleware.ID(r)}
+	for _, plan := range asked.Plans {
+		of := r.Clone(r.Context())
+		of.SetPathValue("name", plan.Task) // what is said names the task
+		err := sender.Need(roles.Approve, plan.Task)
+		if err == nil {
+			err = a.orNoTask(of, a.Control.Approve(r.Context(), plan.Task, plan.Plan, who, comment))
+		}
+		result := apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Approved: err == nil}
+		if err != nil {
+			refused := a.refusalOf(of, err)
+			if refused.status >= http.StatusInternalServerError {
+				return nil, refused // the others would fail, too: the sender repeats the request
+			}
+			a.noteRefused(of, err)
+			result.Error = &refused.text
+		}
+		answer.Results = append(answer.Results, result)
+	}
+	return answer, nil
 }
 
 // approveConsul approves what all tasks lose by a replaced Consul.

@@ -65,6 +65,8 @@ var operations = map[string]struct {
 	"cancelTask": {"POST", "/v1/tasks/web/cancel", "", audit.Entry{Action: audit.Cancel, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285"}, nil},
 	"decidePlan": {"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "comment": "rack 7"}`,
 		audit.Entry{Action: audit.Approve, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285", Plan: "plan-0001", Comment: "rack 7", Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}, nil},
+	"approvePlans": {"POST", "/v1/approvals", `{"plans": [{"task": "web", "plan": "plan-0001"}], "comment": "rack 7"}`,
+		audit.Entry{Action: audit.Approve, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285", Plan: "plan-0001", Comment: "rack 7", Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}, nil},
 	"holdTask": {"POST", "/v1/tasks/web/hold", `{"comment": "by hand"}`, audit.Entry{Action: audit.Hold, Task: "web", Comment: "by hand"}, nil},
 	"releaseTask": {"DELETE", "/v1/tasks/web/hold", "", audit.Entry{Action: audit.Release, Task: "web"}, func(t *testing.T, e *engine) {
 		if err := e.Control.Hold(t.Context(), "web", "bob", ""); err != nil {

@@ -16,6 +16,7 @@ var (
 	operate        = access.Need{Role: roles.Operate, Scope: access.SomeTask}
 	operateAll     = access.Need{Role: roles.Operate, Scope: access.AllTasks}
 	operateTask    = access.Need{Role: roles.Operate, Scope: access.OneTask}
+	approve        = access.Need{Role: roles.Approve, Scope: access.SomeTask}
 	approveTask    = access.Need{Role: roles.Approve, Scope: access.OneTask}
 	administer     = access.Need{Role: roles.Administer, Scope: access.SomeTask}
 	administerTask = access.Need{Role: roles.Administer, Scope: access.OneTask}
@@ -84,6 +85,7 @@ func (a *api) routes() map[string]route {
 		"POST /v1/tasks/{name}/hold":               {operateTask, valid("/tasks/{name}/hold", "POST", withBody(a.holdTask))},
 		"DELETE /v1/tasks/{name}/hold":             {operateTask, valid("/tasks/{name}/hold", "DELETE", a.releaseTask)},
 
+		"POST /v1/approvals":        {approve, valid("/approvals", "POST", withBody(a.approvePlans))},
 		"POST /v1/consul/approval":  {administerAll, valid("/consul/approval", "POST", withBody(a.approveConsul))},
 		"POST /v1/pause":            {administerAll, valid("/pause", "POST", withBody(a.pause))},
 		"POST /v1/resume":           {administerAll, valid("/resume", "POST", withBody(a.resume))},

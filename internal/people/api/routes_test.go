@@ -24,8 +24,8 @@ var needs = map[string]access.Need{
 	"getTaskStatus": viewTask, "getTask": viewTask, "getTaskOverview": viewTask, "getTaskPlan": viewTask, "getTaskRuns": viewTask, "getRun": viewTask,
 	"getRunLog": viewTask, "getRunOutput": viewTask, "getRunPlan": viewTask, "getRunPlanData": viewTask,
 	"runTask": operateTask, "retryTask": operateTask, "planTask": operateTask, "cancelTask": operateTask, "holdTask": operateTask, "releaseTask": operateTask, "reconcile": operate,
-	"decidePlan": approveTask,
-	"askWhatIf":  operateAll, "getWhatIf": viewAll,
+	"decidePlan": approveTask, "approvePlans": approve,
+	"askWhatIf": operateAll, "getWhatIf": viewAll,
 	"createTask": administer, "updateTask": administerTask, "deleteTask": administerTask, "forgetTask": administerTask, "destroyTask": administerTask,
 	"getTokens": administerAll, "createToken": administerAll, "revokeToken": administerAll, "approveConsul": administerAll, "pause": administerAll, "resume": administerAll,
 }
@@ -102,7 +102,7 @@ func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
 
 // Audited are the operations that change something or ask what would happen, each of which leaves an entry in the audit record.
 var Audited = []string{"runTask", "retryTask", "cancelTask", "holdTask", "releaseTask", "decidePlan", "createTask", "updateTask", "deleteTask", "forgetTask", "destroyTask",
-	"createToken", "revokeToken", "approveConsul", "pause", "resume", "askWhatIf", "planTask"}
+	"createToken", "revokeToken", "approvePlans", "approveConsul", "pause", "resume", "askWhatIf", "planTask"}
 
 // unaudited are those that change nothing: they only make the next tick earlier.
 var unaudited = []string{"reconcile", "hintTerraformCloud"}

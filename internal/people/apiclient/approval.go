@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
@@ -19,6 +20,23 @@ func (c *Client) DecidePlan(ctx context.Context, task string, decision apispec.A
 	_, err := c.call(ctx, http.MethodPost, taskPath(task)+"/approval", nil, decision, nil)
 	return err
 }
+
+// ApprovePlans approves the plans of several tasks, and returns what was done about each.
+func (c *Client) ApprovePlans(ctx context.Context, asked apispec.ApprovalsRequest) ([]apispec.ApprovalResult, error) {
+	var all []apispec.ApprovalResult
+	for some := range slices.Chunk(asked.Plans, maxPlans) {
+		asked.Plans = some
+		var answer apispec.ApprovalsResponse
+		if _, err := c.call(ctx, http.MethodPost, "v1/approvals", nil, asked, &answer); err != nil {
+			return all, err
+		}
+		all = append(all, answer.Results...)
+	}
+	return all, nil
+}
+
+// maxPlans is how many plans one request approves, which is the most there is.
+const maxPlans = 100
 
 // ApproveConsul approves what all tasks lose by a Consul that was replaced.
 func (c *Client) ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error {

@@ -190,6 +190,31 @@ type ApprovalRequest struct {
 // ApprovalDecision defines model for ApprovalRequest.decision.
 type ApprovalDecision string
 
+// ApprovalResult defines model for ApprovalResult.
+type ApprovalResult struct {
+	// Approved the approval is recorded. If the task needs several, it waits for the others
+	Approved bool `json:"approved"`
+
+	// Error why it is not approved
+	Error *string `json:"error,omitempty"`
+	Plan  string  `json:"plan"`
+	Task  string  `json:"task"`
+}
+
+// ApprovalsRequest defines model for ApprovalsRequest.
+type ApprovalsRequest struct {
+	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
+	By      *string      `json:"by,omitempty"`
+	Comment *string      `json:"comment,omitempty"`
+	Plans   []PlanOfTask `json:"plans"`
+}
+
+// ApprovalsResponse defines model for ApprovalsResponse.
+type ApprovalsResponse struct {
+	RequestID string           `json:"request_id"`
+	Results   []ApprovalResult `json:"results"`
+}
+
 // Approvers how many people must approve, and who they may be
 type Approvers = map[string]any
 
@@ -832,6 +857,9 @@ type Overview struct {
 	// Gates what Terrapulse watches in Consul to see that something may have changed
 	Gates *[]Gate `json:"gates,omitempty"`
 
+	// Groups with the parameter group, the selected tasks by the value of the label; those without it are last
+	Groups *[]TaskGroup `json:"groups,omitempty"`
+
 	// Healthy as /health says
 	Healthy bool `json:"healthy"`
 
@@ -840,6 +868,9 @@ type Overview struct {
 
 	// Instances in a cluster, the instances that carry out runs, with how much room they have
 	Instances *[]InstanceRoom `json:"instances,omitempty"`
+
+	// LabelKeys with parameters: the keys of labels of all tasks, 50 at most
+	LabelKeys *[]string `json:"label_keys,omitempty"`
 
 	// LastGoodTick when a tick last did its work; while nothing happens, it is written every five minutes
 	LastGoodTick *time.Time `json:"last_good_tick,omitempty"`
@@ -930,6 +961,13 @@ type Plan struct {
 
 	// Resources what is changed, read, imported, moved or forgotten
 	Resources []ResourceChange `json:"resources"`
+}
+
+// PlanOfTask defines model for PlanOfTask.
+type PlanOfTask struct {
+	// Plan id of the plan that is approved. If another plan waits by then, it is not approved.
+	Plan string `json:"plan"`
+	Task string `json:"task"`
 }
 
 // PlanResponse defines model for PlanResponse.
@@ -1312,6 +1350,11 @@ type Task struct {
 	// Guard holds a change that takes too much away at once
 	Guard *Guard `json:"guard,omitempty"`
 
+	// Labels by which people filter and group tasks; keys and values have 1 to 63 letters, digits, '.', '_' and '-'
+	//
+	// Example: {"site":"muc"}
+	Labels *map[string]string `json:"labels,omitempty"`
+
 	// Module a directory on the machine that runs it or the address of a Terraform module
 	//
 	// Example: ./modules/firewall
@@ -1403,6 +1446,16 @@ type TaskDrift struct {
 	Skipped *string `json:"skipped,omitempty"`
 }
 
+// TaskGroup how many of the selected tasks have the same value of a label
+type TaskGroup struct {
+	// Phases the same, by phase; a phase without tasks is missing
+	Phases map[string]int `json:"phases"`
+	Tasks  int            `json:"tasks"`
+
+	// Value of the label; empty for the tasks without it
+	Value string `json:"value"`
+}
+
 // TaskGuard defines model for TaskGuard.
 type TaskGuard struct {
 	// Applied how many of these were applied last
@@ -1460,9 +1513,12 @@ type TaskOverview struct {
 	Failures *int `json:"failures,omitempty"`
 
 	// Guards the limits in force for changes that are applied without an approval, and the checks
-	Guards  *[]TaskGuard `json:"guards,omitempty"`
-	LastRun *Run         `json:"last_run,omitempty"`
-	Name    string       `json:"name"`
+	Guards *[]TaskGuard `json:"guards,omitempty"`
+
+	// Labels those of its definition; missing if it has none, or if its definition is not known
+	Labels  *map[string]string `json:"labels,omitempty"`
+	LastRun *Run               `json:"last_run,omitempty"`
+	Name    string             `json:"name"`
 
 	// NeedsPerson it does not go on before a person has decided or removed a cause
 	NeedsPerson bool `json:"needs_person"`

@@ -91,7 +91,7 @@ func (e *entry) brief() apispec.TaskOverview {
 	}
 	t.Reason = apiview.Reason(reason)
 	if d := e.definition; d != nil {
-		t.Enabled = d.Enabled
+		t.Enabled, t.Labels = d.Enabled, labelsOf(d)
 	}
 	return t
 }

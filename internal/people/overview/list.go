@@ -360,7 +360,7 @@ func shownDigest(cfg *config.Config) string {
 	fmt.Fprintln(h, cfg.Digest())
 	for i := range cfg.Tasks {
 		t := &cfg.Tasks[i]
-		fmt.Fprintf(h, "%t %s %d\n", t.FromAPI, t.Source.File, t.Source.Line)
+		fmt.Fprintf(h, "%t %s %d %v\n", t.FromAPI, t.Source.File, t.Source.Line, t.Labels)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -207,7 +207,7 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 		t.OnHold = &apispec.OnHold{By: h.By, At: h.At, Comment: apiview.Optional(h.Comment)}
 	}
 	if d := e.definition; d != nil {
-		t.Enabled = d.Enabled
+		t.Enabled, t.Labels = d.Enabled, labelsOf(d)
 		t.Origin = apispec.Origin{API: d.FromAPI, File: apiview.Optional(d.Source.File), Line: apiview.Optional(d.Source.Line)}
 	} else {
 		t.Origin.API = len(effective.Overrides[e.name].Definition) > 0
@@ -231,6 +231,14 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 		t.Windows, t.Guards, t.Approval = windowsOf(d.Windows, r.Now()), guardsOf(d, f, r.Now()), new(d.Approval.String())
 	}
 	return t
+}
+
+// labelsOf returns the labels of a task, which nobody changes; nil if it has none.
+func labelsOf(d *config.Task) *map[string]string {
+	if len(d.Labels) == 0 {
+		return nil
+	}
+	return &d.Labels
 }
 
 // run returns a run as the API shows it.

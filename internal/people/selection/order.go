@@ -17,10 +17,16 @@ func (s Selection) order() func(a, b *apispec.TaskOverview) int {
 	if compare == nil {
 		compare = byName
 	}
+	inGroup := compare
 	if reversed {
-		return func(a, b *apispec.TaskOverview) int { return compare(b, a) }
+		inGroup = func(a, b *apispec.TaskOverview) int { return compare(b, a) }
 	}
-	return compare
+	if s.Group == "" {
+		return inGroup
+	}
+	return func(a, b *apispec.TaskOverview) int {
+		return cmp.Or(compareGroups(Label(a, s.Group), Label(b, s.Group)), inGroup(a, b))
+	}
 }
 
 // orders are those of Sorts.

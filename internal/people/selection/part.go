@@ -15,9 +15,10 @@ import (
 // Part is the part of a list that a selection has.
 type Part struct {
 	Tasks          []apispec.TaskOverview
-	Matches        int    // tasks that are selected
-	Skipped        int    // those of them before Tasks
-	Next, Previous string // for After and Before; "" if nothing follows or comes before
+	Matches        int                 // tasks that are selected
+	Skipped        int                 // those of them before Tasks
+	Groups         []apispec.TaskGroup // all that are selected, by the value of a label; nil unless they are grouped
+	Next, Previous string              // for After and Before; "" if nothing follows or comes before
 }
 
 // Of returns the part of all tasks that the selection has. Only tasks for which in
@@ -34,7 +35,7 @@ func (s Selection) Of(all []apispec.TaskOverview, in func(name string) bool) Par
 	if !s.isZero() {
 		slices.SortFunc(chosen, compare)
 	}
-	p := Part{Matches: len(chosen)}
+	p := Part{Matches: len(chosen), Groups: s.groups(chosen)}
 	first, size := 0, len(chosen)
 	if s.Limit != nil {
 		size = *s.Limit
@@ -79,19 +80,19 @@ func position(all []apispec.TaskOverview, chosen []*apispec.TaskOverview, name s
 
 // ordersByName reports whether the place of a task depends on its name alone.
 func (s Selection) ordersByName() bool {
-	return s.Sort == "" || strings.TrimPrefix(s.Sort, "-") == "name"
+	return s.Group == "" && (s.Sort == "" || strings.TrimPrefix(s.Sort, "-") == "name")
 }
 
 // matcher returns a function that reports whether a task is selected.
 func (s Selection) matcher() func(*apispec.TaskOverview) bool {
-	named := s.named()
+	named, labelled := s.named(), s.labelled()
 	words := strings.Fields(strings.ToLower(s.Search))
 	return func(t *apispec.TaskOverview) bool {
 		return (len(s.Tasks) == 0 || slices.Contains(s.Tasks, t.Name)) &&
 			(len(s.Phases) == 0 || slices.Contains(s.Phases, t.Phase) || slices.Contains(s.Phases, Attention) && Urgency(t) > 0) &&
 			(s.Reason == "" || s.Reason == string(t.Reason.Code)) &&
-			(s.Enabled == nil || *s.Enabled == t.Enabled) && named(t.Name) &&
-			(len(words) == 0 || Has(words, t.Name, t.Reason.Text, apispec.Deref(t.Watches), What(t), apispec.Deref(t.Origin.File)))
+			(s.Enabled == nil || *s.Enabled == t.Enabled) && named(t.Name) && labelled(t) &&
+			(len(words) == 0 || Has(words, t.Name, t.Reason.Text, apispec.Deref(t.Watches), What(t), apispec.Deref(t.Origin.File), labelsText(t)))
 	}
 }
 
@@ -130,6 +131,12 @@ func (s Selection) Apply(o *apispec.Overview) error {
 	counts.Attention = len(urgent)
 	p := s.Of(all, nil)
 	counts.Matches, counts.Skipped = p.Matches, p.Skipped
+	if o.LabelKeys = nil; !s.isZero() {
+		o.LabelKeys = labelKeys(all)
+	}
+	if p.Groups != nil {
+		o.Groups = &p.Groups
+	}
 	o.Tasks, o.Counts = p.Tasks, &counts
 	o.Next, o.Previous = optional(p.Next), optional(p.Previous)
 	if o.Attention = nil; s.Urgent > 0 {

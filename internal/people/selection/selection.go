@@ -23,6 +23,8 @@ type Selection struct {
 	Reason  string          // only those whose reason has this code
 	Name    string          // only those whose name has this part or, with * or ?, matches it
 	Enabled *bool           // only those that are enabled, or that are not
+	Labels  []string        // only those with each of these labels, as KEY=VALUE or KEY=VALUE,VALUE; KEY= selects those without it
+	Group   string          // the key of a label: those with the same value are together
 	Search  string          // only those of which a text has each of these words
 	Sort    string          // one of Sorts, with - before it for the opposite order; by default name
 	Limit   *int            // at most so many; nil for all
@@ -57,7 +59,7 @@ func (s Selection) First(n int) Selection {
 }
 
 // keys are the parameters of a list of tasks. In a query, urgent is called attention.
-var keys = []string{"task", "phase", "reason", "name", "enabled", "search", "sort", "limit", "after", "before", "attention", "brief"}
+var keys = []string{"task", "phase", "reason", "name", "enabled", "label", "group", "search", "sort", "limit", "after", "before", "attention", "brief"}
 
 // Given reports whether a query has a parameter of a list of tasks.
 func Given(q url.Values) bool {
@@ -71,6 +73,12 @@ func Parse(q url.Values) (Selection, error) {
 		Limit: p.number("limit"), After: p.text("after"), Before: p.text("before")}
 	for _, phase := range q["phase"] {
 		s.Phases = append(s.Phases, p.phase(phase))
+	}
+	for _, label := range q["label"] {
+		s.Labels = append(s.Labels, p.label(label))
+	}
+	if s.Group = p.text("group"); s.Group != "" && !labelForm.MatchString(s.Group+"=") {
+		p.wrong("group", s.Group, "use the key of a label, such as site")
 	}
 	if n := p.number("attention"); n != nil {
 		s.Urgent = *n
@@ -87,13 +95,16 @@ func Parse(q url.Values) (Selection, error) {
 // Query returns the parameters that Parse reads.
 func (s Selection) Query() url.Values {
 	q := url.Values{}
-	for key, value := range map[string]string{"reason": s.Reason, "name": s.Name, "search": s.Search, "sort": s.Sort, "after": s.After, "before": s.Before} {
+	for key, value := range map[string]string{"reason": s.Reason, "name": s.Name, "group": s.Group, "search": s.Search, "sort": s.Sort, "after": s.After, "before": s.Before} {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
 	if len(s.Tasks) > 0 {
 		q["task"] = s.Tasks
+	}
+	if len(s.Labels) > 0 {
+		q["label"] = s.Labels
 	}
 	if len(s.Phases) > 0 {
 		q["phase"] = list.Map(s.Phases, func(p apispec.Phase) string { return string(p) })

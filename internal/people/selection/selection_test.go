@@ -37,46 +37,58 @@ func names(tasks []apispec.TaskOverview) string {
 func network() []apispec.TaskOverview {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	return []apispec.TaskOverview{
-		{Name: "web-edge", Phase: apispec.PhaseApplied, Enabled: true, Watches: new("services api"), Due: new(noon.Add(time.Hour))},
-		{Name: "dns", Phase: apispec.PhaseFailing, Enabled: true, Reason: apispec.Reason{Code: state.ReasonBackoff, Text: "no route"}},
+		{Name: "web-edge", Phase: apispec.PhaseApplied, Enabled: true, Watches: new("services api"), Due: new(noon.Add(time.Hour)), Labels: &map[string]string{"site": "muc", "tier": "edge"}},
+		{Name: "dns", Phase: apispec.PhaseFailing, Enabled: true, Reason: apispec.Reason{Code: state.ReasonBackoff, Text: "no route"}, Labels: &map[string]string{"site": "muc"}},
 		{Name: "Web-core", Phase: apispec.PhaseStopped, Reason: apispec.Reason{Code: state.ReasonDisabled, Text: "disabled"}},
-		{Name: "web", Phase: apispec.PhaseSoon, Enabled: true, Due: &noon},
+		{Name: "web", Phase: apispec.PhaseSoon, Enabled: true, Due: &noon, Labels: &map[string]string{"site": "ber"}},
 		{Name: "old", Phase: apispec.PhaseRemoved},
 	}
 }
 
 func TestSelection_EachParameterSelects(t *testing.T) {
 	for query, want := range map[string]string{
-		"":                               "web-edge dns Web-core web old", // the order of the configuration
-		"enabled=true":                   "dns web web-edge",
-		"enabled=false":                  "Web-core old",
-		"phase=soon&phase=failing":       "dns web",
-		"phase=attention":                "dns",
-		"phase=attention&phase=removed":  "dns old",
-		"name=web":                       "Web-core web web-edge",
-		"name=WEB-":                      "Web-core web-edge",
-		"name=web-*":                     "Web-core web-edge",
-		"name=*e":                        "Web-core web-edge",
-		"name=?eb":                       "web",
-		"name=web*&enabled=true":         "web web-edge",
-		"name=[w]eb*":                    "",                              // only * and ? are special
-		"name=":                          "web-edge dns Web-core web old", // as without it
-		"task=dns&task=web&task=nothing": "dns web",
-		"reason=backing_off":             "dns",
-		"search=API+edge":                "web-edge",
-		"sort=-name":                     "web-edge web old dns Web-core",
-		"sort=phase":                     "dns Web-core old web web-edge",
-		"sort=due":                       "web web-edge Web-core dns old",
-		"limit=2":                        "Web-core dns",
-		"limit=0":                        "",
-		"limit=2&after=dns":              "old web",
-		"limit=2&after=e":                "old web", // of a task that is gone
-		"limit=2&before=web":             "dns old",
-		"limit=3&before=dns":             "Web-core dns old", // the first part is full
-		"limit=1&after=web&sort=due":     "web-edge",
-		"limit=1&after=gone&sort=due":    "web", // it begins again
-		"after=dns&phase=soon":           "web", // which is not in dns's phase
-		"limit=1&before=old&phase=soon":  "web",
+		"":                                   "web-edge dns Web-core web old", // the order of the configuration
+		"enabled=true":                       "dns web web-edge",
+		"enabled=false":                      "Web-core old",
+		"phase=soon&phase=failing":           "dns web",
+		"phase=attention":                    "dns",
+		"phase=attention&phase=removed":      "dns old",
+		"name=web":                           "Web-core web web-edge",
+		"name=WEB-":                          "Web-core web-edge",
+		"name=web-*":                         "Web-core web-edge",
+		"name=*e":                            "Web-core web-edge",
+		"name=?eb":                           "web",
+		"name=web*&enabled=true":             "web web-edge",
+		"name=[w]eb*":                        "",                              // only * and ? are special
+		"name=":                              "web-edge dns Web-core web old", // as without it
+		"task=dns&task=web&task=nothing":     "dns web",
+		"reason=backing_off":                 "dns",
+		"search=API+edge":                    "web-edge",
+		"search=site%3Dmuc":                  "dns web-edge",
+		"label=site%3Dmuc":                   "dns web-edge",
+		"label=site%3Dmuc,ber":               "dns web web-edge",
+		"label=site%3D":                      "Web-core old",
+		"label=site%3D,ber":                  "Web-core old web",
+		"label=site%3Dmuc&label=tier%3Dedge": "web-edge",
+		"label=Site%3Dmuc":                   "", // capitals count
+		"group=site":                         "web dns web-edge Web-core old",
+		"group=site&sort=-name":              "web web-edge dns old Web-core",
+		"group=site&limit=2&after=dns":       "web-edge Web-core",
+		"group=site&limit=2&before=web-edge": "web dns",
+		"group=site&label=site%3Dmuc":        "dns web-edge",
+		"sort=-name":                         "web-edge web old dns Web-core",
+		"sort=phase":                         "dns Web-core old web web-edge",
+		"sort=due":                           "web web-edge Web-core dns old",
+		"limit=2":                            "Web-core dns",
+		"limit=0":                            "",
+		"limit=2&after=dns":                  "old web",
+		"limit=2&after=e":                    "old web", // of a task that is gone
+		"limit=2&before=web":                 "dns old",
+		"limit=3&before=dns":                 "Web-core dns old", // the first part is full
+		"limit=1&after=web&sort=due":         "web-edge",
+		"limit=1&after=gone&sort=due":        "web", // it begins again
+		"after=dns&phase=soon":               "web", // which is not in dns's phase
+		"limit=1&before=old&phase=soon":      "web",
 	} {
 		s, err := parse(t, query)
 		if err != nil {
@@ -102,6 +114,9 @@ func TestSelection_ErrorNamesTheParameter(t *testing.T) {
 		"limit=1001":           `parameter limit is "1001": use a number from 0 to 1000`,
 		"limit=many":           `parameter limit is "many": use a number from 0 to 1000`,
 		"limit=1&limit=2":      `parameter limit is "1, 2": give it only once`,
+		"label=muc":            `parameter label is "muc": use KEY=VALUE, such as site=muc`,
+		"label=%3Dmuc":         `parameter label is "=muc": use KEY=VALUE, such as site=muc`,
+		"group=a+b":            `parameter group is "a b": use the key of a label, such as site`,
 		"attention=x":          `parameter attention is "x": use a number from 0 to 1000`,
 		"sort=size":            `parameter sort is "size": use name, phase, last, due, or one of them with - before it`,
 		"after=web&before=dns": `parameter before is "dns": use it without after`,
@@ -170,5 +185,23 @@ func TestSelection_CountsAreOfAllTasks(t *testing.T) {
 	o = all
 	if err := s.Apply(&o); err != nil || *o.Digest != before || o.Counts.Skipped != 1 || *o.Next != "web" || *o.Previous != "web" {
 		t.Errorf("the next part: %v, %+v", err, o)
+	}
+}
+
+func TestSelection_CountsEachGroupOfAllThatMatch(t *testing.T) {
+	s, err := parse(t, "group=site&limit=1&enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := apispec.Overview{Tasks: network()}
+	if err := s.Apply(&o); err != nil {
+		t.Fatal(err)
+	}
+	want := []apispec.TaskGroup{{Value: "ber", Tasks: 1, Phases: map[string]int{"soon": 1}}, {Value: "muc", Tasks: 2, Phases: map[string]int{"applied": 1, "failing": 1}}}
+	if diff := cmp.Diff(&want, o.Groups); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&[]string{"site", "tier"}, o.LabelKeys); diff != "" {
+		t.Error(diff)
 	}
 }

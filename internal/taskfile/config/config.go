@@ -149,6 +149,7 @@ func (p Provider) ID() string {
 type Task struct {
 	Name        string
 	Description string
+	Labels      map[string]string // by key; nil if it has none. Nobody changes them
 	Enabled     bool
 	Module      string // absolute path if local, else a Terraform module address
 	Version     string // module version constraint

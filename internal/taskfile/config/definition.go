@@ -44,6 +44,9 @@ func (t *Task) Definition() map[string]any {
 	if t.cloud != (CloudWorkspace{}) {
 		keys["terraform_cloud_workspace"] = t.cloud.definition()
 	}
+	if len(t.Labels) > 0 {
+		keys["labels"] = t.Labels
+	}
 	if len(t.MovedFrom) > 0 {
 		keys["moved_from"] = t.MovedFrom
 	}

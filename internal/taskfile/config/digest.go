@@ -73,7 +73,8 @@ func (t *Task) Shape(c *Config) string {
 }
 
 // Identity identifies the block of the task in its file, in hex SHA-256. Overrides,
-// the driver, providers and the content of variable files do not change it.
+// the driver, providers and the content of variable files do not change it, nor do labels:
+// a task that was deleted through the API does not run again because of one.
 func (t *Task) Identity(c *Config) string {
 	m := meaning{}
 	m.set("name", t.Name)
@@ -101,7 +102,7 @@ func (t *Task) Identity(c *Config) string {
 func Differences(was *Config, old *Task, is *Config, t *Task) []string {
 	a, b := was.parts(old), is.parts(t)
 	differ := differing(a, b)
-	names := []string{"enabled", "description", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from", "after", "after_timeout",
+	names := []string{"enabled", "description", "labels", "module", "files of the module", "version", "condition", "module_input", "buffer_period", "run_timeout", "aws_role", "moved_from", "after", "after_timeout",
 		"guard", "approval", "on_removal", "window", "check", "drift", "verify", "variables", "providers", "provider", "engine", "Terraform's version", "backend", "workspace"}
 	for _, name := range differ { // of a driver
 		if !slices.Contains(names, name) {
@@ -143,7 +144,7 @@ func (c *Config) parts(t *Task) meaning {
 		providers[id] = c.providerMeaning(id)
 	}
 	parts := meaning{
-		"enabled": t.Enabled, "description": t.Description, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "aws_role": t.AWSRole, "moved_from": t.MovedFrom,
+		"enabled": t.Enabled, "description": t.Description, "labels": t.Labels, "buffer_period": t.BufferPeriod, "run_timeout": t.RunTimeout, "aws_role": t.AWSRole, "moved_from": t.MovedFrom,
 		"after": t.After, "after_timeout": t.AfterTimeout,
 		"module": m["module"], "files of the module": t.ModuleDigest, "version": t.Version,
 		"condition": []any{m["condition"], t.Condition.UseAsModuleInput}, "module_input": m["module_input"],

@@ -57,7 +57,7 @@ func TestDigest_EveryFieldCounts(t *testing.T) {
 		ignore []string
 	}{
 		"task": {of: func(c *Config) any { return &c.Tasks[0] },
-			ignore: []string{"Description", "Enabled", "VariableFiles", "BufferPeriod", "RunTimeout", "MovedFrom", "After", "AfterTimeout", "Rules", "Guard", "Approval", "Removal", "Windows", "Checks", "Drift", "Verify", "Cloud", "DeprecatedServices", "Source", "FromAPI"}},
+			ignore: []string{"Description", "Labels", "Enabled", "VariableFiles", "BufferPeriod", "RunTimeout", "MovedFrom", "After", "AfterTimeout", "Rules", "Guard", "Approval", "Removal", "Windows", "Checks", "Drift", "Verify", "Cloud", "DeprecatedServices", "Source", "FromAPI"}},
 		"condition": {of: func(c *Config) any { return &c.Tasks[0].Condition }},
 		"provider":  {of: func(c *Config) any { return &c.Providers[0] }},
 		"terraform": {of: func(c *Config) any { return &c.Terraform }, ignore: []string{"Path", "Log", "PersistLog"}},

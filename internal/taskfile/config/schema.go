@@ -290,6 +290,7 @@ type rawTask struct {
 	block.Origin
 	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', no digit first, at most 200 bytes. Also the name of the Terraform workspace: see 'moved_from' before you rename a task"`
 	Description   block.String     `key:"description" doc:"description for people; also a comment in the generated root module"`
+	Labels        block.Map        `key:"labels" form:"labels" doc:"labels, by which people filter and group tasks, and approve several at once; at most 16. Keys and values have 1 to 63 letters, digits, '.', '_' and '-'. A change of a label runs nothing"`
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`

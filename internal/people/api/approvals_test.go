@@ -1,0 +1,104 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
+)
+
+// waiting are tasks of a site that wait with plans, each named like its task.
+func waiting(t *testing.T, names ...string) *engine {
+	t.Helper()
+	var hcl strings.Builder
+	for i, name := range names {
+		fmt.Fprintf(&hcl, "task {\n name = %q\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n labels = { site = %q }\n}\n", name, []string{"muc", "ber"}[i%2])
+	}
+	e := newEngine(t, hcl.String()).serve()
+	for i, name := range names {
+		wait := &state.Wait{For: state.WaitApproval, ID: "plan-of-" + name, Since: time.Now(), Causes: []state.Cause{{Rule: state.RuleApproval, Text: "it has to be approved"}},
+			Content: &state.Content{Definition: "d", Input: "i", Plan: name}}
+		run := state.Run{ID: fmt.Sprintf("01a201e4-2442-7a95-affe-%012d", i), Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: wait}, Created: time.Now()}
+		task := state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
+		if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey(name), state.Encode(task)), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// resumes reports whether the plan of a task was approved.
+func (e *engine) resumes(task string) bool {
+	e.t.Helper()
+	known, err := state.Read[state.Task](e.t.Context(), e.store, state.TaskKey(task))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return known.Data.Run.Resume != nil
+}
+
+func TestApprovals_EachPlanIsApprovedForItself(t *testing.T) {
+	e := waiting(t, "fw-1", "fw-2", "fw-3", "vpn")
+	rights := roles.Given(map[roles.Role][]string{roles.View: {"*"}, roles.Approve: {"fw-*"}})
+	ask := e.answers(access.Caller{Identity: identity.OfToken("ann"), Rights: rights})
+	code, said := ask("POST", "/v1/approvals", `{"comment": "rack 7", "plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-another"},
+		{"task": "vpn", "plan": "plan-of-vpn"}, {"task": "gone", "plan": "plan-of-gone"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`)
+	if code != http.StatusOK {
+		t.Fatal(code, said)
+	}
+	for _, want := range []string{`"approved":true,"plan":"plan-of-fw-1","task":"fw-1"`, "another plan of task 'fw-2' waits for an approval now", "needs the role approve for task vpn", "needs the role approve for task gone"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%s is missing: %s", want, said)
+		}
+	}
+	for task, want := range map[string]bool{"fw-1": true, "fw-2": false, "fw-3": true, "vpn": false} {
+		if e.resumes(task) != want {
+			t.Errorf("that %s is approved is %t", task, !want)
+		}
+	}
+	var kept []string
+	for _, entry := range e.entries() {
+		kept = append(kept, string(entry.Action)+" "+entry.Task)
+	}
+	if slices.Sort(kept); !slices.Contains(kept, string(audit.Approve)+" fw-1") || !slices.Contains(kept, string(audit.Refused)+" vpn") {
+		t.Errorf("the audit record has %q", kept)
+	}
+}
+
+func TestApprovals_NameTheirPlans(t *testing.T) {
+	e := waiting(t, "fw-1")
+	for _, body := range []string{`{}`, `{"plans": []}`, `{"plans": [{"task": "fw-1"}]}`, `{"plans": [{"task": "fw-1", "plan": ""}]}`, `{"plans": [{"task": "fw-1", "plan": "plan"}]}`} {
+		if code := e.sends("POST", "/v1/approvals", body, "api.token", nil); code != http.StatusBadRequest {
+			t.Errorf("%s: %d", body, code)
+		}
+	}
+	if e.resumes("fw-1") {
+		t.Error("it is approved")
+	}
+}
+
+func TestLabels_SelectTasksInEachList(t *testing.T) {
+	e := waiting(t, "fw-1", "fw-2", "fw-3")
+	for path, names := range lists {
+		if got, _ := names(t, e.get(path+"?label=site%3Dmuc")); strings.Join(got, " ") != "fw-1 fw-3" {
+			t.Errorf("%s lists %s", path, got)
+		}
+	}
+	var o apispec.Overview
+	decode(t, e.get("/v1/overview?group=site"), &o)
+	if g := apispec.Deref(o.Groups); len(g) != 2 || g[1].Value != "muc" || g[1].Tasks != 2 || g[1].Phases["waiting"] != 2 {
+		t.Errorf("groups are %+v", g)
+	}
+	if a := e.get("/v1/overview?label=muc"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "use KEY=VALUE") {
+		t.Error(a)
+	}
+}
