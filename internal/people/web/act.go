@@ -37,6 +37,7 @@ var notices = map[string]string{
 	"disable":     "You have disabled the task.",
 	"pause":       "You have paused all tasks.",
 	"approve-all": "You have approved what the tasks lose. They are applied with what Consul shows now.",
+	"approvals":   "You have approved the plans. Each task applies its plan if nothing has changed meanwhile, and if it needs no further approval.",
 	"resume":      "You have resumed all tasks.",
 }
 

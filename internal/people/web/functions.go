@@ -66,6 +66,8 @@ var functions = template.FuncMap{
 	"why":          whyOf,
 	"waitingTasks": waitingTasks,
 	"counted":      counted,
+	"labelsOf":     selection.LabelsOf,
+	"labels":       func(t apispec.TaskOverview) []string { return selection.LabelsOf(&t) },
 	"line":         firstLine,
 }
 

@@ -79,7 +79,7 @@ func (f filter) finish(tabs []tab, key, current string) {
 // to another page has a number or a cursor.
 func (f filter) link(key, value string) string {
 	q := url.Values{}
-	for k, v := range map[string]string{"phase": f.Phase, "state": f.State, "q": f.Search, "sort": f.Sort} {
+	for k, v := range map[string]string{"phase": f.Phase, "state": f.State, "q": f.Search, "label": f.LabelText(), "group": f.Group, "sort": f.Sort} {
 		if k != key && v != "" && v != "name" {
 			q.Set(k, v)
 		}

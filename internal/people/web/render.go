@@ -207,7 +207,7 @@ func statusOf(err error) int {
 		return http.StatusForbidden
 	case errors.Is(err, errNoPlan), errors.Is(err, errNoRun), errors.Is(err, errNoComment), errors.Is(err, errNothingGone):
 		return http.StatusBadRequest
-	case errors.Is(err, errRunChanged), errors.Is(err, errReplacedChanged):
+	case errors.Is(err, errRunChanged), errors.Is(err, errNotAll), errors.Is(err, errReplacedChanged):
 		return http.StatusConflict
 	case errors.As(err, &refused) && refused.Status >= http.StatusBadRequest:
 		return refused.Status

@@ -22,6 +22,12 @@ type tasksPage struct {
 	Total  int                     `json:"total"` // all tasks
 	ForAll *action                 `json:"for_all,omitempty"`
 
+	Keys         []string  `json:"label_keys,omitempty"` // of the labels of all tasks
+	Sections     []section `json:"-"`                    // the tasks, if they are grouped
+	MoreSections int       `json:"-"`
+	Table        taskTable `json:"-"` // the tasks, if they are not
+	Review       string    `json:"-"` // link to the plans that wait; "" if there are less than two
+
 	Groups     []*sameTrouble  `json:"-"` // Urgent and more, with equal reasons joined
 	MoreUrgent int             `json:"-"` // tasks that no group has
 	Replaced   *replacedBanner `json:"-"`
@@ -33,13 +39,15 @@ type tasksPage struct {
 // filter is what a page of tasks or runs selects, by the query of its URL.
 type filter struct {
 	path   string
-	Phase  string `json:"phase,omitempty"` // of tasks; selection.Attention selects those of several phases
-	State  string `json:"state,omitempty"` // of runs
-	Search string `json:"search,omitempty"`
-	Sort   string `json:"sort,omitempty"`   // the opposite order with a - before it
-	Page   int    `json:"page,omitempty"`   // of runs, from 1
-	After  string `json:"after,omitempty"`  // the task before the page of tasks
-	Before string `json:"before,omitempty"` // the task after it
+	Phase  string   `json:"phase,omitempty"` // of tasks; selection.Attention selects those of several phases
+	State  string   `json:"state,omitempty"` // of runs
+	Search string   `json:"search,omitempty"`
+	Labels []string `json:"labels,omitempty"` // of tasks: KEY=VALUE
+	Group  string   `json:"group,omitempty"`  // the key of a label
+	Sort   string   `json:"sort,omitempty"`   // the opposite order with a - before it
+	Page   int      `json:"page,omitempty"`   // of runs, from 1
+	After  string   `json:"after,omitempty"`  // the task before the page of tasks
+	Before string   `json:"before,omitempty"` // the task after it
 }
 
 // maxUrgent is how many groups of tasks the list of what needs attention shows, and
@@ -51,7 +59,7 @@ const (
 
 // tasksFilter is what the page of tasks selects. What it does not know, it leaves out.
 func tasksFilter(query url.Values) filter {
-	f := filter{path: pageURL("tasks"), Phase: query.Get("phase"), Search: strings.TrimSpace(query.Get("q")), Sort: query.Get("sort"),
+	f := filter{path: pageURL("tasks"), Phase: query.Get("phase"), Search: strings.TrimSpace(query.Get("q")), Sort: query.Get("sort"), Labels: labelsIn(query), Group: groupIn(query),
 		After: query.Get("after"), Before: query.Get("before")}
 	if !slices.Contains(selection.Phases(), f.Phase) {
 		f.Phase = ""
@@ -82,7 +90,7 @@ func pageNumber(query url.Values) int {
 // selection is what the page of tasks reads: one page of the list, and what needs
 // attention.
 func (f filter) selection() selection.Selection {
-	s := selection.Selection{Search: f.Search, Sort: f.Sort, After: f.After, Before: f.Before, Urgent: readUrgent}
+	s := selection.Selection{Search: f.Search, Labels: f.Labels, Group: f.Group, Sort: f.Sort, After: f.After, Before: f.Before, Urgent: readUrgent}
 	if f.Phase != "" {
 		s.Phases = []apispec.Phase{apispec.Phase(f.Phase)}
 	}
@@ -118,6 +126,17 @@ func tasksOf(o apispec.Overview, losses []apispec.TaskOverview, f filter) tasksP
 		}
 	}
 	f.finish(page.Tabs, "phase", f.Phase)
+	page.Keys = apispec.Deref(o.LabelKeys)
+	if f.Group != "" {
+		page.Sections, page.MoreSections = sectionsOf(apispec.Deref(o.Groups), page.Tasks, f)
+	} else {
+		page.Table = taskTable{f, page.Tasks}
+	}
+	if waiting := slices.DeleteFunc(slices.Clone(page.Urgent), func(t *apispec.TaskOverview) bool { return !deciding(t) }); len(waiting) > 1 {
+		review := f
+		review.path, review.Phase, review.Group, review.Sort = pageURL("approvals"), "", "", ""
+		page.Review = review.link("page", "")
+	}
 	page.Groups = grouped(page.Urgent)
 	page.Groups = page.Groups[:min(len(page.Groups), maxUrgent)]
 	page.MoreUrgent = counts.Attention

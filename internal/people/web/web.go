@@ -86,6 +86,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 		"runs":                   p.runs,
 		"order":                  p.order,
 		"map":                    p.resourceMap,
+		"approvals":              p.approvals,
 		"health":                 p.health,
 		"audit":                  p.audit,
 		"events":                 p.events,
@@ -104,6 +105,7 @@ func newPages(ctx context.Context, o Options, viewer access.Caller, all *scopes)
 	}
 	mux.HandleFunc("GET "+pageURL("audit/export"), p.viewed(p.exportAudit()))
 	mux.HandleFunc("GET "+pageURL("events/export"), p.viewed(p.exportEvents()))
+	mux.HandleFunc("POST "+pageURL("approvals"), p.acting(p.approvePlans))
 	mux.HandleFunc("POST "+pageURL("what-if"), p.askWhatIf)
 	mux.HandleFunc("GET "+pageURL("news"), p.stream)
 	mux.HandleFunc("GET "+pageURL("static/{file}"), p.static)
