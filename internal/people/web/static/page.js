@@ -74,7 +74,8 @@
   const upgrade = (now) => {
     if (now) other = now === build ? '' : now;
     const busy = [...document.querySelectorAll('input:not([type=hidden]), textarea, select, .act[open], dialog[open]')].some((e) =>
-      e === document.activeElement || e.open || e.defaultValue !== undefined && e.value !== e.defaultValue);
+      !e.closest('dialog:not([open])') && (e === document.activeElement || e.open ||
+        (e.type === 'checkbox' ? e.checked !== e.defaultChecked : e.defaultValue !== undefined && e.value !== e.defaultValue)));
     if (!other || busy || Math.abs(Date.now() - (sessionStorage.upgraded ?? 0)) < 3600000) return;
     sessionStorage.upgraded = Date.now();
     location.reload();
