@@ -264,7 +264,18 @@ func (s *site) start(args ...string) *process {
 // startProgram starts a binary of the program.
 func (s *site) startProgram(path string, args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.Command(path, s.args(args)...), t: s.t, stderr: &testtools.Output{}, stdout: &testtools.Output{}, ended: make(chan struct{})}
+	return s.launch(exec.Command(path, s.args(args)...))
+}
+
+// startBare starts the program with the store that its task files configure.
+func (s *site) startBare(args ...string) *process {
+	s.t.Helper()
+	return s.launch(exec.Command(os.Args[0], append([]string{"start"}, args...)...))
+}
+
+func (s *site) launch(cmd *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{Cmd: cmd, t: s.t, stderr: &testtools.Output{}, stdout: &testtools.Output{}, ended: make(chan struct{})}
 	p.Env = append(append(os.Environ(), "TERRAPULSE_TEST_AS_PROGRAM=1"), s.env...)
 	p.Stdout, p.Stderr, p.Dir = p.stdout, p.stderr, s.dir
 	if err := p.Start(); err != nil {

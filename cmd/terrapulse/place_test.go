@@ -88,25 +88,77 @@ func TestCommands_FindTheStoreOfAnInstanceByItsTaskFiles(t *testing.T) {
 	wantCode(t, r, exitOK)
 	wantText(t, r.stderr, "No instance leads in the store "+s.path("state.db"), "another -store")
 
-	// The next instance uses the store of the task files.
-	where := func() string {
-		var shown apispec.Overview
-		if r := s.bare("status", "-json", "-config-file", file); json.Unmarshal([]byte(r.stdout), &shown) != nil || shown.Store == nil {
-			t.Fatalf("status prints %s%s", r.stdout, r.stderr)
-		}
-		return shown.Store.Where
-	}
-	if got := where(); got != s.path("state.db") {
-		t.Errorf("status reads %s", got)
-	}
-	wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)
-	if got := where(); got == s.path("state.db") {
-		t.Errorf("after a start without -store, status reads %s", got)
-	}
-
 	// A file that nobody can read is reported.
 	if err := os.WriteFile(s.path("work/terrapulse.store"), []byte("elsewhere"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantText(t, s.bare("status", "-config-file", file).stderr, "terrapulse.store", "name the store with -store")
+}
+
+// storeOf is the store that commands find with the task files.
+func (s *site) storeOf(file string) string {
+	s.t.Helper()
+	var shown apispec.Overview
+	if r := s.bare("status", "-json", "-config-file", file); json.Unmarshal([]byte(r.stdout), &shown) != nil || shown.Store == nil {
+		s.t.Fatalf("status prints %s%s", r.stdout, r.stderr)
+	}
+	return shown.Store.Where
+}
+
+// The table in docs/commands.md under "Which store commands find".
+func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file, configured := s.config(s.task("lb", onWeb)), s.path("work/terrapulse.db")
+	wants := func(when, store string) {
+		t.Helper()
+		if got := s.storeOf(file); got != store {
+			t.Errorf("%s, commands use %s, want %s", when, got, store)
+		}
+	}
+	serves := func(p *process) func() bool {
+		return func() bool { return strings.Contains(p.stderr.String(), "msg=leading") }
+	}
+	once := func(flags ...string) {
+		t.Helper()
+		wantCode(t, s.bare("start", append([]string{"-once", "-config-file", file}, flags...)...), exitOK)
+	}
+
+	once("-store=sqlite:" + s.path("other.db"))
+	once()
+	wants("without an instance", configured)
+
+	first := s.start("-config-file", file) // with -store=sqlite:state.db
+	eventually(t, "it leads", serves(first))
+	wants("with an instance", s.path("state.db"))
+	once()
+	wants("after once-mode in the configured store", s.path("state.db"))
+	once("-store=sqlite:" + s.path("other.db"))
+	wants("after once-mode in another store", s.path("state.db"))
+
+	_, port, _ := strings.Cut(strings.TrimPrefix(first.served(), "http://"), ":")
+	busy := s.write("busy.yaml", "port: "+port+"\n")
+	wantCode(t, s.bare("start", "-store=sqlite:"+s.path("busy.db"), "-config-file", file, "-config-file", busy), exitError)
+	wants("after a start that found its port in use", s.path("state.db"))
+
+	// The store stays where it is when working_dir is changed, until the restart.
+	text := s.read("tasks.hcl")
+	s.write("tasks.hcl", strings.Replace(text, s.path("work"), s.path("moved"), 1))
+	eventually(t, "the files are read again", func() bool { return strings.Contains(first.stderr.String(), "task files read again") })
+	wants("after a reload with another working_dir", s.path("state.db"))
+
+	first.Process.Kill()
+	<-first.ended
+	wants("after a crash", s.path("state.db"))
+
+	second := s.startBare("-config-file", file)
+	eventually(t, "it leads", serves(second))
+	wants("after a start without -store", s.path("moved/terrapulse.db"))
+	s.write("tasks.hcl", text)
+	eventually(t, "the files are read again", func() bool { return strings.Contains(second.stderr.String(), "task files read again") })
+	wants("after a reload of an instance in its own folder", s.path("moved/terrapulse.db"))
+	if code := second.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	wants("after a stop", s.path("moved/terrapulse.db"))
 }

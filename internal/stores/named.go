@@ -13,12 +13,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// NameFile is a file in working_dir with the URL of the store, if the latest instance with these task
-// files was started with another store than they configure.
+// NameFile is a file in working_dir with the URL of the store, if the latest instance that stays uses
+// another store than its task files configure. It is kept when the instance ends or dies: its records are
+// in that store, and the next start probably uses it too.
 const NameFile = "terrapulse.store"
 
 // Of returns the place of the store of the latest instance with these task files: the one that they
-// configure, or the one that it was started with.
+// configure, or the one that it uses.
 func Of(ctx context.Context, settings *config.Config) (Place, error) {
 	if settings.HighAvailability != nil {
 		return Configured(settings), nil
@@ -38,22 +39,35 @@ func Of(ctx context.Context, settings *config.Config) (Place, error) {
 	return place, nil
 }
 
-// Note has commands find the store of an instance by its task files. It is given the URL that the instance
-// was started with; "" if it uses the store that the task files configure.
-func Note(settings *config.Config, url string) error {
+// Note makes commands with these task files find the store of an instance, which writes this only if it
+// stays: a start in once-mode beside it may use another store.
+func Note(settings *config.Config, used Place) error {
 	name := filepath.Join(settings.WorkingDir, NameFile)
-	if url == "" {
+	url, err := used.url()
+	if err != nil {
+		return err
+	}
+	if configured, err := Configured(settings).url(); err == nil && configured == url {
 		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
 	}
-	url, err := absolute(url)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(settings.WorkingDir, 0o750); err != nil {
 		return err
 	}
 	return atomicfile.WriteText(name, url+"\n")
+}
+
+// url names the store of an instance in each working directory.
+func (p Place) url() (string, error) {
+	where := p.Where
+	if p.File != "" {
+		path, err := filepath.Abs(p.File)
+		if err != nil {
+			return "", err
+		}
+		where = filepath.ToSlash(path)
+	}
+	return p.Kind + ":" + where, nil
 }

@@ -29,16 +29,6 @@ var sqliteFile = kind{
 // fromURL returns the path of a file, as it is in a URL after the scheme.
 func fromURL(path string) string { return filepath.FromSlash(strings.TrimPrefix(path, "//")) }
 
-// absolute returns a URL that names the same store in each working directory.
-func absolute(url string) (string, error) {
-	path, isFile := strings.CutPrefix(url, sqliteFile.scheme+":")
-	if !isFile {
-		return url, nil
-	}
-	path, err := filepath.Abs(fromURL(path))
-	return sqliteFile.scheme + ":" + filepath.ToSlash(path), err
-}
-
 func file(path string) Place {
 	open := func(ctx context.Context) (state.Store, error) { return sqlite.Open(ctx, path) }
 	return Place{

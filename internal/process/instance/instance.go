@@ -115,7 +115,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	} else {
 		go WarnAccess(ctx, client, o.Log) // Consul may not answer yet
 	}
-	store, named, err := openStore(ctx, cfg, o)
+	store, err := openStore(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		return nil, errors.Join(ErrTerraform, err)
 	default:
 		o.launched.unable, carrier.Values = fmt.Errorf("%w: %w", ErrTerraform, err), Values(ctx, o.Log)
-	}
-	if err := stores.Note(cfg, named); err != nil {
-		o.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", named, "error", err)
 	}
 
 	owner, timing := lease.NewOwner(), timingOf(cfg)
@@ -193,21 +190,27 @@ func Sinks(values *dynamic.Evaluator, cfg func() *config.Config) *notify.Set {
 }
 
 // openStore opens the store that the instance writes. The store of a cluster is
-// the one that the task files configure. named is the URL of another one; "" if there is none.
-func openStore(ctx context.Context, cfg *config.Config, o Options) (store *stores.Store, named string, err error) {
-	place, url := stores.Configured(cfg), o.StoreURL
+// the one that the task files configure.
+func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
+	place := stores.Configured(cfg)
 	switch {
-	case url == "":
+	case o.StoreURL == "":
 	case cfg.HighAvailability != nil:
 		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.StoreURL)
-		url = ""
 	default:
-		if place, err = stores.At(ctx, url); err != nil {
-			return nil, "", err
+		var err error
+		if place, err = stores.At(ctx, o.StoreURL); err != nil {
+			return nil, err
 		}
 	}
-	store, err = place.Write(ctx)
-	return store, url, err
+	return place.Write(ctx)
+}
+
+// noteStore makes commands with these task files find the store of this instance.
+func (i *Instance) noteStore(cfg *config.Config) {
+	if err := stores.Note(cfg, i.store.Place); err != nil {
+		i.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", i.store.Where, "error", err)
+	}
 }
 
 // Close sends the spans that are left, and closes the store.

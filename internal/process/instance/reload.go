@@ -46,6 +46,9 @@ func (i *Instance) reload(ctx context.Context, reloads chan<- reconcile.Reload) 
 			}
 			wrong, news.Config = "", cfg
 			i.base.Store(cfg)
+			if cfg.WorkingDir != before.WorkingDir {
+				i.noteStore(cfg)
+			}
 			files.Follow(read, furtherFiles(cfg)...)
 			log.Info("task files read again", "tasks", len(cfg.Tasks), "asked", change.Asked, "changed", strings.Join(change.Files, " "))
 		}

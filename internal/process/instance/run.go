@@ -22,6 +22,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	i.noteStore(cfg) // not earlier: a process that cannot listen ends, and another one may use this working_dir
 	served := make(chan error, 1)
 	go func() {
 		defer stop() // without its API it ends
