@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,12 +174,18 @@ func nextCommands(dir string) []string {
 	return all
 }
 
+// harmless matches folders that every shell reads as they are.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`)
+
 // enter is the command that enters the folder; nothing for this one.
 func enter(dir string) string {
 	if dir == "" || filepath.Clean(dir) == "." {
 		return ""
 	}
-	if strings.ContainsAny(dir, " '\"$&;()") {
+	if strings.HasPrefix(dir, "-") { // no flag of cd
+		dir = "./" + dir
+	}
+	if !harmless.MatchString(dir) {
 		dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
 	}
 	return "  cd " + dir + "\n"
@@ -249,10 +256,12 @@ func (a *app) pick(services []string, first string) ([]string, error) {
 			} else if len(services) > 0 && !slices.Contains(services, word) {
 				unknown = word
 			}
-			chosen = append(chosen, word)
+			if !slices.Contains(chosen, word) {
+				chosen = append(chosen, word)
+			}
 		}
 		if unknown == "" && len(chosen) > 0 {
-			return slices.Compact(chosen), nil
+			return chosen, nil
 		}
 		fmt.Fprintf(a.stdout, "Consul shows no service %s. A name that is not there yet can be given with -service.\n", unknown)
 	}

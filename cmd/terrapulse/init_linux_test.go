@@ -32,7 +32,7 @@ func TestInit_AsksOnATerminal(t *testing.T) {
 		{"Where is Consul? [127.0.0.1:1]: ", s.consul.Addr()},
 		{"Names or numbers [db]: ", "nope"},
 		{"Consul shows no service nope", ""},
-		{"Names or numbers [db]: ", "2, db"},
+		{"Names or numbers [db]: ", "2, db, web"},
 	} {
 		eventually(t, step.question, func() bool { return bytes.Contains([]byte(seen.String()), []byte(step.question)) })
 		if step.answer != "" {

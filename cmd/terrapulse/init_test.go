@@ -77,6 +77,28 @@ func TestInit_WithoutATerminalTheFlagsSayAll(t *testing.T) {
 	}
 }
 
+// A shell enters the very folder that was named, and runs nothing else.
+func TestInit_TheCommandEntersAnyFolder(t *testing.T) {
+	for _, name := range []string{"network", "my network", "a`touch made`", "a|touch made", "a*b", "<in", ">made", "it's", "$(touch made)", "!!", "a;touch made", "~", "#x", "-P", "Zürich", "a\\b", "[a]", "{a,b}", "a\ttab"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", enter(name)+"pwd")
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if got := strings.TrimSuffix(string(out), "\n"); err != nil || filepath.Base(got) != name {
+			t.Errorf("%q: the command %q leads to %q, %v", name, enter(name), got, err)
+		}
+		if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+			t.Errorf("%q: the command makes %v, %v", name, all, err)
+		}
+	}
+	if got := enter("network/a.b_c-1"); got != "  cd network/a.b_c-1\n" {
+		t.Errorf("the command for a harmless folder is %q", got)
+	}
+}
+
 func TestInit_SaysWhatIsWrongWithConsul(t *testing.T) {
 	s := newSite(t, consultest.WithACLs())
 	s.register("web", "web-1", 8080, "passing")
