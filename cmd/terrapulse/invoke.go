@@ -106,7 +106,7 @@ func (a *app) followRuns(st *stack.Stack, asked time.Time, answer invoke.Answer,
 	}
 	defer store.Close()
 	if q := answer.WhatIf; q != nil && len(q.Runs) == 0 {
-		return a.showWhatIf(apiview.Question(*q, nil), false, time.Since(asked))
+		return a.showWhatIf(apiview.Question(*q, nil, time.Now()), false, time.Since(asked))
 	}
 	outcomes, err := stack.Follow(a.ctx, store, asked, answer, tasks, a.progress)
 	if err != nil {
@@ -138,7 +138,7 @@ func answered(q state.Question, outcomes []reconcile.Outcome, plans map[string]s
 			runs[o.Run.ID] = *o.Run
 		}
 	}
-	w := apiview.Question(q, runs)
+	w := apiview.Question(q, runs, time.Now())
 	for i := range w.Results {
 		w.Results[i].Plan = apiview.Optional(plans[w.Results[i].Task])
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
@@ -39,7 +40,7 @@ func TestInspect_WhatIfOfManyTasksInAnotherSystem(t *testing.T) {
 		}
 		runs[of.Run] = run.Data
 	}
-	shown := apiview.Question(q.Data, runs)
+	shown := apiview.Question(q.Data, runs, time.Now())
 	if summary := apiview.WhatIfSummary(shown); !shown.Ended || summary != "130 tasks: 10 would be applied, 120 not concerned" {
 		t.Errorf("ended: %v, %s; the first run: %+v", shown.Ended, summary, runs[q.Data.Runs[0].Run])
 	}

@@ -66,6 +66,9 @@ func (p Planner) question(ctx context.Context, w condition.WhatIf, names []strin
 	}
 	tasks, err := supposable(effective.Config, names)
 	q.Tasks = len(tasks)
+	if raw, wrong := json.Marshal(w); wrong == nil {
+		q = q.Asked(raw, names)
+	}
 	return q, effective.Config, tasks, err
 }
 

@@ -87,5 +87,5 @@ func (a *api) question(ctx context.Context, q state.Question) (apispec.WhatIf, e
 			runs[run.ID] = *run
 		}
 	}
-	return apiview.Question(q, runs), err
+	return apiview.Question(q, runs, a.Control.Now()), err
 }

@@ -141,6 +141,7 @@ const (
 // Defines values for WhatIfResultState.
 const (
 	WhatIfResultStateFailed   WhatIfResultState = "failed"
+	WhatIfResultStateLost     WhatIfResultState = "lost"
 	WhatIfResultStatePlanned  WhatIfResultState = "planned"
 	WhatIfResultStatePlanning WhatIfResultState = "planning"
 )
@@ -1898,8 +1899,11 @@ type WhatIf struct {
 	ID    *string `json:"id,omitempty"`
 
 	// NotConcerned how many read nothing that would differ
-	NotConcerned int            `json:"not_concerned"`
-	Results      []WhatIfResult `json:"results"`
+	NotConcerned int `json:"not_concerned"`
+
+	// Request what was asked, to ask again; missing if it is long
+	Request *WhatIfRequest `json:"request,omitempty"`
+	Results []WhatIfResult `json:"results"`
 
 	// Supposed Example: without node n7
 	Supposed string `json:"supposed"`
@@ -1973,7 +1977,7 @@ type WhatIfResult struct {
 	Run    *string `json:"run,omitempty"`
 	RunURL *string `json:"run_url,omitempty"`
 
-	// State of the plan
+	// State of the plan; lost: the process that makes it has died, or shows no sign of life: ask again
 	State WhatIfResultState `json:"state"`
 	Task  string            `json:"task"`
 
@@ -1981,7 +1985,7 @@ type WhatIfResult struct {
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// WhatIfResultState of the plan
+// WhatIfResultState of the plan; lost: the process that makes it has died, or shows no sign of life: ask again
 type WhatIfResultState string
 
 // Window when changes may be applied; the windows of a task replace the global ones

@@ -2,10 +2,12 @@ package apiview
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -67,9 +69,12 @@ func Words(o state.WouldBe) string {
 }
 
 // Question returns a what-if with its runs, as far as they are kept, as the API shows it.
-func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
+func Question(q state.Question, runs map[string]state.Run, now time.Time) apispec.WhatIf {
 	shown := apispec.WhatIf{ID: Optional(q.ID), Supposed: q.Supposed, By: Optional(q.By), Created: Moment(q.Created), Tasks: q.Tasks, NotConcerned: q.NotConcerned,
 		Ended: true, Results: []apispec.WhatIfResult{}}
+	if request := new(apispec.WhatIfRequest); json.Unmarshal(q.Request, request) == nil {
+		shown.Request = request
+	}
 	if len(q.Unmatched) > 0 {
 		shown.Unmatched = &q.Unmatched
 	}
@@ -83,12 +88,15 @@ func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 		}
 	}
 	InOrder(would)
+	alive := lastSign(q, runs)
 	for _, answering := range q.Runs {
 		run, kept := runs[answering.Run]
 		result := apispec.WhatIfResult{Task: answering.Task, Run: Optional(answering.Run), RunURL: Optional(RunURL(answering.Task, answering.Run))}
 		switch {
 		case !kept:
 			result.State, result.Error = apispec.WhatIfResultStateFailed, Optional("the run is not kept any more")
+		case lostPlan(run, alive, now) != "":
+			result.State, result.Error = apispec.WhatIfResultStateLost, Optional("the plan is lost: "+lostPlan(run, alive, now)+". Ask again")
 		case !run.State.Ended():
 			result.State, shown.Ended = apispec.WhatIfResultStatePlanning, false
 		default:
@@ -109,6 +117,39 @@ func Question(q state.Question, runs map[string]state.Run) apispec.WhatIf {
 		shown.Unmatched = &[]string{"no task reads anything that would differ"}
 	}
 	return shown
+}
+
+// planPatience is how long the process that makes the plans of a what-if may do so without a sign of
+// life, also while others wait for room. A function in AWS lives as long. claimGrace is how far clocks
+// are apart at most.
+const (
+	planPatience = 15 * time.Minute
+	claimGrace   = time.Minute
+)
+
+// lastSign is the latest time at which the process that makes the plans was alive.
+func lastSign(q state.Question, runs map[string]state.Run) time.Time {
+	last := q.Created
+	for _, run := range runs {
+		for _, t := range []time.Time{run.Started, run.Ended, run.Expires} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
+}
+
+// lostPlan says why a plan of a what-if is not made any more; "" if it may be. Nobody ends such a run,
+// because no task waits for it. If its process answers after all, its plan is shown.
+func lostPlan(run state.Run, alive, now time.Time) string {
+	switch {
+	case run.State == state.RunRunning && !run.Expires.IsZero() && now.After(run.Expires.Add(claimGrace)):
+		return "its process has ended, or cannot write to the store"
+	case run.State == state.RunIntended && now.After(alive.Add(planPatience)):
+		return fmt.Sprintf("no process has begun it, and those that plan have shown no sign of life for %s", now.Sub(alive).Round(time.Minute))
+	}
+	return ""
 }
 
 // LostFirst returns changes as the API shows them, with what is destroyed or replaced first.
@@ -150,11 +191,13 @@ func Lost(r apispec.WhatIfResult) (lost []string) {
 // applied, 8 not concerned".
 func WhatIfSummary(w apispec.WhatIf) string {
 	counted := map[apispec.WouldBe]int{}
-	planning, unknown := 0, 0
+	planning, lost, unknown := 0, 0, 0
 	for _, r := range w.Results {
 		switch {
 		case r.State == apispec.WhatIfResultStatePlanning:
 			planning++
+		case r.State == apispec.WhatIfResultStateLost:
+			lost++
 		case r.Verdict == nil:
 			unknown++
 		default:
@@ -168,6 +211,7 @@ func WhatIfSummary(w apispec.WhatIf) string {
 		}
 	}
 	add(planning, "being planned")
+	add(lost, "lost")
 	add(unknown, "cannot be planned")
 	for _, would := range state.WouldBes {
 		add(counted[apispec.WouldBe(would.Outcome)], would.Words)

@@ -1,8 +1,10 @@
 package apiview_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -26,7 +28,7 @@ func TestQuestion_ATaskWaitsForThoseThatItComesAfter(t *testing.T) {
 	plan("loop", state.WouldHold, "would be held: 1", "loop")
 	q.Runs, runs["slow"] = append(q.Runs, state.Answering{Task: "slow", Run: "slow"}), state.Run{State: state.RunRunning}
 
-	w := apiview.Question(q, runs)
+	w := apiview.Question(q, runs, time.Now())
 	got := map[string]string{}
 	for _, r := range w.Results {
 		if r.Verdict != nil {
@@ -52,6 +54,44 @@ func TestQuestion_ATaskWaitsForThoseThatItComesAfter(t *testing.T) {
 	}
 	if w.Ended {
 		t.Error("it has ended while a plan is being made")
+	}
+}
+
+// The process that makes the plans of a what-if may die: people must not wait for it for a day.
+func TestQuestion_PlanOfADeadProcessIsLost(t *testing.T) {
+	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	running := state.Run{State: state.RunRunning, Claimed: state.Claimed{Expires: noon.Add(2 * time.Minute)}}
+	ended := state.Run{State: state.RunSucceeded, Times: state.Times{Ended: noon.Add(10 * time.Minute)}, WhatIf: &state.WhatIf{Verdict: &state.Verdict{Outcome: state.WouldApply}}}
+	intended := state.Run{State: state.RunIntended}
+	for name, tt := range map[string]struct {
+		runs []state.Run
+		at   time.Duration
+		want string
+	}{
+		"that renews its claim":                          {[]state.Run{running}, 2 * time.Minute, "1 being planned"},
+		"whose clock is behind":                          {[]state.Run{running}, 3 * time.Minute, "1 being planned"},
+		"that died":                                      {[]state.Run{running}, 3*time.Minute + time.Second, "1 lost"},
+		"that has not begun":                             {[]state.Run{intended}, 15 * time.Minute, "1 being planned"},
+		"that died before it began":                      {[]state.Run{intended}, 16 * time.Minute, "1 lost"},
+		"with others to plan":                            {[]state.Run{intended, ended}, 25 * time.Minute, "1 being planned, 1 would be applied"},
+		"that died in between":                           {[]state.Run{intended, ended, running}, 26 * time.Minute, "2 lost, 1 would be applied"},
+		"that has ended after it was taken for lost":     {[]state.Run{ended}, 20 * time.Hour, "1 would be applied"},
+		"that plans for hours, and still shows its life": {[]state.Run{intended, {State: state.RunRunning, Claimed: state.Claimed{Expires: noon.Add(3 * time.Hour)}}}, 3 * time.Hour, "2 being planned"},
+	} {
+		q, runs := state.Question{Supposed: "without node n7", Created: noon, Tasks: len(tt.runs)}, map[string]state.Run{}
+		for i, run := range tt.runs {
+			id := fmt.Sprint("r", i)
+			q.Runs, runs[id] = append(q.Runs, state.Answering{Task: id, Run: id}), run
+		}
+		w := apiview.Question(q, runs, noon.Add(tt.at))
+		if _, summary, _ := strings.Cut(apiview.WhatIfSummary(w), ": "); summary != tt.want || w.Ended != !strings.Contains(tt.want, "planned") {
+			t.Errorf("a process %s: %s, ended %t; want %s", name, summary, w.Ended, tt.want)
+		}
+		for _, r := range w.Results {
+			if r.State == apispec.WhatIfResultStateLost && !strings.Contains(apispec.Deref(r.Error), "Ask again") {
+				t.Errorf("a process %s: people read %q", name, apispec.Deref(r.Error))
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -23,6 +24,7 @@ type whatIfPage struct {
 	Summary string         `json:"summary"`
 	Rows    []whatIfRow    `json:"-"` // a part of them, the most urgent first
 	paging  `json:"-"`
+	lost    bool
 }
 
 // whatIfRow is a task that the what-if concerns.
@@ -54,6 +56,9 @@ func (p *pages) whatIf(r *http.Request) (view, error) {
 func (p *pages) askWhatIf(w http.ResponseWriter, r *http.Request) {
 	viewer, task := p.Viewer(r), r.PostFormValue("task")
 	asked, err := askedOf(r.PostFormValue("gone"), r.PostFormValue("name"), task)
+	if again := r.PostFormValue("again"); again != "" {
+		asked, err = askedAgain(again)
+	}
 	if denied := viewer.NeedAny(roles.View); denied != nil {
 		err = denied // the API checks the role that a what-if needs
 	}
@@ -86,6 +91,14 @@ func askedOf(gone, name, task string) (asked apispec.WhatIfRequest, err error) {
 	return asked, nil
 }
 
+// askedAgain is the what-if of the button of one whose plans are lost.
+func askedAgain(request string) (asked apispec.WhatIfRequest, err error) {
+	if err := json.Unmarshal([]byte(request), &asked); err != nil {
+		return asked, errNothingGone
+	}
+	return asked, nil
+}
+
 // verdictChips are a verdict in a word or two, with its tone.
 var verdictChips = map[apispec.WouldBe]struct {
 	word string
@@ -114,6 +127,8 @@ func whatIfOf(w apispec.WhatIf, number int) whatIfPage {
 		switch {
 		case r.State == apispec.WhatIfResultStatePlanning:
 			row.Chip, row.Tone, row.Text = "being planned", busy, ""
+		case r.State == apispec.WhatIfResultStateLost:
+			row.Chip, row.Tone, row.Text, page.lost = "lost", bad, apispec.Deref(r.Error), true
 		case r.Verdict == nil:
 			row.Chip, row.Tone, row.Text = "no plan", bad, "cannot be planned: "+apispec.Deref(r.Error)
 		default:
@@ -139,6 +154,18 @@ func urgencyOf(r apispec.WhatIfResult) int {
 	}) bool {
 		return string(w.Outcome) == string(r.Verdict.Outcome)
 	})
+}
+
+// Again is what to ask again, because plans are lost; "" if none is, or if the request is not kept.
+func (p whatIfPage) Again() string {
+	if !p.lost || p.WhatIf.Request == nil {
+		return ""
+	}
+	text, err := json.Marshal(p.WhatIf.Request)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // Planning is how many plans are still being made.

@@ -73,6 +73,35 @@ func TestWhatIf_ThePageShowsVerdictsWhenPlansAreThere(t *testing.T) {
 	b.Comes("runs/" + run.ID)
 }
 
+func TestWhatIf_LostPlansAreAskedForAgain(t *testing.T) {
+	s, run, tasks := asking(t)
+	run.Expires = time.Now().Add(-time.Hour)
+	kept, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.ID))
+	if err == nil {
+		_, err = s.store.Apply(t.Context(), kept.Write(*run))
+	}
+	q := state.Question{ID: "q1", Supposed: "without node n7", By: "ann", Created: run.Created.Add(-2 * time.Hour), Tasks: 1,
+		Runs: []state.Answering{{Task: "web", Run: run.ID}}}.Asked([]byte(`{"without":[{"node":"n7"}]}`), []string{"web"})
+	if err == nil {
+		_, err = s.store.Apply(t.Context(), state.Create(state.QuestionKey(q.ID), state.Encode(q)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/what-if/q1")
+	b.Until("1 task: 1 lost", "its process has ended, or cannot write to the store. Ask again")
+	b.Quiet()
+	b.Click("Ask again, apply nothing")
+	b.Until("What if, without node n7", "2 tasks:")
+	if got := tasks.Load(); got == nil || len(*got) != 1 || (*got)[0] != "web" {
+		t.Errorf("planned are %v, want the task alone", got)
+	}
+	if status, page := s.post("/ui/what-if", url.Values{"again": {"{"}}); status != http.StatusBadRequest || !strings.Contains(page, "say what is gone") {
+		t.Errorf("%d %s", status, page)
+	}
+}
+
 func TestWhatIf_TheFormIsRefusedWithWords(t *testing.T) {
 	s, _, _ := asking(t)
 	for _, c := range []struct {

@@ -76,7 +76,7 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 	planner.WhatIf = &state.WhatIf{Supposed: q.Supposed}
 	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
 	w.Planning(len(concerned))
-	shown := apiview.Question(q, nil)
+	shown := apiview.Question(q, nil, time.Now())
 	would := map[string]*state.Verdict{}
 	for _, r := range planner.Plan(ctx, concerned) {
 		result, v := w.result(ctx, r, *known[r.Task], paused)

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 )
@@ -72,6 +73,26 @@ type Question struct {
 	Unmatched    []string     `json:"unmatched,omitempty"`  // what concerns nothing, in words
 	Unreadable   []UnreadTask `json:"unreadable,omitempty"` // tasks whose data cannot be read now
 	Runs         []Answering  `json:"runs,omitempty"`
+	// Request is what was asked, as POST /v1/what-if takes it, so that people can ask again. A long one is not kept.
+	Request json.RawMessage `json:"request,omitempty"`
+}
+
+// maxRequest is the length of a request that a Question keeps.
+const maxRequest = 4096
+
+// Asked returns the question with what was asked: what is supposed, and the names of the tasks.
+func (q Question) Asked(supposed json.RawMessage, tasks []string) Question {
+	request := map[string]any{}
+	if json.Unmarshal(supposed, &request) != nil {
+		return q
+	}
+	if len(tasks) > 0 {
+		request["tasks"] = tasks
+	}
+	if raw, err := json.Marshal(request); err == nil && len(raw) <= maxRequest {
+		q.Request = raw
+	}
+	return q
 }
 
 // UnreadTask is a task of which it is not known what would happen.
