@@ -199,7 +199,7 @@ func TestPages_ArePrintedDarkOnWhite(t *testing.T) {
 }
 
 // maxFirstLoad is how many bytes a browser may load to show the first page.
-const maxFirstLoad = 60 << 10
+const maxFirstLoad = 30_000
 
 func TestPages_FirstLoadIsSmallAndFromHere(t *testing.T) {
 	n := newNetwork(t)
