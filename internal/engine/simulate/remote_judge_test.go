@@ -210,7 +210,8 @@ func (j *judge) appliedThere(w *world, r *remoteRun) {
 	if !r.destroys {
 		it, b := r.plan, j.rules.base[r.run]
 		it.task, it.judged = j.remote.reads[r.run].task, j.remote.reads[r.run].judges
-		j.rules.base[r.id] = base{b.perhaps || r.plan.task == nil || r.confirmedBy != "", b.certainly}
+		b.perhaps = b.perhaps || r.plan.task == nil || r.confirmedBy != ""
+		j.rules.base[r.id] = b
 		j.did(r.task, r.id, it)
 	}
 }

@@ -338,7 +338,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		p.violated("nothing is applied outside of a window: %s begins with run %s of %s, as decided at %s", p.name, run, task, it.at.UTC().Format(time.TimeOnly))
 	}
 	why, input := j.excess(p, run, it)
-	j.becomesBase(run, it, j.lost(p, run, it) != "", why != "")
+	j.becomesBase(p, run, it, j.lost(p, run, it) != "", why != "")
 	if why == "" {
 		return
 	}

@@ -19,6 +19,7 @@ import (
 type base struct {
 	perhaps   bool // nothing that was applied before it counts any more
 	certainly bool
+	judged    time.Time // by the earlier of the clocks of the leader and the runner
 }
 
 // losing is what a run takes away.
@@ -47,7 +48,11 @@ func (r *rules) within(t *config.Task, k int, at time.Time, certainly bool, visi
 		if counts {
 			visit(did[last[m-1]], by)
 		}
-		if h := by.at.Add(-by.window); h.After(horizon) {
+		ended := by.at
+		if certainly && by.base.judged.After(ended) {
+			ended = by.base.judged // all clocks were ahead: what seemed to be older was dropped
+		}
+		if h := ended.Add(-by.window); h.After(horizon) {
 			horizon = h
 		}
 	}
@@ -159,12 +164,15 @@ func losingBy(run string, it planned) losing {
 
 // becomesBase notes how a run becomes the base of later ones if it succeeds. needs says that what it
 // applies certainly needs an approval.
-func (j *judge) becomesBase(run string, it planned, lost, needs bool) {
+func (j *judge) becomesBase(p *process, run string, it planned, lost, needs bool) {
 	l, at := losingBy(run, it), j.runs[it.task.Name][run].Intended()
 	off := it.task.Guard.Window() == 0
 	_, takes := j.rules.takes(l, at)
 	_, destroys := j.rules.destroys(l, at)
-	b := base{perhaps: off || lost || j.accepted(it), certainly: off}
+	b := base{perhaps: off || lost || j.accepted(it), certainly: off, judged: at}
+	if now := p.now(); now.Before(at) {
+		b.judged = now
+	}
 	if approved := len(j.rules.approvals[run])+len(j.rules.inputs[it.task.Name]) > 0; needs || approved {
 		b.perhaps = b.perhaps || j.rules.perhapsTakes(l, at) || j.rules.perhapsDestroys(l, at)
 	}
