@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
@@ -77,13 +78,30 @@ func (s *server) replace(w *world) {
 }
 
 // forget drops what was lost if nothing shows it any more: nobody has seen that Consul was
-// replaced, and its index is as high as before.
+// replaced, and its index is as high as before. While tasks are held on because an earlier Consul was
+// replaced, that is so for all others.
 func (s *server) forget(w *world) {
-	if before, _ := w.judge.identified(); s.cluster == "" && w.judge.last.Replaced == nil && before.Replaced(s.identity()) == "" {
-		for _, service := range services {
+	replaced := w.judge.last.Replaced
+	if before, _ := w.judge.identified(); s.cluster != "" || replaced.HoldsAll() || before.Replaced(s.identity()) != "" {
+		return
+	}
+	for _, service := range services {
+		if replaced == nil || !w.heldOn(service) {
 			clear(s.lost[service])
 		}
 	}
+}
+
+// heldOn reports whether it is not known what a task of a service loses by a replaced Consul.
+func (w *world) heldOn(service string) bool {
+	for key, record := range w.memory.records {
+		if name, ok := strings.CutPrefix(key, state.TaskPrefix); ok && serviceOf(name) == service {
+			if decoded[state.Task](record.Value).Unconfirmed {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // asked is how much likelier than usual Consul is replaced: a process is about to read
