@@ -175,7 +175,7 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
-	read := before.Held != nil
+	read := before.Held != nil && !before.HoldNext // a rename may leave both
 	switch moved := read && (now.Observed != before.Held.Observed || j.redefined(v.world, task, before.Held.Definition)); {
 	case v.person() || !read && !before.HoldNext:
 	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
