@@ -130,7 +130,7 @@ func (u *ui) lb() (page struct {
 func (u *ui) watch(topic string) (end func()) {
 	u.c.t.Helper()
 	ctx, end := context.WithCancel(u.c.t.Context())
-	at, _ := u.root.Parse("/ui/events?topic=" + topic)
+	at, _ := u.root.Parse("/ui/news?topic=" + topic)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		u.c.t.Fatal(err)
