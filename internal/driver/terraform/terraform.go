@@ -223,7 +223,7 @@ func keptElsewhere(ctx context.Context, job driver.Job, dir *terraformcli.Dir, f
 		return "", err
 	}
 	if u.Instance && !job.Run.ForPerson() || job.Judge == nil {
-		return "", fmt.Errorf("nothing was applied, because what that run made would be made again, or would stay: %s. %s", u, u.Help(job.Task.Name))
+		return "", fmt.Errorf("nothing was applied, because what that run made would be made again, or would stay: %s. %s", u, u.Help(job.Task.Name, job.Run.Kind == state.KindDestroy))
 	}
 	fmt.Fprintf(job.Output, "\nWarning: this run begins with an older state. %s.\n", u)
 	return fmt.Sprintf("%s, so that the plan may make again what that run made", u), nil

@@ -74,7 +74,11 @@ resource "terraform_data" "two" {}`)
 	if err := run(inBucket, state.ReasonRetry); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "s3://bucket/errored.tfstate") {
 		t.Errorf("a retry in another container: %v, %+v", err, held)
 	}
-	s.job.Run.Kind = state.KindDestroy
+	s.job.Run = state.Run{Kind: state.KindDestroy, Removed: true, Unsaved: &left}
+	if _, err := s.driver.Destroy(t.Context(), s.job); err == nil || !strings.Contains(err.Error(), "and run `terrapulse destroy web`") {
+		t.Errorf("a destroy of a removed task: %v", err)
+	}
+	s.job.Run.ByHand = true
 	if _, err := s.driver.Destroy(t.Context(), s.job); !errors.Is(err, errHeld) || len(held) != 1 {
 		t.Errorf("a destroy: %v, %+v", err, held)
 	}

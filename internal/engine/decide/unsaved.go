@@ -14,5 +14,5 @@ func holdUnsaved(d *decider, t trigger) *hold {
 	if d.Unreached == "" || !t.run || d.waits() || s.Forced != "" && !s.Replaces || s.Destroy != nil {
 		return nil
 	}
-	return refuse(state.ReasonUnsaved, time.Time{}, "%s, and %s. %s", s.Unsaved, d.Unreached, s.Unsaved.Help(d.Task.Name))
+	return refuse(state.ReasonUnsaved, time.Time{}, "%s, and %s. %s", s.Unsaved, d.Unreached, s.Unsaved.Help(d.Task.Name, d.destroys()))
 }

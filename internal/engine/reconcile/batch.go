@@ -288,7 +288,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 			d.State.Run = live
 		}
 		record := state.Stored[state.Run]{Record: state.Record{Key: state.RunKey(it.run.Task, it.run.ID)}}
-		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Removed: d.Removed, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
+		run := state.Run{ID: it.run.ID, Task: it.run.Task, Kind: launch.Kind, Removed: d.Removed, ByHand: launch.Kind == state.KindDestroy && d.State.Destroy != nil, Reason: d.Reason, Seen: d.Seen, Replaces: d.Replaces, Created: b.now}
 		if accepted := d.State.Accepted; accepted != nil {
 			run.Approval = &accepted.Approval
 		}

@@ -2,11 +2,14 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/removal"
 )
 
 // endsUnsaved ends the run of a task, whose state an instance of a cluster keeps because the backend did
@@ -91,6 +94,37 @@ func TestTick_RunThatAPersonRequestsBeginsWithoutTheState(t *testing.T) {
 	launches := b.launcher.launches()
 	if len(launches) != 1 || !b.run(launches[0].Runs[0]).Data.ForPerson() {
 		t.Errorf("%+v", launches)
+	}
+}
+
+// A task that is removed cannot be run, but destroyed.
+func TestTick_DestroyThatAPersonRequestsBeginsWithoutTheState(t *testing.T) {
+	b := newBench(t)
+	b.Config.Rules.Removal = removal.Default
+	away := map[string]string{"cts-02": "that instance is not there"}
+	b.Launcher, b.Apart = sharer{b.launcher, away}, true
+	definition := json.RawMessage(`{"name":"api","module":"./m","on_removal":"destroy","condition":{"services":{"names":["web"]}}}`)
+	_, err := controlOf(b).Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true})
+	b.must(err)
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	b.catalog.set("B", nil)
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	b.endsUnsaved("api", "cts-02")
+	b.launcher.forget()
+	_, err = controlOf(b).Delete(t.Context(), "api", "ci")
+	b.must(err)
+	b.now = b.now.Add(time.Hour)
+	b.tickAfterEnd()
+	if r := b.task("api").Reason; r.Code != state.ReasonUnsaved || !strings.Contains(r.Text, "and run `terrapulse destroy api`") {
+		t.Fatalf("once the task is removed: %+v", r)
+	}
+	b.must(b.people().Destroy(t.Context(), "api", "ann"))
+	b.tick()
+	launches := b.launcher.launches()
+	if len(launches) != 1 || !b.run(launches[0].Runs[0]).Data.ForPerson() {
+		t.Errorf("%+v, %+v", launches, b.task("api").Reason)
 	}
 }
 

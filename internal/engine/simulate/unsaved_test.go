@@ -91,11 +91,21 @@ func (h *hand) olderState(job driver.Job) {
 	}
 }
 
-// agreeOnStates has people request runs of the tasks whose states are on instances that are not there.
+// agreeOnStates has people request runs of the tasks whose states are on instances that are not there, or
+// the destroy of those that are removed.
 func (w *world) agreeOnStates() {
 	for _, task := range w.tasks() {
 		record := w.judge.tasks[task]
-		if record.Reason.Code == state.ReasonUnsaved && (record.Forced == "" || record.Replaces) && slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task }) {
+		if record.Reason.Code != state.ReasonUnsaved {
+			continue
+		}
+		configured := slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task })
+		switch {
+		case !record.RemovedAt.IsZero():
+			if record.OnRemoval != "" && record.Destroy == nil {
+				w.destroy(task)
+			}
+		case configured && (record.Forced == "" || record.Replaces):
 			w.requests(task)
 		}
 	}

@@ -329,6 +329,7 @@ type Run struct {
 	Fence   uint64    `json:"fence,omitempty"`
 	Kind    Kind      `json:"kind"`
 	Removed bool      `json:"removed,omitempty"` // of a destroy: the task is in no configuration
+	ByHand  bool      `json:"by_hand,omitempty"` // of a destroy: a person has requested it
 	Reason  Reason    `json:"reason"`
 	Seen    time.Time `json:"seen,omitzero"` // when the change behind it was first seen
 	Created time.Time `json:"created"`

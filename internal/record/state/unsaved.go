@@ -30,15 +30,20 @@ func (u *Unsaved) String() string {
 	return could + ": it is kept in " + u.Place
 }
 
-// Help says what a person can do where the state is not.
-func (u *Unsaved) Help(task string) string {
-	without := fmt.Sprintf("Without that state, `terrapulse run %s` plans from the older one, and waits for an approval", task)
+// Help says what a person can do where the state is not. destroys says that the run destroys what the
+// task has made: a task that is removed has no other.
+func (u *Unsaved) Help(task string, destroys bool) string {
+	again := "terrapulse run " + task
+	if destroys {
+		again = "terrapulse destroy " + task
+	}
+	without := fmt.Sprintf("Without that state, `%s` plans from the older one, and waits for an approval", again)
 	switch {
 	case u.Place == "":
 		return without
 	case u.Instance:
 		return fmt.Sprintf("Start %s: the task runs there, and saves the state first. Or write the state to the backend with `terraform state push`, "+
-			"and run `terrapulse run %s`. %s", u.Runner, task, without)
+			"and run `%s`. %s", u.Runner, again, without)
 	}
 	return fmt.Sprintf("Write the state to the backend with `terraform state push`. %s", without)
 }
@@ -46,7 +51,7 @@ func (u *Unsaved) Help(task string) string {
 // ForPerson reports whether a person has requested the run. Such a run may begin without the state
 // that an earlier one could not save: then its plan waits for an approval.
 func (r Run) ForPerson() bool {
-	return r.Reason.Code == ReasonForced && !r.Replaces || r.Kind == KindDestroy && !r.Removed
+	return r.Reason.Code == ReasonForced && !r.Replaces || r.Kind == KindDestroy && r.ByHand
 }
 
 // Keeper returns the instance of a cluster that should carry out the next run of the task, because the
