@@ -185,7 +185,7 @@ var readAll = sync.OnceValues(func() (map[string]string, error) {
 		switch name := entry.Name(); {
 		case err != nil || path == ".":
 			return err
-		case entry.IsDir() && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "examples", "bin", "node_modules"}, name)):
+		case entry.IsDir() && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "examples", "bin", "dist", "node_modules"}, name)):
 			return fs.SkipDir
 		case !slices.Contains([]string{".go", ".html", ".css", ".js", ".yaml", ".md"}, filepath.Ext(name)):
 			return nil

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,15 +32,8 @@ func newSecured(t *testing.T) *secured {
 	t.Helper()
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("consul", "server.dc1.consul")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	s := &secured{authority: ca, address: fmt.Sprintf("127.0.0.1:%d", port),
-		site: newParallelSite(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
-			`ports { https = %d } tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }`, port, ca.CA, cert, key)))}
+	s := &secured{authority: ca, site: newParallelSite(t, consultest.WithACLs(), consultest.WithTLS(ca.CA, cert, key))}
+	s.address = s.consul.TLSAddr()
 	policies := documentedPolicies(t)
 	s.token = s.site.token("all", policies["Services by name"]+policies["Terraform's state"]+policies["Self-registration"])
 	s.register("web", "web-1", 8080, "passing")

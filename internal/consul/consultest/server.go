@@ -43,6 +43,8 @@ type Server struct {
 	http, server, serf int // ports
 	peering            bool
 	grpcTLS            int // port; -1 without peering
+	https              int // port; -1 without WithTLS
+	tls                bool
 	process            *exec.Cmd
 	exited             chan struct{}
 }
@@ -141,21 +143,20 @@ func start(t testing.TB, nodes []string, options []Option) []*Server {
 // enough, so that they differ.
 func choosePorts(servers []*Server) error {
 	for _, s := range servers {
-		for _, port := range []*int{&s.http, &s.server, &s.serf} {
+		ports := []*int{&s.http, &s.server, &s.serf}
+		if s.https, s.grpcTLS = -1, -1; s.tls {
+			ports = append(ports, &s.https)
+		}
+		if s.peering {
+			ports = append(ports, &s.grpcTLS)
+		}
+		for _, port := range ports {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				return fmt.Errorf("find a free port: %w", err)
 			}
 			defer l.Close()
 			*port = l.Addr().(*net.TCPAddr).Port
-		}
-		if s.grpcTLS = -1; s.peering {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return fmt.Errorf("find a free port: %w", err)
-			}
-			defer l.Close()
-			s.grpcTLS = l.Addr().(*net.TCPAddr).Port
 		}
 	}
 	return nil
@@ -198,6 +199,17 @@ func (s *Server) Leads() bool {
 
 // Addr returns the host and port of the HTTP API.
 func (s *Server) Addr() string { return address(s.http) }
+
+// TLSAddr returns the host and port of the HTTPS API, which a server has WithTLS.
+func (s *Server) TLSAddr() string { return address(s.https) }
+
+// WithTLS lets the server also serve HTTPS, for clients with a certificate of the same authority.
+func WithTLS(ca, cert, key string) Option {
+	return func(s *Server) {
+		s.tls = true
+		WithHCL(fmt.Sprintf("tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }", ca, cert, key))(s)
+	}
+}
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
@@ -247,8 +259,8 @@ func (s *Server) launch() error {
 	defer log.Close()
 
 	args := []string{"agent", "-node", s.node, "-bind", "127.0.0.1", "-client", "127.0.0.1", "-log-level", "warn",
-		"-hcl", fmt.Sprintf("ports { http = %d, server = %d, serf_lan = %d, https = -1, grpc = -1, grpc_tls = %d, dns = -1, serf_wan = -1 }",
-			s.http, s.server, s.serf, s.grpcTLS),
+		"-hcl", fmt.Sprintf("ports { http = %d, server = %d, serf_lan = %d, https = %d, grpc = -1, grpc_tls = %d, dns = -1, serf_wan = -1 }",
+			s.http, s.server, s.serf, s.https, s.grpcTLS),
 		"-hcl", "disable_update_check = true, limits { http_max_conns_per_client = 10000 }",
 		// The settings of -dev that make a single server fast.
 		"-hcl", "performance { raft_multiplier = 1, leave_drain_time = \"0s\" }",

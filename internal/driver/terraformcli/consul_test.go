@@ -69,12 +69,9 @@ func TestConsulBackend_WithTLSAndPrivateCA(t *testing.T) {
 	both, folder := filepath.Join(t.TempDir(), "both.pem"), t.TempDir()
 	write(t, both, read(t, cert)+read(t, key))
 	write(t, filepath.Join(folder, "ca.pem"), read(t, ca.CA))
-	port := testtools.FreePort(t)
-	server := consultest.Start(t, consultest.WithACLs(), consultest.WithHCL(fmt.Sprintf(
-		`ports { https = %d } tls { https { ca_file = %q, cert_file = %q, key_file = %q, verify_incoming = true } }`,
-		port, ca.CA, serverCert, serverKey)))
+	server := consultest.Start(t, consultest.WithACLs(), consultest.WithTLS(ca.CA, serverCert, serverKey))
 	token := stateToken(t, server)
-	at := fmt.Sprintf("127.0.0.1:%d", port)
+	at := server.TLSAddr()
 
 	const client = `cert = %[4]q, key = %[5]q, `
 	for _, c := range []struct {
