@@ -38,7 +38,7 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 	if err != nil || len(taken) == 0 {
 		return err
 	}
-	found, err := t.Launcher.Status(ctx, slices.Collect(maps.Values(taken)))
+	found, err := t.Launcher.Status(ctx, slices.Sorted(maps.Values(taken)))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

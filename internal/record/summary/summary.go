@@ -220,7 +220,7 @@ func (s *Summary) Fold(ctx context.Context, store state.Store, apply state.Apply
 
 // settle reads the records of tasks that were removed, and perhaps made again.
 func (s *Summary) settle(ctx context.Context, store state.Store) error {
-	for task := range s.unsure {
+	for _, task := range slices.Sorted(maps.Keys(s.unsure)) {
 		record, corrupt, err := state.ReadAnyway[state.Task](ctx, store, state.TaskKey(task))
 		if err != nil {
 			return fmt.Errorf("read the record of task %s: %w", task, err)
