@@ -9,9 +9,9 @@
 // (world.step) waits until all goroutines wait, and then does one thing: it answers a request, loses
 // it or its answer, advances the time, changes Consul, kills a process, or lets a person request
 // something. So every order of reads and writes is possible, and every process can die at each of
-// them. In AWS, the same seed creates the same history. On one machine and in a cluster it nearly
-// always does: Go chooses at random among ready channels while a Loop waits, and the race detector
-// changes the order of goroutines.
+// them. In AWS and on one machine, the same seed creates the same history, because each step takes a
+// nanosecond: Go orders timers of one moment at random. In a cluster it nearly always does: Go also
+// chooses at random among ready channels, and the race detector changes the order of goroutines.
 //
 // Every history has its own weather (weather_test.go): the probability of each fault. One operation
 // may fail while all others work. In a storm, processes are cut off or frozen for minutes, so that

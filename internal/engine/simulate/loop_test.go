@@ -46,6 +46,7 @@ type instance struct {
 	*process
 	config  atomic.Int64 // index in bundles
 	reloads chan reconcile.Reload
+	sent    chan struct{}   // closed when the latest of them was received
 	shared  *launch.Shared  // in a cluster
 	version string          // of its Terraform
 	worked  map[string]bool // with what, until now
@@ -57,7 +58,7 @@ type instance struct {
 func (w *world) startInstance() {
 	p, ctx := w.process("instance")
 	working, term := context.WithCancel(ctx)
-	i := &instance{process: p, reloads: make(chan reconcile.Reload), worked: map[string]bool{}, term: term, alive: ctx}
+	i := &instance{process: p, reloads: make(chan reconcile.Reload), sent: closed(), worked: map[string]bool{}, term: term, alive: ctx}
 	i.config.Store(int64(w.pointer))
 	w.instances = append(w.instances, i)
 	if i.version = "terraform 1"; w.shares() && w.chance(150) {
@@ -197,8 +198,17 @@ func (w *world) reloaded(pointer int) {
 			i.config.Store(int64(w.pointer))
 		}
 		pointer, files := w.pointer, reconcile.Reload{Config: bundles[w.pointer].config}
+		before, sent := i.sent, make(chan struct{})
+		i.sent = sent
 		go func() {
-			if late > 0 && !i.readsLate(late, pointer) {
+			defer close(sent)
+			reads := late == 0 || i.readsLate(late, pointer)
+			select {
+			case <-before: // one goroutine reads the files
+			case <-i.alive.Done():
+				return
+			}
+			if !reads {
 				return
 			}
 			select {
@@ -207,6 +217,12 @@ func (w *world) reloaded(pointer int) {
 			}
 		}()
 	}
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // jump puts a clock ahead, or sets it right. The processes of one machine share it.

@@ -54,7 +54,7 @@ func (w *world) settle() (took time.Duration) {
 			break
 		}
 	}
-	took = time.Since(began)
+	took = time.Since(began).Truncate(time.Second) // steps take nanoseconds
 	if why := w.unsettled(); why != "" {
 		w.violated("no change is lost: %s after the last fault %s", took, why)
 	} else if took >= within {

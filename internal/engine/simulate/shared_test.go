@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ var _ state.Awaiter = view{}
 func (v view) Await(ctx context.Context, prefix, mark string) (string, error) {
 	w := &waiter{prefix, make(chan struct{}, 1)}
 	v.mu.Lock()
-	v.memory.waiters[w] = w
+	v.memory.waiters = append(v.memory.waiters, w)
 	waits := mark == fmt.Sprint(v.memory.changes(prefix))
 	v.mu.Unlock()
 	if waits {
@@ -120,7 +121,7 @@ func (v view) Await(ctx context.Context, prefix, mark string) (string, error) {
 		timer.Stop()
 	}
 	v.mu.Lock()
-	delete(v.memory.waiters, w)
+	v.memory.waiters = slices.DeleteFunc(v.memory.waiters, func(other *waiter) bool { return other == w })
 	v.mu.Unlock()
 	return ask(ctx, v.process, store, "await "+prefix, func() (string, error) {
 		return fmt.Sprint(v.memory.changes(prefix)), nil

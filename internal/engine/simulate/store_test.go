@@ -17,12 +17,12 @@ type memory struct {
 	expires map[string]time.Time
 	version int
 	changed map[string]int // the versions that last changed records, by key
-	waiters map[*waiter]*waiter
+	waiters []*waiter
 }
 
 func (m *memory) init() {
 	m.records, m.expires = map[string]state.Record{}, map[string]time.Time{}
-	m.changed, m.waiters = map[string]int{}, map[*waiter]*waiter{}
+	m.changed = map[string]int{}
 }
 
 func (m *memory) list(prefix string) []state.Record {

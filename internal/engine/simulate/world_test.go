@@ -157,6 +157,7 @@ func (w *world) submit(ctx context.Context, r *request) error {
 // quiet waits until nobody moves, and takes up what they ask for.
 func (w *world) quiet() {
 	w.mu.Unlock()
+	time.Sleep(time.Nanosecond) // Go orders timers of one moment at random: each step has another moment
 	synctest.Wait()
 	w.mu.Lock()
 	// Who was faster is up to the machine: the order must not be. Ids sort by
