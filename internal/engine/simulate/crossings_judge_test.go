@@ -150,8 +150,9 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.AppliedAt.IsZero() || now.Forced != "" || c.asked[task] {
 		return
 	}
-	if c.suspects[task] = nil; before.Last != nil && before.MovedTo == "" && !before.Destroyed() {
-		return // it has had runs of its own, so it is no other task
+	c.suspects[task] = nil
+	if ran := before.Last != nil && !before.Destroyed() || before.Run != nil && !before.Run.Destroys(); ran && before.MovedTo == "" {
+		return // it has, or has had, runs of its own, so it is no other task
 	}
 	for _, name := range crossingTasks {
 		record := j.tasks[name]
