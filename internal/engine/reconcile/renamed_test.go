@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +79,43 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 	b.tick()
 	if got := b.runs("new"); got == nil || got.Moves != nil {
 		t.Errorf("the state is taken along twice: %+v", got)
+	}
+}
+
+// The files may name another former name before the next tick: then a guard must not compare the task with
+// what this one was applied with.
+func TestTick_RenameThatIsInterruptedLeavesTheNewNameNothing(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.tick()
+	b.end(state.RunSucceeded, "A")
+	if err := state.SaveInputs(t.Context(), b.store, "task-0", state.Inputs{Elements: map[string]string{"web-1": "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+
+	b.store.Before = func(changes []state.Change) error {
+		if slices.ContainsFunc(changes, func(c state.Change) bool { return c.Key == state.TaskKey("new") }) {
+			return errors.New("the process dies")
+		}
+		return nil
+	}
+	b.Config, b.effective = &config.Config{Tasks: []config.Task{renamedTask("task-0")}, KeepRemoved: keptRemoved}, nil
+	if _, err := b.Tick(t.Context(), TickOptions{}); err == nil || b.task("task-0").MovedTo != "" {
+		t.Fatalf("the rename was not interrupted: %v, %+v", err, b.task("task-0"))
+	}
+	b.store.Before = nil
+	for name, want := range map[string]int{"new": 0, "task-0": 1} {
+		if inputs, err := state.LoadInputs(t.Context(), b.store, name); err != nil || len(inputs.Elements) != want {
+			t.Errorf("inputs of %s: %+v, %v", name, inputs, err)
+		}
+	}
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	for name, want := range map[string]int{"new": 1, "task-0": 0} {
+		if inputs, err := state.LoadInputs(t.Context(), b.store, name); err != nil || len(inputs.Elements) != want {
+			t.Errorf("after the rename, inputs of %s: %+v, %v", name, inputs, err)
+		}
 	}
 }
 

@@ -43,7 +43,8 @@ func (t *tick) isBlocked(task string) bool { return t.Blocked != nil && t.Blocke
 
 // takeRecords writes everything that moves to a new name at once.
 func (t *tick) takeRecords(ctx context.Context, task task, before string, states map[string]state.Stored[state.Task]) error {
-	if err := state.CopyInputs(ctx, ledStore{t.Store, t.opts.Lease}, before, task.Name); err != nil {
+	inputs, err := state.MoveInputs(ctx, ledStore{t.Store, t.opts.Lease}, before, task.Name)
+	if err != nil {
 		return err
 	}
 	rec, err := state.ReadReconcile(ctx, t.Store)
@@ -60,7 +61,7 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 		return err
 	}
 	changes, events := e.Changes()
-	changes = append(changes, from.Write(left))
+	changes = append(append(changes, from.Write(left)), inputs...)
 	if from.Data.RemoteRun != nil {
 		taken, err := t.takeRemote(ctx, before, task.Name)
 		if err != nil {

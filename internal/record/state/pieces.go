@@ -184,8 +184,23 @@ func ForgetInputs(ctx context.Context, s Store, task string) error {
 	return remove(ctx, s, recs...)
 }
 
-// CopyInputs keeps what a task was applied with under another name, too.
-func CopyInputs(ctx context.Context, s Store, from, to string) error {
+// MoveInputs returns the changes that move what a task was applied with to another name. They are made
+// together with others, because a task must not have the inputs of a rename that was never written.
+// What is too large for that is copied now, and ForgetInputs removes the original afterwards.
+func MoveInputs(ctx context.Context, s Store, from, to string) ([]Change, error) {
+	recs, err := s.List(ctx, inputsPrefix(from))
+	if err != nil {
+		return nil, fmt.Errorf("list what task %s was applied with: %w", from, err)
+	}
+	if len(recs) != 1 || len(recs[0].Value) > maxJoined {
+		return nil, copyInputs(ctx, s, from, to)
+	}
+	changes, err := PackedInputs{to, recs[0].Value}.Changes(ctx, s)
+	return append(changes, Delete(recs[0])), err
+}
+
+// copyInputs keeps what a task was applied with under another name, too.
+func copyInputs(ctx context.Context, s Store, from, to string) error {
 	recs, err := s.List(ctx, inputsPrefix(from))
 	if err == nil {
 		err = ForgetInputs(ctx, s, to)
