@@ -16,6 +16,7 @@ type crossings struct {
 	ended    map[string]ended    // by task: what a person has ended
 	began    map[string]string   // by destroy: the definition that it began with
 	composed map[string]int      // by digest of files with overrides: the index of the bundle
+	order    map[string]int      // of runs, as they were decided: clocks are apart
 }
 
 // ended is what a person has ended.
@@ -34,7 +35,7 @@ const (
 
 func (c *crossings) init() {
 	c.suspects, c.asked, c.ended = map[string][]string{}, map[string]bool{}, map[string]ended{}
-	c.composed, c.began = map[string]int{}, map[string]string{}
+	c.composed, c.began, c.order = map[string]int{}, map[string]string{}, map[string]int{}
 }
 
 // knownTo returns the configuration that a process works with.
@@ -211,6 +212,9 @@ func (j *judge) perhapsRenamed(v view, task string, cfg *config.Config) {
 // endedBy notes what a person ends, and looks at a new run.
 func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, there bool) {
 	c := &j.crossings
+	if !there {
+		c.order[run.ID] = len(c.order)
+	}
 	if launch.ID == "" {
 		launch = j.known[run.Launch]
 	}
@@ -279,7 +283,7 @@ func (j *judge) redefines(cfg *config.Config) {
 func (j *judge) unfollowed(task string) string {
 	var latest state.Run
 	for _, run := range j.runs[task] {
-		if run.Kind.Occupies() && run.Created.After(latest.Created) {
+		if run.Kind.Occupies() && (latest.ID == "" || j.crossings.order[run.ID] > j.crossings.order[latest.ID]) {
 			latest = run
 		}
 	}
