@@ -48,6 +48,8 @@ type judge struct {
 	pauses    pauses
 	remote    remoteKnown
 	launches  map[string]state.Launch
+	leaders   map[uint64]string // by fencing token
+	offers    map[string]uint64 // by launch: the token under which it was offered last
 	took      int // launches that instances of a cluster took
 	withdrew  int // launches that the leader withdrew from them
 	unsaved   int // states that instances keep because the backend did not take them
@@ -61,6 +63,7 @@ func (j *judge) init() {
 	j.proofs.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
+	j.leaders, j.offers = map[uint64]string{}, map[string]uint64{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -125,6 +128,9 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 				v.violated("one leader acts: the token goes from %d to %d", j.leader.Fence, next.Fence)
 			}
 			j.leader = next
+			if next.Owner != "" {
+				j.leaders[next.Fence] = next.Owner
+			}
 			continue
 		}
 		// A tick writes as long as it leads, and no longer. What it removes is garbage.

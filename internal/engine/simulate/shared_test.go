@@ -134,6 +134,9 @@ func (j *judge) sharing(v view, before, launch state.Launch) {
 		return
 	}
 	i := v.instanceOf(v.process)
+	if before.Offer == "" && launch.Offer != "" {
+		j.offers[launch.ID] = j.leader.Fence
+	}
 	switch {
 	case i == nil:
 	case before.Offer == "" && launch.Offer != "" && j.leader.Owner != v.name:
@@ -154,7 +157,9 @@ func (j *judge) claimed(v view, before, run state.Run) {
 		return
 	}
 	launch := j.launches[run.Launch]
-	if launch.Offered() && j.leader.Owner == v.name {
+	// What was waiting there since it led before, another leader may have offered meanwhile: the claim decides.
+	waited := j.leaders[launch.Fence] == v.name && j.leaders[j.offers[launch.ID]] != v.name
+	if launch.Offered() && j.leader.Owner == v.name && !waited {
 		v.violated("an offer is withdrawn before the leader carries out the launch: %s claims run %s of %s, which is offered to %s", v.name, run.ID, launch.ID, launch.Offer)
 	}
 	if launch.TakenByRunner() && launch.Taker != v.name && j.leader.Owner == v.name {
