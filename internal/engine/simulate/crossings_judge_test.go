@@ -38,10 +38,14 @@ func (c *crossings) init() {
 	c.composed, c.began, c.order = map[string]int{}, map[string]string{}, map[string]int{}
 }
 
-// knownTo returns the configuration that a process works with.
+// knownTo returns the configuration that a process works with. An instance that has read other files may
+// be in a tick that has begun before.
 func (j *judge) knownTo(v view) *config.Config {
 	for _, i := range v.instances {
 		if i.process == v.process {
+			if ticks := slices.IndexFunc(bundles, func(b bundle) bool { return b.config == i.engine.Config }); v.act != nil && ticks >= 0 {
+				return j.configuration(bundles[ticks].digest)
+			}
 			return j.configuration(bundles[i.config.Load()].digest)
 		}
 	}

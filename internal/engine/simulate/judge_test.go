@@ -50,9 +50,9 @@ type judge struct {
 	launches  map[string]state.Launch
 	leaders   map[uint64]string // by fencing token
 	offers    map[string]uint64 // by launch: the token under which it was offered last
-	took      int // launches that instances of a cluster took
-	withdrew  int // launches that the leader withdrew from them
-	unsaved   int // states that instances keep because the backend did not take them
+	took      int               // launches that instances of a cluster took
+	withdrew  int               // launches that the leader withdrew from them
+	unsaved   int               // states that instances keep because the backend did not take them
 }
 
 func (j *judge) init() {

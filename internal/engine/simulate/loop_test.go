@@ -46,7 +46,8 @@ type instance struct {
 	*process
 	config  atomic.Int64 // index in bundles
 	reloads chan reconcile.Reload
-	sent    chan struct{}   // closed when the latest of them was received
+	sent    chan struct{} // closed when the latest of them was received
+	engine  *reconcile.Reconciler
 	shared  *launch.Shared  // in a cluster
 	version string          // of its Terraform
 	worked  map[string]bool // with what, until now
@@ -79,6 +80,7 @@ func (w *world) startInstance() {
 		background.Go(func() { p.heard(run.Task, work(context.WithValue(working, taskKey{}, run.Task))) })
 	}
 	engine := *engines[w.pointer]
+	i.engine = &engine
 	engine.Bundle, engine.Owner, engine.LeaseTTL, engine.Skew, engine.Now = "", p.name, localLease, 0, p.now
 	engine.Witness, engine.OneClock, engine.Source = new(lease.Witness), true, r.Source
 	if w.remote {

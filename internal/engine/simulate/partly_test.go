@@ -94,16 +94,13 @@ func (l *losses) permits(rule approval.Spec, task string, of state.Attempt) bool
 	return false
 }
 
-// permitsLoss reports whether people have approved what a task loses, by the rules that a process works with, or by
-// those of the last tick: an instance that has read other files may be in a tick that has begun before.
+// permitsLoss reports whether people have approved what a task loses, by the rules that a process works with.
 func (j *judge) permitsLoss(v view, task string, of state.Attempt) bool {
-	return slices.ContainsFunc([]*config.Config{j.knownTo(v), j.decidedOn(state.Launch{Bundle: j.last.Bundle, Config: j.last.Config})}, func(cfg *config.Config) bool {
-		var rule approval.Spec
-		if t, ok := cfg.Task(task); ok {
-			rule = t.Approval
-		}
-		return j.rules.losses.permits(rule, task, of)
-	})
+	var rule approval.Spec
+	if t, ok := j.knownTo(v).Task(task); ok {
+		rule = t.Approval
+	}
+	return j.rules.losses.permits(rule, task, of)
 }
 
 // partlyApproved checks a tick that has used an approval of what all tasks lose, and holds some tasks on:
