@@ -17,6 +17,7 @@ type crossings struct {
 	began    map[string]string   // by destroy: the definition that it began with
 	composed map[string]int      // by digest of files with overrides: the index of the bundle
 	order    map[string]int      // of runs, as they were decided: clocks are apart
+	quit     map[string]bool     // tasks that a person has enabled without a run, since their latest run
 }
 
 // ended is what a person has ended.
@@ -35,7 +36,7 @@ const (
 
 func (c *crossings) init() {
 	c.suspects, c.asked, c.ended = map[string][]string{}, map[string]bool{}, map[string]ended{}
-	c.composed, c.began, c.order = map[string]int{}, map[string]string{}, map[string]int{}
+	c.composed, c.began, c.order, c.quit = map[string]int{}, map[string]string{}, map[string]int{}, map[string]bool{}
 }
 
 // knownTo returns the configuration that a process works with. An instance that has read other files may
@@ -218,6 +219,7 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 	c := &j.crossings
 	if !there {
 		c.order[run.ID] = len(c.order)
+		delete(c.quit, run.Task)
 	}
 	if launch.ID == "" {
 		launch = j.known[run.Launch]
@@ -267,7 +269,10 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 }
 
 // beginsAgain notes what ends what a person has ended: new input, another definition, a request.
-func (j *judge) beginsAgain(task string, now state.Task) {
+func (j *judge) beginsAgain(v view, task string, before, now state.Task) {
+	if v.person() && now.HoldNext && !before.HoldNext {
+		j.crossings.quit[task] = true
+	}
 	gone := !now.MissingSince.IsZero() || !now.RemovedAt.IsZero() // it runs once it is back
 	if e, ok := j.crossings.ended[task]; ok && (gone || e.input != "" && now.Observed != e.input) {
 		delete(j.crossings.ended, task)
@@ -291,7 +296,7 @@ func (j *judge) unfollowed(task string) string {
 			latest = run
 		}
 	}
-	if latest.Kind == state.KindDestroy {
+	if latest.Kind == state.KindDestroy || j.crossings.quit[task] {
 		return "" // it is held then
 	}
 	switch latest.State {

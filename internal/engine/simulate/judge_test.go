@@ -267,7 +267,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	if moved[name] == "" { // else moved_from says what it was
 		j.appears(v, name, before, now, there)
 	}
-	j.beginsAgain(name, now)
+	j.beginsAgain(v, name, before, now)
 	if moved[name] != "" || moved[now.MovedTo] == name {
 		return
 	}
