@@ -442,7 +442,7 @@ func (r *rules) bases(task, run string) []attempt {
 // ruled looks at a run that was written.
 func (j *judge) ruled(v view, before, run state.Run) {
 	if run.State.Ended() && !before.State.Ended() {
-		j.rules.recorded(run.Task, run.ID)
+		j.rules.recorded(run.Task, run.ID, before.State, run.State)
 	}
 	switch run.State {
 	case state.RunIntended:

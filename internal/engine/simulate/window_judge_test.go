@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,8 +145,14 @@ type begun struct {
 	destroys int
 }
 
-// recorded notes that the outcome of a run was recorded.
-func (r *rules) recorded(task, run string) {
+// recorded notes that the outcome of a run was recorded. A runner that ends between the plan and the
+// apply counts what it was permitted to destroy, because nobody knows whether that has begun.
+func (r *rules) recorded(task, run string, before, now state.RunState) {
+	it, planned := r.planned[run]
+	stopped := before == state.RunRunning && (now == state.RunInterrupted || now == state.RunFailed || now == state.RunCancelled)
+	if stopped && planned && it.task != nil && !slices.ContainsFunc(r.begun[task], func(b begun) bool { return b.run == run }) {
+		r.begun[task] = append(r.begun[task], begun{run: run, destroys: losingBy(run, it).destroys})
+	}
 	for i := range r.begun[task] {
 		if b := &r.begun[task][i]; b.run == run {
 			b.at = time.Now()
