@@ -217,7 +217,8 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 
 // Observe implements reconcile.Consul.
 func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
-	unread, seen := map[string]bool{}, map[string]string{} // of this look, however late the answer
+	unread, seen := map[string]bool{}, map[string]string{} // of this read, however late the answer
+	maps.Copy(seen, e.act.seen)                            // a tick reads again what others come after
 	if e.act.unread, e.act.seen, e.act.consul = unread, seen, nil; len(queries) == 0 {
 		return nil
 	}

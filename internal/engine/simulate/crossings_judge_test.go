@@ -52,7 +52,7 @@ func (j *judge) knownTo(v view) *config.Config {
 	}
 	for _, f := range v.functions {
 		if f.process == v.process && f.loaded != nil {
-			return f.loaded.Config
+			return j.configuration(f.loaded.Digest)
 		}
 	}
 	return &config.Config{}
