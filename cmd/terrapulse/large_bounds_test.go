@@ -41,7 +41,7 @@ func (m *bounds) large() {
 		services int
 		module   string
 		bound    limits // zero if no bare apply is measured
-	}{{4_000, wideModule, limits{0.3, 0.3}}, {4_000, wholeModule, limits{0.6, 0.5}}, {5_000, wideModule, limits{}},
+	}{{4_000, wideModule, limits{0.3, 0.3}}, {4_000, wholeModule, limits{0.5, 0.5}}, {5_000, wideModule, limits{}},
 		{10_000, wideModule, limits{0.35, 0.35}}, {10_000, wholeModule, limits{0.35, 0.35}}, {20_000, wideModule, limits{}}} {
 		if c.services > registered {
 			register(c.services)

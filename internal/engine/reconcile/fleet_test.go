@@ -64,6 +64,7 @@ func fleetOf(n int) *config.Config {
 		name := fmt.Sprintf("switch-%05d", i)
 		cfg.Tasks[i] = config.Task{Name: name, Enabled: true, Condition: config.Condition{Spec: condition.Services{{Names: []string{name}}}}}
 	}
+	cfg, _ = cfg.With([]config.Change{{Task: "another"}}) // finds tasks by their names, as one that was loaded
 	return cfg
 }
 

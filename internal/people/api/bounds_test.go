@@ -98,6 +98,7 @@ func manyTasks(tb testing.TB, n int) *engine {
 		fmt.Fprintf(&hcl, "task {\n name = \"task-%04d\"\n module = \"./m\"\n condition \"services\" { names = [\"web\"] }\n}\n", i)
 	}
 	e := newEngine(tb, hcl.String())
+	tasks := map[string]state.Stored[state.Task]{}
 	for i := range n {
 		name := fmt.Sprintf("task-%04d", i)
 		var known state.Task
@@ -106,9 +107,20 @@ func manyTasks(tb testing.TB, n int) *engine {
 			known = e.conclude(name, known, state.RunSucceeded, &changes)
 		}
 		changes = append(changes, state.Create(state.TaskKey(name), state.Encode(known)))
-		if _, err := e.store.Apply(tb.Context(), changes...); err != nil {
+		records, err := e.store.Apply(tb.Context(), changes...)
+		if err == nil {
+			tasks[name], err = state.Decode[state.Task](records[len(records)-1])
+		}
+		if err != nil {
 			tb.Fatal(err)
 		}
+	}
+	_, err := e.leader.Read(tb.Context(), e.store)
+	if err == nil {
+		_, err = e.leader.Rebuild(tb.Context(), e.store.Apply, tasks, nil)
+	}
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return e.serve()
 }
@@ -129,7 +141,7 @@ func (e *engine) conclude(task string, known state.Task, how state.RunState, cha
 	return next
 }
 
-// ends has a run of a task end.
+// ends has a run of a task end, and the leader fold what is noted.
 func (e *engine) ends(tb testing.TB, task string, how state.RunState) {
 	rec, err := state.Read[state.Task](tb.Context(), e.store, state.TaskKey(task))
 	if err != nil {
@@ -137,7 +149,14 @@ func (e *engine) ends(tb testing.TB, task string, how state.RunState) {
 	}
 	var changes []state.Change
 	next := e.conclude(task, rec.Data, how, &changes)
-	if _, err := e.store.Apply(tb.Context(), append(changes, rec.Write(next))...); err != nil && tb.Context().Err() == nil {
+	_, err = e.store.Apply(tb.Context(), append(changes, rec.Write(next))...)
+	if err == nil {
+		_, err = e.leader.Read(tb.Context(), e.store)
+	}
+	if err == nil {
+		err = e.leader.Fold(tb.Context(), e.store, e.store.Apply)
+	}
+	if err != nil && tb.Context().Err() == nil {
 		tb.Error(err)
 	}
 }

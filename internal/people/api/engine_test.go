@@ -56,6 +56,7 @@ type engine struct {
 	*control.Control
 	options api.Options
 	server  *httptest.Server
+	leader  summary.Summary // of the benchmark
 	stop    func()
 
 	mu      sync.Mutex

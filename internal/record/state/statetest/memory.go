@@ -80,11 +80,12 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]state.Record, error
 		return nil, err
 	}
 	var list []state.Record
-	for _, key := range slices.Sorted(maps.Keys(m.all)) {
+	for key, record := range m.all {
 		if strings.HasPrefix(key, prefix) {
-			list = append(list, cloned(m.all[key]))
+			list = append(list, cloned(record))
 		}
 	}
+	slices.SortFunc(list, func(a, b state.Record) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
 }
 
