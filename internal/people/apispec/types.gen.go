@@ -216,7 +216,7 @@ type ApprovalsResponse struct {
 	Results   []ApprovalResult `json:"results"`
 }
 
-// Approvers how many people must approve, and who they may be
+// Approvers how many people must approve, and who may approve
 type Approvers = map[string]any
 
 // AttributeChange defines model for AttributeChange.
@@ -328,7 +328,7 @@ type Changes struct {
 	Unknown *bool `json:"unknown,omitempty"`
 }
 
-// Check programs that judge each plan; a task has the global ones, too
+// Check programs that judge each plan; a task also has the global checks
 type Check = map[string]any
 
 // ClusterMember defines model for ClusterMember.
@@ -417,7 +417,7 @@ type Content struct {
 	State *string `json:"state,omitempty"`
 }
 
-// Drift checks whether something differs from what was applied last
+// Drift checks whether the infrastructure differs from what was applied last
 type Drift = map[string]any
 
 // Drifted what differs from what was applied last
@@ -561,7 +561,7 @@ type Gate struct {
 	Namespace *string `json:"namespace,omitempty"`
 }
 
-// Guard holds a change that takes too much away at once
+// Guard holds a change that removes or destroys too much
 type Guard = map[string]any
 
 // HealthResponse defines model for HealthResponse.
@@ -1315,7 +1315,7 @@ type Task struct {
 	// Example: 30m
 	AfterTimeout *string `json:"after_timeout,omitempty"`
 
-	// Approval plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource. Not given: the global value
+	// Approval which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource. Not given: the global value
 	Approval *string `json:"approval,omitempty"`
 
 	// ApprovalExpires how long an approval lasts; '0s': no limit. Not given: the global value
@@ -1323,10 +1323,10 @@ type Task struct {
 	// Example: 8h
 	ApprovalExpires *string `json:"approval_expires,omitempty"`
 
-	// ApproveDestroy whether a person must approve before everything that a task has made is destroyed. Not given: the global value
+	// ApproveDestroy whether a person must approve the destroy of a task's infrastructure. Not given: the global value
 	ApproveDestroy *string `json:"approve_destroy,omitempty"`
 
-	// Approvers how many people must approve, and who they may be
+	// Approvers how many people must approve, and who may approve
 	Approvers *Approvers `json:"approvers,omitempty"`
 
 	// AwsRole ARN of the IAM role that Terraform assumes for this task
@@ -1337,18 +1337,18 @@ type Task struct {
 	// BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
 	BufferPeriod *BufferPeriod `json:"buffer_period,omitempty"`
 
-	// Check programs that judge each plan; a task has the global ones, too. By their names
+	// Check programs that judge each plan; a task also has the global checks. By their names
 	Check *map[string]Check `json:"check,omitempty"`
 
 	// Condition the trigger of the task; one of these
 	Condition   Condition `json:"condition"`
 	Description *string   `json:"description,omitempty"`
 
-	// Drift checks whether something differs from what was applied last
+	// Drift checks whether the infrastructure differs from what was applied last
 	Drift   *Drift `json:"drift,omitempty"`
 	Enabled *bool  `json:"enabled,omitempty"`
 
-	// Guard holds a change that takes too much away at once
+	// Guard holds a change that removes or destroys too much
 	Guard *Guard `json:"guard,omitempty"`
 
 	// Labels by which people filter and group tasks; keys and values have 1 to 63 letters, digits, '.', '_' and '-'
@@ -1372,13 +1372,13 @@ type Task struct {
 	// Example: web
 	Name string `json:"name"`
 
-	// OnRemoval what happens to everything that a task has made when the task is removed from its file or through the API. Not given: the global value
+	// OnRemoval what happens to a task's infrastructure when the task is removed from its file or through the API. Not given: the global value
 	OnRemoval *string `json:"on_removal,omitempty"`
 
 	// Providers ids of the terraform_provider blocks that the module gets
 	Providers *[]string `json:"providers,omitempty"`
 
-	// RequireDistinctApprover 'true': who created or changed the task through the API cannot approve its plans. Not given: the global value
+	// RequireDistinctApprover 'true': people who created or changed the task through the API cannot approve its plans. Not given: the global value
 	RequireDistinctApprover *bool `json:"require_distinct_approver,omitempty"`
 
 	// RunTimeout how long a run may take; 0s is no limit. Not given: that of the configuration
@@ -1398,13 +1398,13 @@ type Task struct {
 	// Example: {"count":"1","name":"\"web\""}
 	Variables *map[string]string `json:"variables,omitempty"`
 
-	// Verify whether what was applied works; a task has the global ones, too. By their names
+	// Verify tests after an apply whether it works; a task also has the global verifications. By their names
 	Verify *map[string]Verify `json:"verify,omitempty"`
 
 	// Version of a module from a registry
 	Version *string `json:"version,omitempty"`
 
-	// Window when changes may be applied; the windows of a task replace the global ones. Not given: the global value
+	// Window when changes may be applied; the windows of a task replace the global windows. Not given: the global value
 	Window *[]Window `json:"window,omitempty"`
 }
 
@@ -1775,7 +1775,7 @@ type Verified struct {
 	Took *float64 `json:"took,omitempty"`
 }
 
-// Verify whether what was applied works; a task has the global ones, too
+// Verify tests after an apply whether it works; a task also has the global verifications
 type Verify = map[string]any
 
 // VerifyState passed: what was applied works, as far as it was verified. failed: no attempt passed in its time. interrupted: the process was stopped before; the task runs again. cancelled: a person cancelled the run before.
@@ -1988,7 +1988,7 @@ type WhatIfResult struct {
 // WhatIfResultState of the plan; lost: the process that makes it has died, or shows no sign of life: ask again
 type WhatIfResultState string
 
-// Window when changes may be applied; the windows of a task replace the global ones
+// Window when changes may be applied; the windows of a task replace the global windows
 type Window = map[string]any
 
 // WouldBe What would happen to a task. failed: there is no plan, or a check refuses it. held: a guard or a check holds it. approval: it waits for

@@ -46,10 +46,10 @@ func (*Notify) Schema(o map[string]any) { o["minProperties"] = 1 }
 // common are the keys that every kind has.
 type common struct {
 	block.Origin
-	Name     block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique; in logs, and for 'terrapulse notify test'"`
-	Events   block.Strings  `key:"events" unset:"every event" doc:"the kinds of event, as in events.md; 'run_*' is every kind that begins so"`
-	Tasks    block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end is any ending"`
-	Messages block.Bool     `key:"messages" unset:"'true' where people read the events, as in Slack, otherwise 'false'" doc:"'true': only what is news to people: no steps of runs, and nothing that repeats another event. A kind that 'events' names is no step"`
+	Name     block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique name, for logs and 'terrapulse notify test'"`
+	Events   block.Strings  `key:"events" unset:"every event" doc:"the kinds of events, as in events.md; 'run_*' is every kind that begins with 'run_'"`
+	Tasks    block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end stands for any text"`
+	Messages block.Bool     `key:"messages" unset:"'true' where people read the events, as in Slack, otherwise 'false'" doc:"'true': only messages for people: no steps of runs, and no repetitions of other events. If 'events' names a step, it is sent"`
 	Timeout  block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of a delivery"`
 }
 

@@ -22,7 +22,7 @@ import (
 type webhookKeys struct {
 	common
 	URL     block.String `key:"url" required:"true" doc:"address of the endpoint; a template is possible"`
-	Secret  block.String `key:"secret" unset:"requests are not signed" doc:"key of the signature: 'whsec_' and base64; better a template"`
+	Secret  block.String `key:"secret" unset:"requests are not signed" doc:"key of the signature: 'whsec_' and base64; use a template"`
 	Headers block.Map    `key:"headers" doc:"further headers of the requests; templates are possible"`
 }
 

@@ -39,17 +39,17 @@ var Default = Spec{Rule: Never, Expires: 24 * time.Hour}
 
 // Keys are the keys of a task or of the whole configuration.
 type Keys struct {
-	Approval                block.String   `key:"approval" default:"never" one:"never always destructive" doc:"plans that a person must approve before they are applied; 'destructive': those that destroy or replace a resource"`
+	Approval                block.String   `key:"approval" default:"never" one:"never always destructive" doc:"which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource"`
 	ApprovalExpires         block.Duration `key:"approval_expires" default:"24h" form:"delay" example:"8h" doc:"how long an approval lasts; '0s': no limit"`
-	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': who created or changed the task through the API cannot approve its plans"`
-	Approvers               ApproversKeys  `key:"approvers" doc:"how many people must approve, and who they may be"`
+	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': people who created or changed the task through the API cannot approve its plans"`
+	Approvers               ApproversKeys  `key:"approvers" doc:"how many people must approve, and who may approve"`
 }
 
 // ApproversKeys are the keys of an approvers block.
 type ApproversKeys struct {
 	block.Origin
-	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve whatever waits for an approval"`
-	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who they may be: identities and groups, as in the grants of 'api.access'"`
+	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve"`
+	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who may approve: identities and groups, as in the grants of 'api.access'"`
 }
 
 // Spec checks the keys, and returns the rule: a key that is not set has the value of

@@ -13,10 +13,10 @@ import (
 type Keys struct {
 	block.Origin
 	Enabled  block.Bool     `key:"enabled" unset:"'true' if there is a 'drift' block" doc:"'false': the task is not checked"`
-	Every    block.Duration `key:"every" unset:"'24h' without a 'schedule'" form:"delay" example:"24h" doc:"interval between two checks, at least '1m'. The name of a task decides at which time of the interval it is checked, so that checks are spread"`
+	Every    block.Duration `key:"every" unset:"'24h' without a 'schedule'" form:"delay" example:"24h" doc:"interval between two checks, at least '1m'. The checks of different tasks are spread over the interval"`
 	Schedule block.String   `key:"schedule" example:"0 3 * * *" doc:"when to check, instead of 'every': a cron expression, as in a condition 'schedule'"`
 	TimeZone block.String   `key:"time_zone" unset:"that of the machine; in AWS UTC" example:"Europe/Berlin" doc:"[IANA name](https://www.iana.org/time-zones) of the time zone of the schedule"`
-	Action   block.String   `key:"action" default:"report" one:"report apply" doc:"'apply': a task that differs runs, through the same guards, approvals and windows as every run"`
+	Action   block.String   `key:"action" default:"report" one:"report apply" doc:"'apply': a drifted task runs, under the same guards, approvals and windows as every run"`
 }
 
 // minEvery is the shortest interval: a check plans, and so loads providers and

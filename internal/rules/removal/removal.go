@@ -34,8 +34,8 @@ var Default = Spec{On: Keep, Approve: Always}
 
 // Keys are the keys of a task or of the whole configuration.
 type Keys struct {
-	OnRemoval      block.String `key:"on_removal" default:"keep" one:"keep destroy" doc:"what happens to everything that a task has made when the task is removed from its file or through the API"`
-	ApproveDestroy block.String `key:"approve_destroy" default:"always" one:"always never" doc:"whether a person must approve before everything that a task has made is destroyed"`
+	OnRemoval      block.String `key:"on_removal" default:"keep" one:"keep destroy" doc:"what happens to a task's infrastructure when the task is removed from its file or through the API"`
+	ApproveDestroy block.String `key:"approve_destroy" default:"always" one:"always never" doc:"whether a person must approve the destroy of a task's infrastructure"`
 }
 
 // Spec checks the keys, and returns the rule: a key that is not set has the value of

@@ -52,7 +52,7 @@ type nodes struct {
 	NodeMeta   block.Map     `key:"node_meta" doc:"only nodes with this metadata"`
 	Filter     block.String  `key:"filter" example:"Meta.rack != \"r1\"" doc:"[filter](https://developer.hashicorp.com/consul/api-docs/features/filtering) on the nodes: 'Node' (the name), 'ID', 'Address', 'Datacenter', 'TaggedAddresses', 'Meta'"`
 	Status     block.Strings `key:"status" unset:"every status" doc:"only nodes with one of these statuses: 'passing', 'warning', 'critical', 'maintenance'"`
-	Health     block.Bool    `key:"health" default:"true" doc:"'false': the health of nodes does not count. A change of it triggers nothing, and 'status' is empty"`
+	Health     block.Bool    `key:"health" default:"true" doc:"'false': the health of nodes is ignored: its changes trigger nothing, and 'status' is empty"`
 	Datacenter block.String  `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 }
 

@@ -40,7 +40,7 @@ type resources struct {
 	block.Origin
 	Group        block.String   `key:"group" required:"true" example:"multicluster" doc:"group of the kind"`
 	Version      block.String   `key:"version" required:"true" example:"v2" doc:"version of the group"`
-	ResourceKind block.String   `key:"kind" required:"true" example:"exportedservices" doc:"kind of the resources; upper and lower case are the same"`
+	ResourceKind block.String   `key:"kind" required:"true" example:"exportedservices" doc:"kind of the resources; case-insensitive"`
 	NamePrefix   block.String   `key:"name_prefix" unset:"every resource of the kind" doc:"prefix of the names"`
 	Namespace    block.String   `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
 	Interval     block.Duration `key:"interval" default:"30s" form:"delay" doc:"how often Consul is polled, from 5s to 5m"`

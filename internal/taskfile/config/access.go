@@ -13,14 +13,14 @@ import (
 type rawAccess struct {
 	block.Origin
 	Grants []rawGrant `key:"grant" doc:"gives roles to people and programs"`
-	Groups []rawGroup `key:"group" doc:"a group, which grants name as 'group:NAME'; its label is the name"`
-	OIDC   rawOIDC    `key:"oidc" doc:"OpenID provider at which people sign in to the pages, and on the command line. Not in AWS"`
+	Groups []rawGroup `key:"group" doc:"a group of people and programs. The label is the name NAME; grants refer to it as 'group:NAME'"`
+	OIDC   rawOIDC    `key:"oidc" doc:"OpenID provider for the sign-in to the pages and on the command line. Not in AWS"`
 }
 
 type rawGrant struct {
 	block.Origin
 	Roles block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
-	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone', also without credentials, who can only get 'view'. '*' in a name is any text"`
+	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
 	Tasks block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
 }
 

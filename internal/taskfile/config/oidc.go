@@ -34,17 +34,17 @@ func (o *OIDC) CLIClient() string {
 
 type rawOIDC struct {
 	block.Origin
-	Issuer           block.String   `key:"issuer" required:"true" example:"https://dex.example.com" doc:"address of the provider, exactly as it names itself in 'issuer'"`
+	Issuer           block.String   `key:"issuer" required:"true" example:"https://dex.example.com" doc:"address of the provider, exactly as in its 'issuer'"`
 	ClientID         block.String   `key:"client_id" required:"true" example:"terrapulse" doc:"client for which the provider issues ID tokens"`
 	ClientSecret     block.String   `key:"client_secret" doc:"secret of the client, unless it is public: plain text, or a template such as '{{ env \"OIDC_SECRET\" }}'"`
-	ClientSecretFile block.String   `key:"client_secret_file" example:"/etc/terrapulse/oidc-secret" doc:"file with the secret, in place of 'client_secret'"`
-	CLIClientID      block.String   `key:"cli_client_id" unset:"'client_id' if that client has no secret" example:"terrapulse-cli" doc:"public client as which 'terrapulse login' signs in"`
-	Scopes           block.Strings  `key:"scopes" unset:"'openid', 'profile' and 'email'" example:"groups" doc:"scopes that are requested; dex and Okta need 'groups' for groups"`
-	UsernameClaim    block.String   `key:"username_claim" default:"email" example:"preferred_username" doc:"claim with the name NAME of a person, who is 'user:NAME' in grants. It must be unique, and people must not be able to change it. If it is 'email', 'email_verified' must not be false"`
+	ClientSecretFile block.String   `key:"client_secret_file" example:"/etc/terrapulse/oidc-secret" doc:"file with the secret, instead of 'client_secret'"`
+	CLIClientID      block.String   `key:"cli_client_id" unset:"'client_id' if that client has no secret" example:"terrapulse-cli" doc:"public client that 'terrapulse login' uses"`
+	Scopes           block.Strings  `key:"scopes" unset:"'openid', 'profile' and 'email'" example:"groups" doc:"requested scopes; for groups, dex and Okta need 'groups'"`
+	UsernameClaim    block.String   `key:"username_claim" default:"email" example:"preferred_username" doc:"claim with the name of a person: NAME in 'user:NAME' of grants. It must be unique, and people must not be able to change it. If it is 'email', 'email_verified' must not be false"`
 	GroupsClaim      block.String   `key:"groups_claim" default:"groups" example:"realm_access.roles" doc:"claim with the names of the groups; '.' separates keys of nested claims"`
-	RedirectURL      block.String   `key:"redirect_url" unset:"'/ui/session/callback' below 'api.url', or below the address of each request" example:"https://terrapulse.example.com/ui/session/callback" doc:"address at which the provider sends browsers back; it is registered there"`
-	CACert           block.String   `key:"ca_cert" path:"true" doc:"file of CA certificates for the certificate of the provider, in place of those of the system"`
-	SessionTime      block.Duration `key:"session_time" default:"8h" form:"delay" doc:"how long people are signed in to the pages; 5m to 24h. Changes of their groups apply when they sign in again"`
+	RedirectURL      block.String   `key:"redirect_url" unset:"'/ui/session/callback' below 'api.url', or below the address of each request" example:"https://terrapulse.example.com/ui/session/callback" doc:"redirect URI, as registered at the provider"`
+	CACert           block.String   `key:"ca_cert" path:"true" doc:"file of CA certificates for the certificate of the provider; default: the system's CAs"`
+	SessionTime      block.Duration `key:"session_time" default:"8h" form:"delay" doc:"how long a sign-in to the pages is valid; 5m to 24h. Changed groups apply at the next sign-in"`
 }
 
 // oidc returns the provider; nil if there is none.

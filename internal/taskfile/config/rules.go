@@ -16,13 +16,13 @@ import (
 // rawRules are the keys of the rules: what may be applied without a person, and when.
 // The whole configuration has them, and each task may override them.
 type rawRules struct {
-	Guard guard.Keys `key:"guard" doc:"holds a change that takes too much away at once"`
+	Guard guard.Keys `key:"guard" doc:"holds a change that removes or destroys too much"`
 	approval.Keys
 	removalKeys
-	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global ones"`
-	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task has the global ones, too"`
-	Drift   drift.Keys         `key:"drift" doc:"checks whether something differs from what was applied last"`
-	Verify  []verify.Keys      `key:"verify" doc:"whether what was applied works; a task has the global ones, too"`
+	Windows []window.Keys      `key:"window" doc:"when changes may be applied; the windows of a task replace the global windows"`
+	Checks  []policycheck.Keys `key:"check" doc:"programs that judge each plan; a task also has the global checks"`
+	Drift   drift.Keys         `key:"drift" doc:"checks whether the infrastructure differs from what was applied last"`
+	Verify  []verify.Keys      `key:"verify" doc:"tests after an apply whether it works; a task also has the global verifications"`
 }
 
 type removalKeys = removal.Keys // an embedded field has the name of its type

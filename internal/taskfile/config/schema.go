@@ -42,9 +42,9 @@ type rawConfig struct {
 	ID             string        `key:"id" unset:"'cts-<hostname>'" doc:"id of this instance in Consul and in its cluster"`
 	Syslog         Syslog        `key:"syslog" doc:"log to syslog, too"`
 	BufferPeriod   BufferPeriod  `key:"buffer_period" doc:"how long to wait for more changes before a run"`
-	RunTimeout     time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run: Terraform is then interrupted, killed a minute later, and the run fails. It starts again when a waiting run continues, because that run plans again; '0s': no limit"`
-	AuditRetention time.Duration `key:"audit_retention" default:"8760h" form:"delay" doc:"how long the audit record keeps who did or decided what"`
-	KeepRemoved    time.Duration `key:"keep_removed" default:"720h" form:"delay" doc:"how long the records of a task that is in no task file any more are kept"`
+	RunTimeout     time.Duration `key:"run_timeout" default:"1h" form:"delay" doc:"time limit of a run. When it is over, Terraform is interrupted, killed a minute later, and the run fails. It starts again when a waiting run continues, because this run plans again; '0s': no limit"`
+	AuditRetention time.Duration `key:"audit_retention" default:"8760h" form:"delay" doc:"how long entries of the audit record are kept"`
+	KeepRemoved    time.Duration `key:"keep_removed" default:"720h" form:"delay" doc:"how long the records of a removed task are kept"`
 	rawRules
 	Consul Consul    `key:"consul" prefix:"CONSUL" doc:"connection to Consul"`
 	Vault  Vault     `key:"vault" prefix:"VAULT" doc:"connection to Vault"`
@@ -56,7 +56,7 @@ type rawConfig struct {
 	Nomad            Nomad            `key:"nomad" prefix:"NOMAD" doc:"the leader of a cluster starts runs as Nomad jobs"`
 
 	Providers labelled        `key:"terraform_provider" doc:"configuration of Terraform providers"`
-	Tasks     []rawTask       `key:"task" doc:"what to keep in step"`
+	Tasks     []rawTask       `key:"task" doc:"a module of Terraform, and the data in Consul for it"`
 	Notify    []notify.Notify `key:"notify" doc:"where events are sent"`
 	Services  []rawService    `key:"service" deprecated:"condition \"services\" in the task" doc:"a service that 'services' of a task may name"`
 
@@ -93,7 +93,7 @@ type Consul struct {
 	Namespace           string              // CONSUL_NAMESPACE: the default of every query that names none
 	Partition           string              // CONSUL_PARTITION
 	Address             string              `key:"address" env:"CONSUL_HTTP_ADDR" default:"localhost:8500" example:"consul.example.com:8501" doc:"host and port, a URL, or 'unix://' and a path"`
-	Token               string              `key:"token" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; better from the environment than in a file"`
+	Token               string              `key:"token" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; use the environment instead of a file"`
 	KVPath              string              `key:"kv_path" default:"consul-terraform-sync/" doc:"the default backend keeps its state below this path"`
 	KVNamespace         string              `key:"kv_namespace" doc:"has no effect"`
 	Auth                BasicAuth           `key:"auth" doc:"HTTP basic authentication"`
@@ -143,7 +143,7 @@ type ServiceRegistration struct {
 // DefaultCheck is the health check of the self-registration.
 type DefaultCheck struct {
 	Enabled bool   `key:"enabled" default:"true" doc:"'false': the service has no check"`
-	Address string `key:"address" unset:"'http://localhost:<port>', or with 'api.bind_address'; with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API, as the agent reaches it"`
+	Address string `key:"address" unset:"'http://localhost:<port>', or with 'api.bind_address'; with TLS 'https'" example:"http://10.0.0.5:8558" doc:"URL of the HTTP API at which the agent reaches it"`
 }
 
 // Vault is the vault block with its environment fallbacks applied.
@@ -151,8 +151,8 @@ type Vault struct {
 	Enabled        bool      `key:"enabled" unset:"'true' if an address is set" doc:"whether templates may read secrets from Vault"`
 	Address        string    `key:"address" env:"VAULT_ADDR" example:"https://vault.example.com:8200" doc:"URL"`
 	Namespace      string    `key:"namespace" env:"VAULT_NAMESPACE" doc:"Vault Enterprise"`
-	Token          string    `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"better from the environment than in a file"`
-	AgentTokenFile string    `key:"vault_agent_token_file" path:"true" doc:"file with the token, in place of 'token'"`
+	Token          string    `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"use the environment instead of a file"`
+	AgentTokenFile string    `key:"vault_agent_token_file" path:"true" doc:"file with the token, instead of 'token'"`
 	RenewToken     bool      `key:"renew_token" env:"VAULT_RENEW_TOKEN" unset:"'true' if there is a token that is not Vault Agent's" doc:"whether the token is renewed before it expires"`
 	UnwrapToken    bool      `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"whether the token is a wrapping token"`
 	TLS            ClientTLS `key:"tls" doc:"TLS of the connection to Vault"`
@@ -162,13 +162,13 @@ type Vault struct {
 type rawAPI struct {
 	block.Origin
 	BindAddress   block.String  `key:"bind_address" unset:"every interface" example:"127.0.0.1" doc:"IP address that the API listens on"`
-	Hosts         block.Strings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names in URLs that the API accepts, against DNS rebinding; '*' is any"`
-	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address at which people reach the pages in a browser, without a path: events link to them, and 'status -http-addr' prints it. The API accepts its host name. Works in AWS, too"`
+	Hosts         block.Strings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names that the API accepts in URLs, as a protection against DNS rebinding; '*' accepts any"`
+	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address of the pages for people, without a path: events link to it, and 'status -http-addr' prints it. The API accepts its host name. Works in AWS, too"`
 	Token         block.String  `key:"token" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
-	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, in place of 'token'; it is read again for each request"`
+	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, instead of 'token'; it is read again for each request"`
 	ReadToken     block.String  `key:"read_token" doc:"bearer token that allows requests that change nothing; needs 'token'"`
-	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, in place of 'read_token'"`
-	Access        rawAccess     `key:"access" doc:"who may do what, for all tasks or by their names. Works in AWS, too"`
+	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, instead of 'read_token'"`
+	Access        rawAccess     `key:"access" doc:"who may do what, for all tasks or for some. Works in AWS, too"`
 }
 
 // APITLS is the tls block: TLS of the HTTP API. Paths are absolute.
@@ -184,7 +184,7 @@ type APITLS struct {
 // HighAvailability is the high_availability block.
 type HighAvailability struct {
 	Cluster  Cluster  `key:"cluster" required:"true" doc:"settings that are the same on all instances"`
-	Instance Instance `key:"instance" doc:"settings of this instance, besides its 'id'"`
+	Instance Instance `key:"instance" doc:"settings of this instance, in addition to its 'id'"`
 }
 
 // Cluster is what all instances of a cluster have in common.
@@ -202,7 +202,7 @@ type ClusterStorage struct {
 type ConsulStorage struct {
 	ParentPath string        `key:"parent_path" default:"consul-terraform-sync/" doc:"the state is below this path, under the cluster's name"`
 	Namespace  string        `key:"namespace" unset:"the token's" doc:"Consul Enterprise"`
-	SessionTTL time.Duration `key:"session_ttl" default:"15s" form:"delay" doc:"another instance takes over one to two times this duration after the leader has died; 10s to 24h"`
+	SessionTTL time.Duration `key:"session_ttl" default:"15s" form:"delay" doc:"another instance takes over one to two times this duration after the leader died; 10s to 24h"`
 }
 
 // Instance is what differs between instances of a cluster, beside the id.
@@ -213,10 +213,10 @@ type Instance struct {
 // Nomad is the nomad block with its environment fallbacks applied.
 type Nomad struct {
 	Job         string    `key:"job" required:"true" example:"terrapulse-runner" doc:"id of the parameterized job that the leader dispatches for each launch"`
-	MaxLaunches int       `key:"max_launches" default:"20" form:"positive" doc:"maximum number of launches under way; each has up to 25 runs, and further runs wait"`
+	MaxLaunches int       `key:"max_launches" default:"20" form:"positive" doc:"maximum number of current launches; each has up to 25 runs, and further runs wait"`
 	Address     string    `key:"address" env:"NOMAD_ADDR" default:"http://127.0.0.1:4646" example:"https://nomad.example.com:4646" doc:"URL of a Nomad agent, host and port, or 'unix://' and a path"`
-	Token       string    `key:"token" env:"NOMAD_TOKEN" doc:"ACL token; better from the environment than in a file"`
-	TokenFile   string    `key:"token_file" path:"true" example:"/run/secrets/nomad-token" doc:"file with the token, in place of 'token'; it is read again for each request"`
+	Token       string    `key:"token" env:"NOMAD_TOKEN" doc:"ACL token; use the environment instead of a file"`
+	TokenFile   string    `key:"token_file" path:"true" example:"/run/secrets/nomad-token" doc:"file with the token, instead of 'token'; it is read again for each request"`
 	Namespace   string    `key:"namespace" env:"NOMAD_NAMESPACE" default:"default" doc:"namespace of the job"`
 	Region      string    `key:"region" env:"NOMAD_REGION" unset:"the agent's" doc:"region of the job"`
 	TLS         ClientTLS `key:"tls" doc:"TLS of the connection to Nomad"`
@@ -231,13 +231,13 @@ type rawDriver struct {
 // rawCloud is the driver "terraform-cloud" block.
 type rawCloud struct {
 	block.Origin
-	Hostname          block.String         `key:"hostname" env:"TFC_HOSTNAME" default:"https://app.terraform.io" example:"https://tfe.example.com" doc:"URL of HCP Terraform, or of a Terraform Enterprise"`
-	Organization      block.String         `key:"organization" env:"TFC_ORGANIZATION" required:"true" doc:"the organization there that has the workspaces"`
+	Hostname          block.String         `key:"hostname" env:"TFC_HOSTNAME" default:"https://app.terraform.io" example:"https://tfe.example.com" doc:"URL of HCP Terraform or Terraform Enterprise"`
+	Organization      block.String         `key:"organization" env:"TFC_ORGANIZATION" required:"true" doc:"the organization of the workspaces"`
 	Token             block.String         `key:"token" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces (a token of the organization cannot create runs): better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
 	Workspaces        rawCloudWorkspaces   `key:"workspaces" doc:"the workspaces of the tasks"`
 	RequiredProviders freeForm             `key:"required_providers" doc:"source and version of providers, as in Terraform"`
-	TLS               ClientTLS            `key:"tls" doc:"TLS of the connection, for a Terraform Enterprise with a private CA"`
-	Notification      rawCloudNotification `key:"notification" doc:"HCP Terraform sends a notification when a run changes, so that it is polled at once"`
+	TLS               ClientTLS            `key:"tls" doc:"TLS of the connection, for Terraform Enterprise with a private CA"`
+	Notification      rawCloudNotification `key:"notification" doc:"HCP Terraform sends a notification when a run changes, so that Terrapulse polls it immediately"`
 
 	WorkspacePrefix block.String `key:"workspace_prefix" deprecated:"prefix in workspaces, with a dash at its end" doc:"workspaces have the name '<workspace_prefix>-<task>'"`
 }
@@ -246,7 +246,7 @@ type rawCloud struct {
 type rawCloudWorkspaces struct {
 	Prefix        block.String  `key:"prefix" example:"network-" doc:"the name of a workspace is the prefix and the task's name"`
 	Tags          block.Strings `key:"tags" doc:"tags that each workspace gets in addition to 'source:cts'"`
-	TagsAllowlist block.Strings `key:"tags_allowlist" doc:"a workspace that exists already is used only if it has one of these tags; empty: any"`
+	TagsAllowlist block.Strings `key:"tags_allowlist" doc:"an existing workspace is used only if it has one of these tags; empty: any"`
 	TagsDenylist  block.Strings `key:"tags_denylist" doc:"a workspace with one of these tags is not used, even if 'tags_allowlist' allows it"`
 }
 
@@ -260,7 +260,7 @@ type rawCloudNotification struct {
 // rawCloudWorkspace is the workspace of one task.
 type rawCloudWorkspace struct {
 	block.Origin
-	ExecutionMode    block.String `key:"execution_mode" unset:"that of the workspace; 'remote' if it is created" one:"remote agent" doc:"what carries out the runs, HCP Terraform or an agent of the organization"`
+	ExecutionMode    block.String `key:"execution_mode" unset:"that of the workspace; 'remote' if it is created" one:"remote agent" doc:"where the runs are executed: in HCP Terraform or by an agent of the organization"`
 	AgentPoolID      block.String `key:"agent_pool_id" example:"apool-MxkrTgLnQxYMyNEo" doc:"id of the agent pool; with 'execution_mode = \"agent\"', this or the name is required"`
 	AgentPoolName    block.String `key:"agent_pool_name" doc:"name of the agent pool; without effect if the id is set"`
 	TerraformVersion block.String `key:"terraform_version" form:"version" example:"1.11.4" unset:"the newest one that the organization has when the workspace is created" doc:"exact version of Terraform"`
@@ -288,23 +288,23 @@ type rawProvider struct {
 
 type rawTask struct {
 	block.Origin
-	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', no digit first, at most 200 bytes. Also the name of the Terraform workspace: see 'moved_from' before you rename a task"`
+	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', not beginning with a digit, at most 200 bytes. Also the name of the Terraform workspace: before you rename a task, see 'moved_from'"`
 	Description   block.String     `key:"description" doc:"description for people; also a comment in the generated root module"`
-	Labels        block.Map        `key:"labels" form:"labels" doc:"labels, by which people filter and group tasks, and approve several at once; at most 16. Keys and values have 1 to 63 letters, digits, '.', '_' and '-'. A change of a label runs nothing"`
+	Labels        block.Map        `key:"labels" form:"labels" doc:"labels with which people filter, group and approve several tasks; at most 16. Keys and values have 1 to 63 letters, digits, '.', '_' and '-'. Changing a label starts no run"`
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`
-	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias'; one instance per name. A provider without a 'terraform_provider' block gets an empty configuration; an alias needs a block"`
+	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias', only one for each name. A provider without a 'terraform_provider' block gets an empty configuration; an alias needs a block"`
 	VariableFiles block.Strings    `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files override earlier ones"`
-	Variables     block.Map        `key:"variables" doc:"values for the module's other variables. Each value is Terraform source text (a string has quotes of its own), or a template for a secret. Files override them"`
+	Variables     block.Map        `key:"variables" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. 'variable_files' override them"`
 	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the task runs once and is never triggered"`
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
 	AWSRole       block.String     `key:"aws_role" form:"role" example:"arn:aws:iam::123456789012:role/load-balancer" doc:"ARN of the IAM role that Terraform and its providers assume for this task, in place of Terrapulse's credentials for AWS"`
-	MovedFrom     block.Strings    `key:"moved_from" form:"tasks" doc:"names that the task had before: its Terraform state is taken along, so that nothing is made anew. Several names, for deployments that have skipped a rename"`
-	After         block.Strings    `key:"after" form:"order" example:"firewall" doc:"names of tasks, or patterns with '*' and '?': the task runs only while these are at rest, with everything applied: see order.md"`
-	AfterTimeout  block.Duration   `key:"after_timeout" unset:"no limit" form:"delay" example:"30m" doc:"if the task has waited for so long for the tasks in 'after', this is reported as an event; it does not run all the same"`
+	MovedFrom     block.Strings    `key:"moved_from" form:"tasks" doc:"earlier names of the task: its Terraform state is moved, so that nothing is created again. Several names are for deployments that have skipped a rename"`
+	After         block.Strings    `key:"after" form:"order" example:"firewall" doc:"names of tasks, or patterns with '*' and '?': this task runs only while everything of these tasks is applied, see order.md"`
+	AfterTimeout  block.Duration   `key:"after_timeout" unset:"no limit" form:"delay" example:"30m" doc:"if the task waits longer than this for the tasks in 'after', an event reports it; the task still waits"`
 	WorkingDir    block.String     `key:"working_dir" unset:"'<working_dir>/<name>'" doc:"folder of the generated root module; each task needs its own"`
 	rawRules      `unset:"the global value"`
 
