@@ -167,7 +167,7 @@ var renameCases = []struct {
 		b.changes("C")
 		b.runsAs(state.ReasonChanged)
 	}},
-	{"plan waits for an approval", "asks again", func(b *renameBench) {
+	{"plan waits for an approval", "needs a new approval", func(b *renameBench) {
 		planned := b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
 		b.rename()
 		b.tick()
@@ -175,7 +175,7 @@ var renameCases = []struct {
 			b.t.Errorf("approved by %+v; the run of the former name is %s", run.Approval, b.run(planned).Data.State)
 		}
 	}},
-	{"plan approved, and not applied", "asks again", func(b *renameBench) {
+	{"plan approved, and not applied", "needs a new approval", func(b *renameBench) {
 		planned := b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}})
 		b.must(b.people().Approve(b.t.Context(), "task-0", "", ann, ""))
 		b.rename()

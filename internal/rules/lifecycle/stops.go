@@ -82,10 +82,10 @@ var Stops = []Stop{
 		[...]Effect{Keeps, Holds, Ends, Ends, Ends, Ends}, "moves"},
 	{"buffering", state.ReasonBuffering, "new input", "time",
 		[...]Effect{Keeps, Holds, Keeps, Ends, Ends, Ends}, "moves"},
-	{"queued", state.ReasonQueued, "no free slot", "room",
+	{"queued", state.ReasonQueued, "no free slot", "a free slot",
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "leaves the queue, and is queued under its new name"},
 	{"removed", state.ReasonRemoved, "the configuration", "it is in the configuration again, `keep_removed`, a destroy",
-		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "ends: the records move to the new name"},
+		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "becomes the new name's"},
 }
 
 // Renames is what a rename does to what is no stop.
@@ -93,5 +93,5 @@ var Renames = []struct{ Before, After string }{
 	{"plan approved, and not applied", "needs a new approval: the plan has other addresses"},
 	{"input approved, and not applied", "moves with its content"},
 	{"a check for drift is under way", "its outcome is dropped: the new name is checked at its next time"},
-	{"a run was given up, and continues", "the task runs again as soon as this is known"},
+	{"a run was given up, and continues", "runs again as soon as this is known"},
 }

@@ -8,7 +8,7 @@ type Windowed struct {
 }
 
 // Anew is the effect of an event after which only what was applied last counts.
-const Anew Effect = "**begins anew**"
+const Anew Effect = "**starts again**"
 
 // Windows are all events that meet the window of a guard. A test of package reconcile tries each.
 var Windows = []Windowed{

@@ -76,14 +76,14 @@ type Syslog struct {
 
 // BufferPeriod delays a triggered run until changes have settled.
 type BufferPeriod struct {
-	Enabled bool          `key:"enabled" default:"true" doc:"'false': run at once"`
+	Enabled bool          `key:"enabled" default:"true" doc:"'false': run without delay"`
 	Min     time.Duration `key:"min" default:"5s" form:"delay" doc:"wait until nothing has changed for this long"`
 	Max     time.Duration `key:"max" default:"20s" form:"delay" doc:"longest wait after the first change; raised to 'min' if it is less"`
 }
 
 type rawTaskBuffer struct {
 	block.Origin
-	Enabled block.Bool     `key:"enabled" doc:"'false': run at once"`
+	Enabled block.Bool     `key:"enabled" doc:"'false': run without delay"`
 	Min     block.Duration `key:"min" unset:"the global one, or 5s if that is off" form:"delay" doc:"wait until nothing has changed for this long"`
 	Max     block.Duration `key:"max" unset:"4 times 'min'" form:"delay" doc:"longest wait after the first change; raised to 'min' if it is less"`
 }
