@@ -143,13 +143,15 @@ func halfVerified(t *testing.T) (*stack, *remote, *Handler) {
 	return s, r, s.next(r)
 }
 
-func TestVerify_WhatHappensWhileItWaitsForTheNextInvocation(t *testing.T) {
-	passes := func(_ context.Context, all []verify.Spec, _ verify.Applied) (results []state.Verified) {
-		for _, v := range all {
-			results = append(results, state.Verified{Name: v.Name, State: state.VerifyPassed})
-		}
-		return results
+// passes has each verification pass.
+func passes(_ context.Context, all []verify.Spec, _ verify.Applied) (results []state.Verified) {
+	for _, v := range all {
+		results = append(results, state.Verified{Name: v.Name, State: state.VerifyPassed})
 	}
+	return results
+}
+
+func TestVerify_WhatHappensWhileItWaitsForTheNextInvocation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		happens func(s *stack, c *control.Control) error
 		want    state.VerifyState // empty if nothing verifies the run
@@ -187,6 +189,27 @@ func TestVerify_WhatHappensWhileItWaitsForTheNextInvocation(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A bundle renames the task before the next invocation: that one verifies what was applied under the former
+// name, and only then a run of the new name begins.
+func TestVerify_NextInvocationContinuesForTheNewName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, h := halfVerified(t)
+		h.executor.runner.Verify = passes
+		s.configs["b1"].KeepRemoved = time.Hour
+		is := &s.configs["b1"].Tasks[0]
+		is.Name, is.MovedFrom = "edge", []string{"web"}
+		steps := len(r.steps)
+		s.must(h, due)
+		run, edge := s.first("web"), s.task("edge")
+		if run.State != state.RunSucceeded || run.Verification == nil || run.Verification.State != state.VerifyPassed {
+			t.Errorf("%s %+v %s", run.State, run.Verification, run.Error)
+		}
+		if s.task("web").MovedTo != "edge" || edge.Last == nil || edge.Last.Run == run.ID || len(r.steps) != steps+1 {
+			t.Errorf("after the steps %q, the new name has %+v", r.steps, edge)
+		}
+	})
 }
 
 // first is the run of a task that was decided first.

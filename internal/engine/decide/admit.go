@@ -69,10 +69,10 @@ func holdRunning(d *decider, _ trigger) *hold {
 	return refuse(state.ReasonRunning, time.Time{}, "run %s is under way", d.state.Run.ID)
 }
 
-// holdRemoved refuses a task that is in no configuration. Its records are erased
-// once they were kept for long enough.
+// holdRemoved refuses a task that is in no configuration, except for the end of a verification. Its
+// records are erased once they were kept for long enough.
 func holdRemoved(d *decider, t trigger) *hold {
-	if !d.Removed {
+	if !d.Removed || d.verifies() && !d.missing() {
 		return nil
 	}
 	s := &d.state
@@ -147,9 +147,10 @@ func holdOnHold(d *decider, _ trigger) *hold {
 	return refuse(state.ReasonOnHold, time.Time{}, "%s", text)
 }
 
-// holdUnreadable refuses a task if not everything that it watches was read.
+// holdUnreadable refuses a task if not everything that it watches was read. The end of a verification
+// needs nothing from Consul.
 func holdUnreadable(d *decider, _ trigger) *hold {
-	if d.Unreadable == nil || d.destroys() {
+	if d.Unreadable == nil || d.destroys() || d.verifies() {
 		return nil
 	}
 	h := refuse(state.ReasonUnreadable, time.Time{}, "%s", state.Cut(d.Unreadable.Error()))
@@ -163,7 +164,7 @@ func holdUnreadable(d *decider, _ trigger) *hold {
 
 // holdBlocked refuses a task that cannot run where this is decided.
 func holdBlocked(d *decider, _ trigger) *hold {
-	if d.Blocked == nil {
+	if d.Blocked == nil || d.Removed && d.verifies() {
 		return nil
 	}
 	return refuse(state.ReasonBlocked, time.Time{}, "it cannot be run on the instance that leads: %s", state.Cut(d.Blocked.Error()))

@@ -275,7 +275,7 @@ func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
 	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
 		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply, Poll: d.polled()}
-	if d.destroys() {
+	if d.destroys() && !d.verifies() {
 		out.Kind = state.KindDestroy
 	}
 	if d.Observed != nil {

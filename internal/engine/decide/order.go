@@ -114,12 +114,12 @@ func (o *order) missing(name string) *blocker {
 	return &blocker{task: name, stuck: true, reason: state.Reason{Code: state.ReasonRemoved, Text: text}}
 }
 
-// leaving is the blocker of a task that comes after removed ones which a pattern matches: until that
-// counts as their removal, and while a run of them is under way.
+// leaving is the blocker of a task that comes after removed or renamed ones which a pattern matches: until
+// that counts as their removal, and while a run of them is under way.
 func (o *order) leaving(p *config.Predecessors) *blocker {
 	for i := range o.inputs {
 		in := &o.inputs[i]
-		if !in.Removed || in.MovedTo != "" || !p.Matches(in.Task.Name) {
+		if !in.Removed || !p.Matches(in.Task.Name) {
 			continue
 		}
 		d := o.decision(i)

@@ -192,6 +192,11 @@ var situations = map[string]func() *chain{
 	"removed while its run is under way, matched by a pattern": func() *chain {
 		return afterEntry("fire*", func(in *Input) { removed(in); in.State.Run = &state.LiveRun{ID: "r1", Created: noon} })
 	},
+	"renamed while its run is under way, matched by a pattern": func() *chain {
+		return afterEntry("fire*", func(in *Input) {
+			in.Removed, in.MovedTo, in.State.Run = true, "edge", &state.LiveRun{ID: "r1", Created: noon}
+		})
+	},
 	"renamed, named by its former name": func() *chain {
 		return afterEntry("gateway", func(in *Input) { in.Task.MovedFrom = []string{"gateway"} })
 	},

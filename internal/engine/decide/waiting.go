@@ -89,14 +89,18 @@ func (d *decider) waiting() (trigger, *hold) {
 	return trigger{}, refuse(state.ReasonWaiting, due, "run %s %s", live.ID, d.says(s.Run.Wait))
 }
 
+// verifies reports whether the verification of the task's run is to be continued.
+func (d *decider) verifies() bool {
+	wait, stays := d.state.Waits(), !d.destroys() || len(d.RenamedTo) > 0
+	return wait != nil && wait.For == state.WaitVerify && stays
+}
+
 // waitingVerify is waiting for a run that has applied everything, and is not verified to the end. Nothing but
-// the end of the task replaces it: its runner records what was applied.
+// a destroy of all that replaces it: its runner records what was applied, and what has failed, also of a task
+// that was removed or renamed. The rename waits for that.
 func (d *decider) waitingVerify() (trigger, *hold) {
-	switch {
-	case d.destroys():
+	if !d.verifies() {
 		return trigger{}, d.end(state.RunSuperseded, state.ReasonDestroy, "everything that the task has made is to be destroyed")
-	case d.Removed:
-		return trigger{}, d.end(state.RunSuperseded, state.ReasonRemoved, "the task is not in the configuration any more")
 	}
 	live := *d.state.Run
 	if live.Resume == nil {

@@ -423,6 +423,36 @@ var renameCases = []struct {
 			b.t.Errorf("the run of the new name is %+v: %+v; the former one has the doubt %q", run, b.task("newest").Reason, b.task("task-0").Doubt)
 		}
 	}},
+	{"what a run has applied is being verified", "waits for the end", func(b *renameBench) {
+		b.changes("B")
+		b.tick()
+		b.rename()
+		if r := b.task("new").Reason; r.Code != state.ReasonRenamed {
+			b.t.Errorf("before the verification has ended: %+v", r)
+		}
+		b.verified(state.VerifyFailed)
+		b.rests(state.ReasonOnHold)
+		if h := b.task("new").OnHold; h == nil || h.By != "verification vip" {
+			b.t.Errorf("the hold is %+v", h)
+		}
+		b.must(b.people().Release(b.t.Context(), "new", "ann"))
+		b.runsAs(state.ReasonDefinition)
+	}},
+	{"not verified", "moves", func(b *renameBench) {
+		b.changes("B")
+		b.tick()
+		b.verified(state.VerifyCancelled)
+		b.rename()
+		b.runsAs(state.ReasonDefinition)
+		if u := b.task("new").Unverified; u == nil || u.Names != "vip" {
+			b.t.Errorf("the new name has %+v", u)
+		}
+		b.ends(state.RunSucceeded, "B")
+		b.tick()
+		if s := b.task("new"); s.Unverified != nil || s.Reason.Code != state.ReasonUnchanged {
+			b.t.Errorf("after a run that is verified: %+v, %+v", s.Unverified, s.Reason)
+		}
+	}},
 	{"removed", "becomes the new name's", func(b *renameBench) {
 		b.reload()
 		b.now = b.now.Add(20 * 24 * time.Hour)

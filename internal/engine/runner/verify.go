@@ -43,16 +43,15 @@ func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done resu
 	}
 	var cfg *config.Config
 	var task *config.Task
-	effective, _, err := c.effective(ctx)
-	there := err == nil && effective.Corrupt[c.claimed.Task] == nil
-	if there {
-		cfg = effective.Config
-		task, there = cfg.Task(c.claimed.Task)
+	if effective, _, err := c.effective(ctx); err == nil {
+		if cfg, task = effective.Config, called(effective.Config, c.claimed.Task); task != nil && effective.Corrupt[task.Name] != nil {
+			task = nil
+		}
 	}
-	if there {
+	if task != nil {
 		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
 	}
-	if !there || task.Digest(cfg) != v.Definition {
+	if task == nil || task.DigestNamed(cfg, c.claimed.Task) != v.Definition {
 		fmt.Fprintln(out, "\nWhat was applied is not verified any further: the task has changed.")
 		done.verified = v.Results
 		return done, nil
@@ -67,6 +66,19 @@ func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done resu
 	v.Results = known
 	fmt.Fprintln(out, "\nThe verification continues.")
 	return done, c.verifyBy(ctx, rest, v, &done, cfg.Dir(), out)
+}
+
+// called returns the task with this name, or the one that had it before; nil if there is neither.
+func called(cfg *config.Config, name string) *config.Task {
+	if task, ok := cfg.Task(name); ok {
+		return task
+	}
+	for i := range cfg.Tasks {
+		if slices.Contains(cfg.Tasks[i].MovedFrom, name) {
+			return &cfg.Tasks[i]
+		}
+	}
+	return nil
 }
 
 // verifyBy carries out verifications, and adds their results to those that are known.

@@ -40,6 +40,7 @@ var Predecessors = []Predecessor{
 	{"removed, matched by a pattern", false, "a pattern names the tasks of the configuration"},
 	{"missing for less than 30 seconds, matched by a pattern", true, "its file may come back"},
 	{"removed while its run is under way, matched by a pattern", true, "until the run has ended; it does not wait for the approval of a destroy"},
+	{"renamed while its run is under way, matched by a pattern", true, "until the run has ended, also if the pattern does not match its new name"},
 	{"renamed, named by its former name", false, "the name stands for the task whose `moved_from` contains it; `validate` reports this"},
 	{"there is no such task", true, "the name may be wrong, or the task will be created later: `validate` warns"},
 	{"the pattern matches nothing", false, "there is nothing to wait for: `validate` warns"},

@@ -94,4 +94,6 @@ var Renames = []struct{ Before, After string }{
 	{"input approved, and not applied", "moves with its content"},
 	{"a check for drift is under way", "its outcome is dropped: the new name is checked at its next time"},
 	{"a run was given up, and continues", "runs again as soon as this is known"},
+	{"what a run has applied is being verified", "waits for the end: that is recorded under the former name, and moves; a hold of `on_failure` holds the new name"},
+	{"not verified", "moves: the run that takes the state along is verified"},
 }
