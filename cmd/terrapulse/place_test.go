@@ -132,7 +132,7 @@ func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
 	eventually(t, "it leads", serves(first))
 	wants("with an instance", s.path("state.db"))
 	once()
-	wants("after once-mode in the configured store", s.path("state.db"))
+	wants("after once-mode without -store", s.path("state.db"))
 	once("-store=sqlite:" + s.path("other.db"))
 	wants("after once-mode in another store", s.path("state.db"))
 
@@ -161,4 +161,84 @@ func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	wants("after a stop", s.path("moved/terrapulse.db"))
+}
+
+// Two stores would give the same Terraform states two leaders.
+func TestOnce_WithoutStoreUsesThatOfTheInstanceWithTheseTaskFiles(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	lb, second := s.task("lb", onWeb), s.task("second", onWeb)
+	file := s.config(lb + second)
+	once := func(code int, file string, texts ...string) result {
+		t.Helper()
+		r := s.bare("start", "-once", "-config-file", file)
+		wantCode(t, r, code)
+		wantText(t, r.stderr, texts...)
+		return r
+	}
+	configured := func() bool {
+		_, err := os.Stat(s.path("work/terrapulse.db"))
+		return err == nil
+	}
+	p := s.start("-config-file", file) // with -store=sqlite:state.db
+	eventually(t, "both tasks are applied", func() bool { return strings.Count(s.bare("status", "-config-file", file).stdout, "applied") == 2 })
+
+	s.write("lb.txt", "changed by hand")
+	r := once(exitOK, file, "latest instance with these task files", s.path("state.db"), "another instance leads on this store")
+	wantText(t, r.stdout, "lb", "second", "succeeded")
+	if got := s.read("lb.txt"); !strings.HasPrefix(got, "web ") {
+		t.Errorf("the change by hand was not put right: %q", got)
+	}
+	if n := strings.Count(p.stderr.String(), "run succeeded"); n != 4 {
+		t.Errorf("the instance that leads has carried out %d runs, want 2 at its start and 2 for once-mode", n)
+	}
+
+	// Without the instance's other tasks these would count as removed if the instance ended now.
+	head, _, _ := strings.Cut(s.read("tasks.hcl"), "\ntask {")
+	part := s.write("part.hcl", head+lb)
+	once(exitConfig, part, "also has second", "-store", "Task lb was not run")
+	if configured() {
+		t.Fatal("a second store was made for the same tasks")
+	}
+
+	// Another configuration may share the working_dir.
+	once(exitOK, s.write("other.hcl", head+s.task("elsewhere", onWeb)), "has other tasks")
+	if !configured() {
+		t.Error("the tasks of another configuration are not in the store that it configures")
+	}
+
+	// What people have stopped counts while the instance is stopped, too.
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	wantCode(t, s.bare("hold", "-config-file", file, "lb"), exitOK)
+	s.write("lb.txt", "changed by hand")
+	wantText(t, once(exitWaits, file).stdout, "lb", "stopped", "second", "succeeded")
+	if got := s.read("lb.txt"); got != "changed by hand" {
+		t.Errorf("the task on hold was applied: %q", got)
+	}
+
+	// A start in the configured store says what it leaves behind.
+	next := s.startBare("-config-file", file)
+	eventually(t, "it leads", func() bool { return strings.Contains(next.stderr.String(), "msg=leading") })
+	wantText(t, next.stderr.String(), "used another store", s.path("state.db"))
+	next.stop()
+}
+
+func TestOnce_UsesTheConfiguredStoreIfThatOfTheLatestInstanceIsGone(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	file := s.config(s.task("lb", onWeb))
+	s.write("work/terrapulse.store", "sqlite:"+s.path("gone/state.db")+"\n")
+	r := s.bare("start", "-once", "-config-file", file)
+	wantCode(t, r, exitOK)
+	wantText(t, r.stderr, "is gone", s.path("gone/state.db"), s.path("work/terrapulse.db"))
+
+	// What cannot be read is perhaps in use.
+	broken := s.write("broken.db", "this is no database")
+	s.write("work/terrapulse.store", "sqlite:"+broken+"\n")
+	r = s.bare("start", "-once", "-config-file", file)
+	wantCode(t, r, exitConfig)
+	wantText(t, r.stderr, broken, "choose the store with -store")
+	wantCode(t, s.bare("start", "-once", "-config-file", file, "-store=sqlite:"+s.path("chosen.db")), exitOK)
 }

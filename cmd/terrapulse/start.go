@@ -145,7 +145,7 @@ func (a *app) start(o *startOptions) int {
 		collectLess()
 	}
 	opts := instance.Options{
-		Version: buildinfo.Version, StoreURL: o.store, Parallel: o.parallel, NeedsConsul: o.once, RunsHere: o.once, Log: log,
+		Version: buildinfo.Version, StoreURL: o.store, Joins: o.once, Parallel: o.parallel, NeedsConsul: o.once, RunsHere: o.once, Log: log,
 		Files: files, Read: o.config.read, ReadAt: read, AllowOrigin: o.allowOrigin,
 	}
 	if shown != nil {

@@ -40,23 +40,34 @@ func Of(ctx context.Context, settings *config.Config) (Place, error) {
 }
 
 // Note makes commands with these task files find the store of an instance, which writes this only if it
-// stays: a start in once-mode beside it may use another store.
-func Note(settings *config.Config, used Place) error {
+// stays: a start in once-mode beside it may use another store. It returns the URL of the store that was
+// named before, "" if that is the same one or none.
+func Note(settings *config.Config, used Place) (before string, err error) {
 	name := filepath.Join(settings.WorkingDir, NameFile)
 	url, err := used.url()
 	if err != nil {
-		return err
+		return "", err
 	}
-	if configured, err := Configured(settings).url(); err == nil && configured == url {
+	if text, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(text)) != url {
+		before = strings.TrimSpace(string(text))
+	}
+	if used.Same(Configured(settings)) {
 		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return before, err
 		}
-		return nil
+		return before, nil
 	}
 	if err := os.MkdirAll(settings.WorkingDir, 0o750); err != nil {
-		return err
+		return before, err
 	}
-	return atomicfile.WriteText(name, url+"\n")
+	return before, atomicfile.WriteText(name, url+"\n")
+}
+
+// Same reports whether both are the same store.
+func (p Place) Same(other Place) bool {
+	url, err := p.url()
+	its, wrong := other.url()
+	return err == nil && wrong == nil && url == its
 }
 
 // url names the store of an instance in each working directory.

@@ -55,6 +55,7 @@ var ErrTerraform = errors.New("no usable Terraform")
 type Options struct {
 	Version     string
 	StoreURL    string // "" is the store that the configuration names
+	Joins       bool   // without StoreURL, the store is that of the latest instance with these task files
 	Parallel    int    // runs at a time; 0 is the default of Workers
 	NeedsConsul bool   // New fails if Consul does not answer
 	RunsHere    bool   // this process carries out its runs itself, also if the configuration has a nomad block
@@ -187,30 +188,6 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 // configuration in force.
 func Sinks(values *dynamic.Evaluator, cfg func() *config.Config) *notify.Set {
 	return &notify.Set{Evaluate: func(ctx context.Context, key, text string) (string, error) { return values.Text(ctx, cfg(), key, text) }}
-}
-
-// openStore opens the store that the instance writes. The store of a cluster is
-// the one that the task files configure.
-func openStore(ctx context.Context, cfg *config.Config, o Options) (*stores.Store, error) {
-	place := stores.Configured(cfg)
-	switch {
-	case o.StoreURL == "":
-	case cfg.HighAvailability != nil:
-		o.Log.Warn("-store is not used: with high_availability the state is kept in Consul", "store", o.StoreURL)
-	default:
-		var err error
-		if place, err = stores.At(ctx, o.StoreURL); err != nil {
-			return nil, err
-		}
-	}
-	return place.Write(ctx)
-}
-
-// noteStore makes commands with these task files find the store of this instance.
-func (i *Instance) noteStore(cfg *config.Config) {
-	if err := stores.Note(cfg, i.store.Place); err != nil {
-		i.Log.Warn("commands with these task files may not find the store: give them -store, too", "store", i.store.Where, "error", err)
-	}
 }
 
 // Close sends the spans that are left, and closes the store.
