@@ -20,6 +20,7 @@ import (
 // answer returns the result of a tick, and writes its metrics.
 func (i *invocation) answer(req invoke.Request, report reconcile.Report, err error) (invoke.Answer, error) {
 	now := i.now()
+	i.ends.expect(report)
 	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: cmp.Or(report.Record.ConsulError, i.bundles.Problem), Paused: report.Record.Paused}
 	answer.Launches, answer.Runs = started(report.Launches)
 	for _, d := range report.Decisions {

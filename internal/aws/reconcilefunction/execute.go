@@ -69,7 +69,7 @@ func (i *invocation) begin(ctx context.Context, req invoke.Request) (invoke.Answ
 // execute executes a run of a launch.
 func (i *invocation) execute(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
 	r := *i.executor.runner
-	r.Log = i.log
+	r.Log, r.Ended = i.log, i.runEnded
 	cfg, err := i.launcher.load(ctx, launch.Bundle)
 	if err == nil {
 		r.Driver = i.executor.drivers[remotes.Of(cfg)]
@@ -80,36 +80,6 @@ func (i *invocation) execute(ctx context.Context, launch state.Launch, run state
 	}
 	r.Config, r.Source, r.Bundle = func() *config.Config { return cfg }, new(overlay.Source), i.launcher.load
 	return r.Run(ctx, launch, run)
-}
-
-// finish waits for the runs that the invocation executes, and ticks after they have ended: what
-// follows a run is decided by a tick. It returns when nothing is left to execute, or when the time
-// of the invocation is over.
-func (i *invocation) finish(ctx context.Context, req invoke.Request, answer invoke.Answer) (invoke.Answer, error) {
-	for i.launcher.here.Busy() || i.oneEnded() {
-		i.launcher.here.Wait()
-		i.oneEnded() // the tick is for all of them
-		if i.end.Sub(i.now()) < launchReserve+stopReserve {
-			break
-		}
-		next, err := i.again(ctx, req, reconcile.TickOptions{Ended: true})
-		if err != nil {
-			return answer, err
-		}
-		next.Mode, next.Skipped = answer.Mode, answer.Skipped
-		answer = merge(answer, next)
-	}
-	return answer, nil
-}
-
-// oneEnded reports whether a run that the invocation executes has ended since the last call.
-func (i *invocation) oneEnded() bool {
-	select {
-	case <-i.launcher.here.Ended():
-		return true
-	default:
-		return false
-	}
 }
 
 // again executes another tick of the invocation.

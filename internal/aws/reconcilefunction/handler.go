@@ -59,6 +59,7 @@ type invocation struct {
 	began    time.Time
 	deadline time.Time // time limit of a tick
 	end      time.Time // of the invocation
+	ends     ends
 }
 
 // Handle answers one invocation. It returns an error if the invocation could not be executed at
