@@ -44,5 +44,5 @@ func TestInit_AsksOnATerminal(t *testing.T) {
 	if code := <-ended; code != exitOK {
 		t.Fatalf("exit code %d:\n%s", code, seen.String())
 	}
-	wantText(t, s.read("tasks.yaml"), "address: \""+s.consul.Addr()+"\"", "names: [web, db]", "name: web\n")
+	wantText(t, s.read("tasks.yaml"), "address: "+s.consul.Addr()+"\n", "names: [web, db]", "name: web\n")
 }

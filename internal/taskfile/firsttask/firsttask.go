@@ -11,9 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"text/template"
+
+	"gopkg.in/yaml.v3"
 )
 
 // File is the name of the task file.
@@ -36,28 +37,24 @@ type Written struct {
 var templates embed.FS
 
 var texts = template.Must(template.New("").Funcs(template.FuncMap{
-	"quoted": quoted,
-	"list": func(names []string) string {
-		all := make([]string, len(names))
-		for i, name := range names {
-			all[i] = quoted(name)
-		}
-		return "[" + strings.Join(all, ", ") + "]"
-	},
+	"yaml": inYAML,
 	"join": func(names []string) string { return strings.Join(names, ", ") },
 }).ParseFS(templates, "templates/*"))
 
-// plainYAML matches text that YAML reads as a string without quotes.
-var plainYAML = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*(:[0-9]+)?$`)
-
-// words are read by YAML as something else than text.
-var words = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null)$`)
-
-func quoted(text string) string {
-	if plainYAML.MatchString(text) && !words.MatchString(text) {
-		return text
+// inYAML returns a text or a list of texts as YAML, on one line.
+func inYAML(value any) (string, error) {
+	var n yaml.Node
+	if err := n.Encode(value); err != nil {
+		return "", err
 	}
-	return strconv.Quote(text)
+	if n.Style = yaml.FlowStyle; n.Kind == yaml.ScalarNode {
+		n.Style = 0
+		if strings.Contains(n.Value, "\n") {
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	}
+	text, err := yaml.Marshal(&n)
+	return strings.TrimSuffix(string(text), "\n"), err
 }
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

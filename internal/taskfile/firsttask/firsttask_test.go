@@ -4,13 +4,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestFiles_LoadWithoutAWarningForAnyName(t *testing.T) {
-	for _, services := range [][]string{{"web"}, {"web", "api"}, {"yes"}, {"7"}, {`odd "name": {x}`}, {"-"}, {"ein.dienst_1"}, {"# no comment"}} {
+	for _, services := range [][]string{{"web"}, {"web", "api"}, {"yes"}, {"7"}, {`odd "name": {x}`}, {"-"}, {"ein.dienst_1"}, {"# no comment"}, {"0x1F", "1:20", "~"}, {"two\nlines"}} {
 		for _, address := range []string{"localhost:8500", "127.0.0.1:8500", "https://consul.example.com:8501", "unix:///run/consul.sock"} {
 			dir, task := t.TempDir(), Task{Name: NameFor(services[0]), Consul: address, Services: services}
 			files, err := Files(task)
@@ -26,6 +28,9 @@ func TestFiles_LoadWithoutAWarningForAnyName(t *testing.T) {
 			}
 			if len(cfg.Warnings) > 0 || cfg.Consul.Address != address || len(cfg.Tasks) != 1 || cfg.Tasks[0].Name != task.Name {
 				t.Errorf("services %q, Consul %s: %+v, warnings %v", services, address, cfg.Tasks, cfg.Warnings)
+			}
+			if watched := cfg.Tasks[0].Condition.Spec.(condition.Services); !slices.Equal(watched[0].Names, services) {
+				t.Errorf("services %q are watched as %q", services, watched[0].Names)
 			}
 		}
 	}
