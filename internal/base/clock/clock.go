@@ -24,6 +24,14 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // Stamp formats a time in a sentence for people. The zone is shown because readers may be in another
 // one, as with a function in AWS. Pages find the time by its format, and write it in the zone of
 // their viewer.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -23,6 +24,10 @@ const (
 	// MaxHistory is how many records the history has: it keeps at least perRecord times as many events,
 	// in about 10 MB, and does not grow further.
 	MaxHistory = 2000
+	// perEpoch is how many records of the history an epoch has. An event from a clock that was far ahead
+	// counts for the order of the list in its own epoch and in the next one: otherwise, each page would
+	// read the history down to that event, for years.
+	perEpoch = 100
 	// sealedAtOnce is how many records of the history one write makes at most. Each may remove another.
 	sealedAtOnce = 4
 	// removedEvents is of how many events one write removes the records.
@@ -35,7 +40,7 @@ const (
 // sealed is a record of the history.
 type sealed struct {
 	From   time.Time `json:"from"` // of the oldest event
-	To     time.Time `json:"to"`   // no event of this record, or of an earlier one, is later
+	To     time.Time `json:"to"`   // no event of this record, or of earlier ones of this epoch and the one before, is later
 	Events []byte    `json:"events"`
 }
 
@@ -50,7 +55,7 @@ func historyNumber(key string) uint64 {
 // seal returns what becomes of events, the oldest first, that are too many for the record of the latest
 // ones: those that stay there, and the changes that make records of the history of the others.
 func (q *queue) seal(ctx context.Context, known latest, events []Event) (stay []Event, next latest, changes []state.Change, err error) {
-	next = latest{Next: known.Next, To: known.To}
+	next = latest{Next: known.Next, To: known.To, Past: known.Past}
 	if len(events) <= MaxLatest {
 		return events, next, nil, nil
 	}
@@ -60,10 +65,11 @@ func (q *queue) seal(ctx context.Context, known latest, events []Event) (stay []
 		if err != nil {
 			return nil, next, nil, err
 		}
-		if last := part[len(part)-1].At; last.After(next.To) {
-			next.To = last
+		if next.Next%perEpoch == 0 {
+			next.Past, next.To = next.To, time.Time{}
 		}
-		changes = append(changes, state.Create(historyKey(next.Next), state.Encode(sealed{part[0].At, next.To, raw})))
+		next.To = clock.Later(next.To, part[len(part)-1].At)
+		changes = append(changes, state.Create(historyKey(next.Next), state.Encode(sealed{part[0].At, clock.Later(next.Past, next.To), raw})))
 		if next.Next >= MaxHistory {
 			old, err := q.Store.Get(ctx, historyKey(next.Next-MaxHistory))
 			if err == nil {
@@ -119,11 +125,12 @@ type Query struct {
 // cursor is a position in all events, the newest first: that of an event that was listed.
 type cursor struct {
 	from  uint64 // what follows is in the records of the history below this number; 0 if not only there
+	read  uint64 // the records of the history below this number were not read yet
 	event Event
 }
 
 func (c cursor) String() string {
-	return fmt.Sprintf("%d.%d.%d.%s", c.from, c.event.At.UnixNano(), c.event.Seq, c.event.ID)
+	return fmt.Sprintf("%d.%d.%d.%d.%s", c.from, c.read, c.event.At.UnixNano(), c.event.Seq, c.event.ID)
 }
 
 // ErrCursor is what List returns if Query.Before is of no earlier answer.
@@ -133,17 +140,18 @@ func parseCursor(text string) (*cursor, error) {
 	if text == "" {
 		return nil, nil
 	}
-	parts := strings.SplitN(text, ".", 4)
-	if len(parts) < 4 {
+	parts := strings.SplitN(text, ".", 5)
+	if len(parts) < 5 {
 		return nil, ErrCursor
 	}
 	from, err := strconv.ParseUint(parts[0], 10, 64)
-	at, err2 := strconv.ParseInt(parts[1], 10, 64)
-	seq, err3 := strconv.ParseUint(parts[2], 10, 64)
-	if errors.Join(err, err2, err3) != nil {
+	read, err2 := strconv.ParseUint(parts[1], 10, 64)
+	at, err3 := strconv.ParseInt(parts[2], 10, 64)
+	seq, err4 := strconv.ParseUint(parts[3], 10, 64)
+	if errors.Join(err, err2, err3, err4) != nil {
 		return nil, ErrCursor
 	}
-	return &cursor{from, Event{At: time.Unix(0, at).UTC(), Seq: seq, ID: parts[3]}}, nil
+	return &cursor{from, read, Event{At: time.Unix(0, at).UTC(), Seq: seq, ID: parts[4]}}, nil
 }
 
 // later compares events: the newest is the first. Copies of an event are equal.
@@ -161,6 +169,7 @@ type found struct {
 type listing struct {
 	Query
 	after   *cursor
+	read    uint64 // the records of the history below this number were not read yet
 	finds   func(Event) bool
 	pending []found // that were read and may come after others that were not
 	last    *Event  // that was looked at
@@ -169,8 +178,8 @@ type listing struct {
 }
 
 // List returns the events that a query and a function find, the newest first, and from where a further
-// query goes on; "" if there are no more. It reads as much of the history as that takes. The events lack
-// what only programs need.
+// query goes on; "" if there are no more. It reads as much of the history as that takes. An event from a
+// clock that was far ahead is perhaps listed where it was recorded. The events lack what only programs need.
 func List(ctx context.Context, s state.Store, q Query, finds func(Event) bool) (events []Event, next string, err error) {
 	l := &listing{Query: q, finds: finds}
 	if l.after, err = parseCursor(q.Before); err != nil {
@@ -179,6 +188,9 @@ func List(ctx context.Context, s state.Store, q Query, finds func(Event) bool) (
 	below, err := l.newest(ctx, s)
 	if err != nil {
 		return nil, "", err
+	}
+	if l.read = below; l.after != nil {
+		l.read = min(below, l.after.read)
 	}
 	for first := true; below > 0; first = false {
 		records, err := group(ctx, s, &below, first)
@@ -251,7 +263,10 @@ func group(ctx context.Context, s state.Store, below *uint64, first bool) ([]sta
 // add reads the events of a record, unless all of them are later than what is listed. A record that cannot
 // be decoded, because somebody has edited it, has none.
 func (l *listing) add(rec state.Stored[sealed]) {
-	if from := rec.Data.From; l.after != nil && from.After(l.after.event.At) || !l.Until.IsZero() && !from.Before(l.Until) {
+	n := historyNumber(rec.Key)
+	listed := l.after != nil && n >= l.after.read && rec.Data.From.After(l.after.event.At)
+	l.read = min(l.read, n)
+	if listed || !l.Until.IsZero() && !rec.Data.From.Before(l.Until) {
 		return
 	}
 	events, err := latest{Events: rec.Data.Events}.decode()
@@ -259,7 +274,7 @@ func (l *listing) add(rec state.Stored[sealed]) {
 		return
 	}
 	for _, e := range events {
-		l.pending = append(l.pending, found{e, historyNumber(rec.Key) + 1})
+		l.pending = append(l.pending, found{e, n + 1})
 	}
 }
 
@@ -272,7 +287,7 @@ func (l *listing) emit(unread time.Time) bool {
 			l.pending = append([]found(nil), l.pending[i:]...)
 			return false
 		}
-		if !l.selects(f.Event) {
+		if !l.selects(f) {
 			continue
 		}
 		if len(l.events) == l.Limit {
@@ -286,11 +301,12 @@ func (l *listing) emit(unread time.Time) bool {
 }
 
 // selects reports whether an event is listed. Copies of an event come one after the other.
-func (l *listing) selects(e Event) bool {
+func (l *listing) selects(f found) bool {
+	e := f.Event
 	again := l.last != nil && l.last.ID == e.ID
 	l.last = &e
 	switch {
-	case again, l.after != nil && later(e, l.after.event) <= 0:
+	case again, l.after != nil && later(e, l.after.event) <= 0 && (f.from == 0 || f.from > l.after.read || e.ID == l.after.event.ID):
 		return false
 	case e.At.Before(l.Since), !l.Until.IsZero() && !e.At.Before(l.Until):
 		return false
@@ -298,9 +314,13 @@ func (l *listing) selects(e Event) bool {
 	return l.finds(e)
 }
 
-// position is after the last event that is listed.
+// position is after the events that are listed. The last of them is not the oldest one if it is from a
+// clock that was far ahead.
 func (l *listing) position(left []found) cursor {
-	c := cursor{event: l.events[len(l.events)-1]}
+	c := cursor{read: l.read, event: slices.MaxFunc(l.events, later)}
+	if l.after != nil && later(c.event, l.after.event) < 0 {
+		c.event = l.after.event
+	}
 	for _, f := range left {
 		if f.from == 0 {
 			c.from = 0

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,84 @@ func TestList_EventsThatWereDeliveredLateAreInOrder(t *testing.T) {
 		if got := details(b.pages(outbox.Query{Limit: limit}, every)); !slices.Equal(got, want) {
 			t.Errorf("in parts of %d, the list has %d events", limit, len(got))
 		}
+	}
+}
+
+// read counts the records of the history that a list reads.
+type read struct {
+	state.Store
+	records int
+}
+
+func (r *read) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	all, err := r.Store.List(ctx, prefix)
+	if strings.HasPrefix(prefix, "history/") {
+		r.records += len(all)
+	}
+	return all, err
+}
+
+// An event is dated by the process in which it happens. Its clock may have been years ahead for a while.
+func TestList_EventFromAClockFarAheadCostsFewReadsAndIsListedOnce(t *testing.T) {
+	b := inMemory(t)
+	const records, wrong, bound = 330, 6_030, 220 // of the history, each with 50 events
+	var want []string
+	for n := range records {
+		var changes []state.Change
+		for i := range 50 {
+			id := n*50 + i
+			at := noon.Add(time.Duration(id) * time.Minute)
+			if id == wrong {
+				at = noon.AddDate(70, 0, 0)
+			}
+			changes = append(changes, outbox.NewEvents(outbox.Event{Kind: outbox.ChangeSeen, Seq: uint64(id + 1), At: at, Task: "web", Detail: fmt.Sprint(id)}).Changes()...)
+			want = append(want, fmt.Sprint(id))
+		}
+		if _, err := b.store.Apply(t.Context(), changes...); err != nil {
+			t.Fatal(err)
+		}
+		b.deliver(0, nil)
+	}
+	slices.Reverse(want)
+	counted := &read{Store: b.store}
+	var got []string
+	most, pages := 0, 0
+	for q := (outbox.Query{Limit: 500}); ; pages++ {
+		counted.records = 0
+		events, next, err := outbox.List(t.Context(), counted, q, every)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, most = append(got, details(events)...), max(most, counted.records)
+		if pages == 0 && counted.records > 31 {
+			t.Errorf("the first page reads %d records of the history", counted.records)
+		}
+		if q.Before = next; next == "" {
+			break
+		}
+	}
+	t.Logf("%d pages; one reads at most %d of %d records", pages, most, records)
+	if most > bound {
+		t.Errorf("a page reads %d records of the history", most)
+	}
+	at := slices.Index(got, fmt.Sprint(wrong))
+	if at < 0 {
+		t.Fatal("the event from the wrong clock is not listed")
+	}
+	inOrder := func(all []string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(id string) bool { return id == fmt.Sprint(wrong) })
+	}
+	if !slices.Equal(inOrder(got), inOrder(want)) || len(got) != len(want) {
+		t.Errorf("%d events are listed, want each of %d once and in order", len(got), len(want))
+	}
+	if whole := details(b.pages(outbox.Query{Limit: len(want)}, every)); len(whole) != len(want) {
+		t.Errorf("on one page, there are %d events, want %d", len(whole), len(want))
+	}
+	near := func(e outbox.Event) bool { return e.Seq > wrong-10 && e.Seq < wrong+10 }
+	few := details(b.pages(outbox.Query{Limit: 3}, near))
+	slices.Sort(few)
+	if len(slices.Compact(slices.Clone(few))) != 19 || len(few) != 19 {
+		t.Errorf("in parts of 3, there are %d events around it, want each of 19 once: %v", len(few), few)
 	}
 }
 

@@ -34,7 +34,8 @@ const (
 type latest struct {
 	Events []byte    `json:"events"`         // JSON, compressed
 	Next   uint64    `json:"next,omitempty"` // number of the next record of the history
-	To     time.Time `json:"to,omitzero"`    // no event of the history is later
+	To     time.Time `json:"to,omitzero"`    // no event of the newest epoch of the history is later
+	Past   time.Time `json:"past,omitzero"`  // no event of the epoch before that is later
 }
 
 // brief is the event without what only programs need.
