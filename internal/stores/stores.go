@@ -56,7 +56,11 @@ type Store struct {
 	Place
 }
 
-var _ state.Writable = (*Store)(nil)
+var (
+	_ state.Writable = (*Store)(nil)
+	_ state.Awaiter  = (*Store)(nil)
+	_ state.Backward = (*Store)(nil)
+)
 
 // Unwritable implements state.Writable.
 func (s *Store) Unwritable() error { return state.Unwritable(s.Store) }
@@ -64,6 +68,11 @@ func (s *Store) Unwritable() error { return state.Unwritable(s.Store) }
 // Await implements state.Awaiter.
 func (s *Store) Await(ctx context.Context, prefix, mark string) (string, error) {
 	return state.Await(ctx, s.Store, prefix, mark)
+}
+
+// Last implements state.Backward.
+func (s *Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
+	return state.Last(ctx, s.Store, prefix, before, n)
 }
 
 // At returns the place that a URL names.

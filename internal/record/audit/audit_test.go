@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/stores/sqlite"
 )
 
@@ -115,6 +117,81 @@ func TestList_FindsByTimeTaskPersonAndAction(t *testing.T) {
 	}
 	if all := list(t, s, audit.Filter{Since: noon.AddDate(-1, 0, 0)}); !slices.EqualFunc(all, pages, func(a, b audit.Entry) bool { return a.ID == b.ID }) {
 		t.Errorf("%d entries page by page, want %d", len(pages), len(all))
+	}
+}
+
+// counted counts the records that are read.
+type counted struct {
+	*sqlite.Store
+	read int
+}
+
+func (c *counted) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	all, err := c.Store.List(ctx, prefix)
+	c.read += len(all)
+	return all, err
+}
+
+func (c *counted) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
+	all, err := c.Store.Last(ctx, prefix, before, n)
+	c.read += len(all)
+	return all, err
+}
+
+func TestList_PageOfADayWithVeryManyEntriesReadsAboutAsManyAsItShows(t *testing.T) {
+	opened, err := sqlite.Open(t.Context(), t.TempDir()+"/terrapulse.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	c, ctx := &counted{Store: opened}, as(t, identity.OfToken("ci"))
+	s := summary.Keep(&state.Noting{Store: c, Now: time.Now}) // as an instance opens it
+	const entries, limit = 6_000, 100
+	day := noon.Truncate(24 * time.Hour)
+	var changes []state.Change
+	for i := range entries {
+		at := day.Add(time.Duration(i) * 24 * time.Hour / entries)
+		if i > entries/2 {
+			at = day.Add(20*time.Hour + time.Duration(i)*time.Millisecond) // a script has gone wild
+		}
+		changes = append(changes, audit.Write(ctx, audit.Entry{Action: audit.Hold, Task: fmt.Sprint(i)}, "token:ci", at))
+	}
+	for some := range slices.Chunk(changes, state.MaxChanges) {
+		if _, err := s.Apply(t.Context(), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, f := range map[string]audit.Filter{
+		"a day":   {Since: day, Until: day.Add(24 * time.Hour)},
+		"a month": {Since: day.AddDate(0, 0, -29), Until: day.AddDate(0, 0, 1)},
+		"a year":  {Since: day.AddDate(-1, 0, 0), Until: day.AddDate(0, 0, 1)},
+		"a noon":  {Since: day, Until: noon},
+	} {
+		var seen []string
+		for pages := 0; ; pages++ {
+			c.read, f.Limit = 0, limit
+			found, more, err := audit.List(t.Context(), s, f, func(audit.Entry) bool { return true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.read > 2*(limit+1) {
+				t.Fatalf("page %d of %s reads %d entries", pages, name, c.read)
+			}
+			for _, e := range found {
+				seen = append(seen, e.Task)
+			}
+			if !more {
+				break
+			}
+			f.Before = found[len(found)-1].ID
+		}
+		want := entries
+		if name == "a noon" {
+			want = entries / 2
+		}
+		if len(seen) != want || !slices.IsSortedFunc(seen, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(b, a)) }) {
+			t.Errorf("%s: %d entries are listed, want %d, the latest first", name, len(seen), want)
+		}
 	}
 }
 

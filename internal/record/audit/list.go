@@ -2,8 +2,9 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"iter"
 	"strings"
 	"time"
 
@@ -44,12 +45,10 @@ func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (
 	}
 	last := "" // of the ids that were read: a month has the hours that were read, too
 	for _, prefix := range all {
-		stored, _, err := state.ReadEach[Entry](ctx, s, prefix)
-		if err != nil {
-			return nil, false, fmt.Errorf("read the audit record: %w", err)
-		}
-		for _, rec := range slices.Backward(stored) {
-			e := rec.Data
+		for e, err := range backward(ctx, s, prefix, f.end(), f.Limit+1) {
+			if err != nil {
+				return nil, false, fmt.Errorf("read the audit record: %w", err)
+			}
 			if last != "" && e.ID >= last {
 				continue
 			}
@@ -62,6 +61,47 @@ func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (
 		}
 	}
 	return found, false, nil
+}
+
+// end is a key that those of all entries in question are less than.
+func (f Filter) end() string {
+	until := f.Until.UTC()
+	end := prefix + until.Format("2006-01") + "/" + until.Format(layout)
+	if _, ok := timeOf(f.Before); ok && len(keyOf(f.Before)) <= state.MaxKey {
+		end = min(end, keyOf(f.Before))
+	}
+	return end
+}
+
+// backward reads the entries whose keys begin with a prefix and are less than end, the latest first. It
+// reads n at a time: a day may have very many.
+func backward(ctx context.Context, s state.Store, prefix, end string, n int) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		before := ""
+		if strings.HasPrefix(end, prefix) {
+			before = end
+		}
+		for {
+			records, err := state.Last(ctx, s, prefix, before, n)
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, rec := range records {
+				stored, err := state.Decode[Entry](rec)
+				if errors.As(err, new(*state.CorruptError)) {
+					continue
+				}
+				if !yield(stored.Data, err) || err != nil {
+					return
+				}
+			}
+			if len(records) != n {
+				return
+			}
+			before = records[n-1].Key
+		}
+	}
 }
 
 // timeOf is the time in an id.

@@ -41,7 +41,13 @@ type Noting struct {
 var (
 	_ Writable = (*Noting)(nil)
 	_ Awaiter  = (*Noting)(nil)
+	_ Backward = (*Noting)(nil)
 )
+
+// Last implements Backward.
+func (n *Noting) Last(ctx context.Context, prefix, before string, most int) ([]Record, error) {
+	return Last(ctx, n.Store, prefix, before, most)
+}
 
 // Await implements Awaiter.
 func (n *Noting) Await(ctx context.Context, prefix, mark string) (string, error) {

@@ -15,6 +15,7 @@ type Store struct{ state.Store }
 var (
 	_ state.Writable = Store{}
 	_ state.Awaiter  = Store{}
+	_ state.Backward = Store{}
 )
 
 // Keep returns the store, with a summary that each Apply keeps up to date.
@@ -26,6 +27,11 @@ func (s Store) Unwritable() error { return state.Unwritable(s.Store) }
 // Await implements state.Awaiter.
 func (s Store) Await(ctx context.Context, prefix, mark string) (string, error) {
 	return state.Await(ctx, s.Store, prefix, mark)
+}
+
+// Last implements state.Backward.
+func (s Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
+	return state.Last(ctx, s.Store, prefix, before, n)
 }
 
 // Apply implements state.Store. If it changes records of tasks, it writes their rows with them.

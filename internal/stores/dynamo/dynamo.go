@@ -17,6 +17,7 @@
 package dynamo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,10 @@ type Store struct {
 	table    string
 }
 
-var _ state.Store = (*Store)(nil)
+var (
+	_ state.Store    = (*Store)(nil)
+	_ state.Backward = (*Store)(nil)
+)
 
 // New returns the store in a table. It does not check that the table exists: Check does, and every
 // request reports it.
@@ -128,6 +132,34 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 	if err := state.ValidatePrefix(prefix); err != nil {
 		return nil, err
 	}
+	return s.query(ctx, prefix, s.queryOf(prefix), -1)
+}
+
+// Last implements state.Backward with a query that DynamoDB ends after as many items.
+func (s *Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
+	if err := state.ValidatePrefix(prefix); err != nil {
+		return nil, err
+	}
+	in := s.queryOf(prefix)
+	in.ScanIndexForward, in.Limit = aws.Bool(false), aws.Int32(int32(n))
+	if before != "" {
+		// DynamoDB includes both ends of a range, and no sort key is empty.
+		in.KeyConditionExpression = aws.String(PartitionKey + " = :pk AND " + SortKey + " BETWEEN :sk AND :before")
+		_, first, _ := strings.Cut(prefix, "/")
+		_, last, _ := strings.Cut(before, "/")
+		in.ExpressionAttributeValues[":sk"] = &types.AttributeValueMemberS{Value: cmp.Or(first, " ")}
+		in.ExpressionAttributeValues[":before"] = &types.AttributeValueMemberS{Value: last}
+		*in.Limit++
+	}
+	records, err := s.query(ctx, prefix, in, int(*in.Limit))
+	if len(records) > 0 && records[0].Key == before {
+		records = records[1:]
+	}
+	return records[:min(n, len(records))], err
+}
+
+// queryOf is a query of the records whose keys begin with a prefix.
+func (s *Store) queryOf(prefix string) *dynamodb.QueryInput {
 	collection, rest, _ := strings.Cut(prefix, "/")
 	in := &dynamodb.QueryInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true),
@@ -138,9 +170,15 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 		*in.KeyConditionExpression += " AND begins_with(" + SortKey + ", :sk)"
 		in.ExpressionAttributeValues[":sk"] = &types.AttributeValueMemberS{Value: rest}
 	}
+	return in
+}
+
+// query returns the records of a query of as many pages as needed, at least n if there are; all if n is
+// negative.
+func (s *Store) query(ctx context.Context, prefix string, in *dynamodb.QueryInput, n int) ([]state.Record, error) {
 	var records []state.Record
 	pages := dynamodb.NewQueryPaginator(s.client, in)
-	for pages.HasMorePages() {
+	for pages.HasMorePages() && (n < 0 || len(records) < n) {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, s.classify(ctx, "list records "+prefix, err)

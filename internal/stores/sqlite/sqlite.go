@@ -74,7 +74,10 @@ type Store struct {
 	now    func() time.Time
 }
 
-var _ state.Store = (*Store)(nil)
+var (
+	_ state.Store    = (*Store)(nil)
+	_ state.Backward = (*Store)(nil)
+)
 
 // errReadOnly is the error of Apply on a store that ReadOnly opened.
 var errReadOnly = errors.New("the store was opened for reading only")
@@ -341,26 +344,37 @@ func get(ctx context.Context, q interface {
 
 // List implements state.Store.
 func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	return s.list(ctx, prefix, "", "ORDER BY key", -1)
+}
+
+// Last implements state.Backward.
+func (s *Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
+	return s.list(ctx, prefix, before, "ORDER BY key DESC", n)
+}
+
+// list returns at most n records in an order; all if n is negative.
+func (s *Store) list(ctx context.Context, prefix, before, order string, n int) ([]state.Record, error) {
 	if err := state.ValidatePrefix(prefix); err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
 	if err := s.stillThere(); err != nil {
 		return nil, err
 	}
-	records, err := s.list(ctx, prefix)
+	if before == "" {
+		// The first string after all strings with the prefix. Its characters are ASCII, so the last one
+		// has a successor.
+		last := len(prefix) - 1
+		before = prefix[:last] + string(rune(prefix[last]+1))
+	}
+	records, err := s.query(ctx, "SELECT key, value, version FROM records WHERE key >= ? AND key < ? "+order+" LIMIT ?", prefix, before, n)
 	if err != nil {
 		return nil, s.explain("list records "+prefix+"* of", err)
 	}
 	return records, nil
 }
 
-func (s *Store) list(ctx context.Context, prefix string) ([]state.Record, error) {
-	// The first string after all strings with the prefix. Its characters are ASCII, so the last one
-	// has a successor.
-	last := len(prefix) - 1
-	end := prefix[:last] + string(rune(prefix[last]+1))
-	rows, err := s.reader.QueryContext(ctx,
-		"SELECT key, value, version FROM records WHERE key >= ? AND key < ? ORDER BY key", prefix, end)
+func (s *Store) query(ctx context.Context, query string, args ...any) ([]state.Record, error) {
+	rows, err := s.reader.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func Test(t *testing.T, create func(t *testing.T) (open func() state.Store)) {
 	contract := map[string]func(*testing.T, func() state.Store){
 		"a change of an earlier version is refused":             staleRefused,
 		"a list is in key order":                                list,
+		"the last records come first":                           last,
 		"a long list is complete":                               longList,
 		"an expired record can be replaced until it is removed": expired,
 		"a record replaced without expiry does not expire":      expiryIsForgotten,
@@ -126,6 +128,47 @@ func list(t *testing.T, open func() state.Store) {
 	}
 	if diff := cmp.Diff(keys, listed); err != nil || diff != "" {
 		t.Errorf("list: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// Last has what List has, from its end. Stores that read no more than that return no more than n records.
+func last(t *testing.T, open func() state.Store) {
+	s := open()
+	var keys []string
+	for i := range 30 {
+		key := fmt.Sprintf("run/%c/%02d", 'a'+i/10, i)
+		create(t, s, key, "")
+		keys = append(keys, key)
+	}
+	create(t, s, "runs/a", "")
+	_, backward := s.(state.Backward)
+	for _, tt := range []struct {
+		prefix, before string
+		n              int
+		want           []string // all that Last may return, in key order
+	}{
+		{"run/", "", 7, keys},
+		{"run/", "", 100, keys},
+		{"run/", keys[12], 5, keys[:12]},
+		{"run/", "run/b/12-", 5, keys[:13]}, // no record
+		{"run/", keys[0], 5, nil},
+		{"run/b", "", 3, keys[10:20]},
+		{"run/b/1", keys[13], 2, keys[10:13]},
+		{"run/b", "run/b/", 2, nil},
+		{"run/x", "", 2, nil},
+	} {
+		got, err := state.Last(context.Background(), s, tt.prefix, tt.before, tt.n)
+		want := tt.want
+		if backward {
+			want = want[max(0, len(want)-tt.n):]
+		}
+		var listed []string
+		for _, r := range slices.Backward(got) {
+			listed = append(listed, r.Key)
+		}
+		if !slices.Equal(listed, want) || err != nil {
+			t.Errorf("the last %d of %s before %q: %q, %v; want %q", tt.n, tt.prefix, tt.before, listed, err, want)
+		}
 	}
 }
 
