@@ -69,7 +69,8 @@ func (a *app) inspectCommand() command {
   whose definition in the files differs from the one with which it works, with
   its own Terraform, and says what would happen to it. The definitions are only
   planned: nothing is kept. Modules with relative paths are those of the
-  instance. The token needs the role that creates tasks.
+  instance. A token needs the role administer for each task that differs; tasks
+  that it may not view are left out.
 
   A datacenter that is gone differs from one that cannot be reached: Consul
   then gives no answer, tasks that read it wait, and nothing is applied.
@@ -128,7 +129,7 @@ func (a *app) printPlans(cfg *config.Config, log *slog.Logger, opts *startOption
 		return cmp.Or(a.printPlansAsJSON(results), code)
 	}
 	if markdown {
-		fmt.Fprint(a.stdout, asMarkdown(list.Map(results, reported), len(results), nil))
+		fmt.Fprint(a.stdout, asMarkdown(list.Map(results, reported), comparison{tasks: len(results)}))
 		return code
 	}
 	for _, r := range results {

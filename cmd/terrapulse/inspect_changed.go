@@ -5,16 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -26,7 +30,18 @@ type inspectedTask struct {
 	Verdict *apispec.Verdict `json:"verdict,omitempty"`
 	Plan    string           `json:"plan,omitempty"`
 	Error   string           `json:"error,omitempty"`
+	Refused bool             `json:"refused,omitempty"` // Error says which role is missing
 	Some    bool             `json:"changes_present"`
+}
+
+// comparison is what the task files of the user have and an instance does not have so, as far as the user
+// may know.
+type comparison struct {
+	tasks   int            // of the files
+	changed []apispec.Task // also new ones
+	gone    []string       // that only the instance has
+	hidden  int            // tasks of the files that the user may not view there
+	sender  access.Caller  // who the user is to the instance
 }
 
 // reported is a plan that was made here.
@@ -62,16 +77,21 @@ func (a *app) inspectChanged(o *startOptions, w *whatIfOptions, markdown bool) i
 	if err != nil {
 		return a.problem("cannot speak to the API", err)
 	}
+	who, err := client.Version(a.ctx)
+	if err != nil {
+		return a.problem("unable to find out what you may view", err)
+	}
 	there, err := client.Tasks(a.ctx)
 	if err != nil {
 		return a.problem("unable to read the tasks of the instance", err)
 	}
-	changed, gone := compared(cfg, there, o.inspect.tasks)
+	c := compared(cfg, there, o.inspect.tasks, apiview.Rights(who))
+	c.sender.Name, c.sender.Proof = apispec.Deref(who.Sender), identity.Proof(apispec.Deref(who.Proof))
 	var planned []inspectedTask
 	code := exitOK
-	for _, t := range changed {
-		p := a.planAt(a.ctx, client, t)
-		p.New = !slices.ContainsFunc(there, func(is apispec.Task) bool { return is.Name == t.Name })
+	for _, t := range c.changed {
+		p := a.planAt(a.ctx, client, t, c.sender)
+		p.New = c.sender.Rights.May(roles.View, t.Name) && !slices.ContainsFunc(there, func(is apispec.Task) bool { return is.Name == t.Name })
 		planned = append(planned, p)
 		switch {
 		case p.Error != "":
@@ -82,19 +102,19 @@ func (a *app) inspectChanged(o *startOptions, w *whatIfOptions, markdown bool) i
 	}
 	switch {
 	case a.json:
-		return cmp.Or(a.printJSON(map[string]any{"tasks": slices.Concat([]inspectedTask{}, planned), "not_in_files": slices.Concat([]string{}, gone)}), code)
+		return cmp.Or(a.printJSON(map[string]any{"tasks": slices.Concat([]inspectedTask{}, planned), "not_in_files": slices.Concat([]string{}, c.gone), "left_out": c.hidden}), code)
 	case markdown:
-		fmt.Fprint(a.stdout, asMarkdown(planned, len(cfg.Tasks), gone))
+		fmt.Fprint(a.stdout, asMarkdown(planned, c))
 	default:
-		a.printInspected(planned, len(cfg.Tasks), gone, time.Since(began))
+		a.printInspected(planned, c, time.Since(began))
 	}
 	return code
 }
 
-// compared returns the tasks of the files that the instance does not have so, and the names of those
-// that only the instance has.
-func compared(cfg *config.Config, there []apispec.Task, named []string) (changed []apispec.Task, gone []string) {
-	known := map[string]apispec.Task{}
+// compared compares the tasks of the files with those that the instance shows to somebody with these rights.
+// A task that they may not view is left out, unless it is named: it is not known whether it differs.
+func compared(cfg *config.Config, there []apispec.Task, named []string, rights roles.Rights) comparison {
+	c, known := comparison{tasks: len(cfg.Tasks), sender: access.Caller{Rights: rights}}, map[string]apispec.Task{}
 	for _, t := range there {
 		known[t.Name] = t
 	}
@@ -102,31 +122,48 @@ func compared(cfg *config.Config, there []apispec.Task, named []string) (changed
 		t := &cfg.Tasks[i]
 		is, ok := known[t.Name]
 		delete(known, t.Name)
-		if len(named) > 0 && !slices.Contains(named, t.Name) {
-			continue
-		}
-		if shown := apiview.Task(t); !ok || !reflect.DeepEqual(shown, is) {
-			changed = append(changed, asRequest(t))
+		switch {
+		case len(named) > 0 && !slices.Contains(named, t.Name):
+		case len(named) == 0 && !rights.May(roles.View, t.Name):
+			c.hidden++
+		case !ok || !reflect.DeepEqual(masked(apiview.Task(t), is), is):
+			c.changed = append(c.changed, asRequest(t))
 		}
 	}
 	for _, t := range there {
 		if _, left := known[t.Name]; left {
-			gone = append(gone, t.Name)
+			c.gone = append(c.gone, t.Name)
 		}
 	}
-	return changed, gone
+	return c
 }
 
-// planAt has the instance plan a task.
-func (a *app) planAt(ctx context.Context, client *apiclient.Client, t apispec.Task) inspectedTask {
+// masked hides the values of a task of the files that the instance hides from the user.
+func masked(t, there apispec.Task) apispec.Task {
+	for name, value := range apispec.Deref(there.Variables) {
+		if _, has := apispec.Deref(t.Variables)[name]; has && value == apiview.Masked {
+			(*t.Variables)[name] = value
+		}
+	}
+	return t
+}
+
+// planAt has the instance plan a task, unless the user lacks the role for that.
+func (a *app) planAt(ctx context.Context, client *apiclient.Client, t apispec.Task, sender access.Caller) inspectedTask {
+	if err := sender.Need(roles.Administer, t.Name); err != nil && sender.Proven() { // the instance would not name the role
+		return inspectedTask{Task: t.Name, Error: err.Error(), Refused: true}
+	}
 	got, err := client.InspectReplacing(ctx, t)
+	if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Status == http.StatusForbidden {
+		return inspectedTask{Task: t.Name, Error: refused.Message, Refused: true}
+	}
 	if err != nil {
 		return inspectedTask{Task: t.Name, Error: err.Error()}
 	}
 	return inspectedTask{Task: t.Name, Changes: got.Changes, Verdict: got.Verdict, Plan: strings.TrimSpace(got.Plan), Some: got.ChangesPresent}
 }
 
-func (a *app) printInspected(planned []inspectedTask, of int, gone []string, took time.Duration) {
+func (a *app) printInspected(planned []inspectedTask, c comparison, took time.Duration) {
 	for _, p := range planned {
 		fmt.Fprintf(a.stdout, "### Task %s\n", p.Task)
 		if p.Error != "" {
@@ -139,8 +176,16 @@ func (a *app) printInspected(planned []inspectedTask, of int, gone []string, too
 		}
 		fmt.Fprintln(a.stdout)
 	}
-	if len(gone) > 0 {
-		fmt.Fprintf(a.stdout, "Not in these files: %s\n", state.Some(gone, "and"))
+	if len(c.gone) > 0 {
+		fmt.Fprintf(a.stdout, "Not in these files: %s\n", state.Some(c.gone, "and"))
 	}
-	fmt.Fprintf(a.stdout, "%d of %s differ from the instance (%s)\n", len(planned), tasksOf(of), rounded(took))
+	if c.hidden > 0 {
+		fmt.Fprintln(a.stdout, c.leftOut())
+	}
+	fmt.Fprintf(a.stdout, "%d of %s differ from the instance (%s)\n", len(planned), tasksOf(c.tasks), rounded(took))
+}
+
+// leftOut says how many tasks were not compared.
+func (c comparison) leftOut() string {
+	return fmt.Sprintf("Left out: %s of these files, because %s may not view them at the instance", tasksOf(c.hidden), cmp.Or(c.sender.Name, "this user"))
 }

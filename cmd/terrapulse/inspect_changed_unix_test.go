@@ -49,16 +49,100 @@ func TestInspect_PlansChangedFilesAtAnInstance(t *testing.T) {
 	wantText(t, broken.stdout, "1 failed", "| web | failed |")
 }
 
+// With roles, a token plans what it may create, and a comment has nothing of tasks that it may not view.
+func TestInspect_OfChangedFilesNeedsTheRoleThatCreatesTheTasks(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.write("mod/secret.tf", "variable \"secret\" {\n  type      = string\n  sensitive = true\n  default   = \"\"\n}\n")
+	secret := strings.Replace(onWeb, "condition", "variables = { secret = \"\\\"hunter2\\\"\" }\n  condition", 1)
+	all := s.task("web-a", onWeb) + s.task("web-b", secret) + s.task("db", onWeb) + s.task("firewall", onWeb) + s.task("web-old", onWeb)
+	file := s.config("api {\n" + `
+  token = "{{ env \"API_TOKEN\" }}"
+  access {
+    grant {
+      roles = ["administer"]
+      to    = ["token:ci", "token:web"]
+      tasks = ["web-*"]
+    }
+    grant {
+      roles = ["view"]
+      to    = ["token:ci"]
+      tasks = ["db"]
+    }
+    grant {
+      roles = ["view"]
+      to    = ["token:reader"]
+    }
+    grant {
+      roles = ["operate", "approve"]
+      to    = ["token:operator"]
+    }
+  }
+}
+` + all)
+	s.env = append(s.env, "API_TOKEN=the-token-of-the-configuration")
+	p := s.start("-config-file", file)
+	address := "-http-addr=" + p.served()
+	eventually(t, "all are applied", func() bool {
+		return s.read("web-old.txt") != "" && s.read("db.txt") != "" && s.read("firewall.txt") != ""
+	})
+	tokens := map[string]string{"nobody": "a-token-that-is-not-known-here"}
+	for _, name := range []string{"ci", "web", "reader", "operator", "stranger"} {
+		made := s.bare("token", "create", "-store", "sqlite:"+s.path("state.db"), name)
+		wantCode(t, made, exitOK)
+		tokens[name] = strings.TrimSpace(made.stdout)
+	}
+	as := func(name, file string, code int, args ...string) result {
+		t.Helper()
+		r := s.run(append([]string{"inspect", address, "-token=" + tokens[name], "-config-file", file}, args...)...)
+		wantCode(t, r, code)
+		if strings.Contains(r.stdout+r.stderr, tokens[name]) || strings.Contains(r.stdout, "hunter2") {
+			t.Errorf("a secret is printed:\n%s", r.stdout)
+		}
+		return r
+	}
+	const fix = "an administrator can give it with a grant in api.access of the configuration"
+
+	// web-a is changed, web-new is new, web-old is gone; db and firewall are changed, too.
+	always := "approval = \"always\"\n" + onWeb
+	changed := s.write("changed/tasks.hcl", s.task("web-a", always)+s.task("web-b", secret)+s.task("web-new", onWeb)+s.task("db", always)+s.task("firewall", always))
+	ci := as("ci", changed, exitError, "-markdown")
+	wantText(t, ci.stdout, "### Terrapulse: 2 of 5 tasks planned, 1 with changes, 0 failed, 1 not planned", "| web-a | no changes |", "| web-new (new) | 1 to add",
+		"| db | not planned | token:ci may view, but needs the role administer for task db: "+fix, "Not in these files: web-old.", "Left out: 1 task of these files, because token:ci may not view them at the instance")
+	if strings.Contains(ci.stdout+ci.stderr, "firewall") || strings.Contains(ci.stdout, "web-b") {
+		t.Errorf("the comment has a task that the token may not view, or one that is the same:\n%s", ci.stdout)
+	}
+	web := as("web", changed, exitOK)
+	wantText(t, web.stdout, "### Task web-a", "### Task web-new", "Left out: 2 tasks", "2 of 5 tasks differ")
+	if strings.Contains(web.stdout, "firewall") || strings.Contains(web.stdout, "### Task db") {
+		t.Errorf("tasks are shown that the token may not view:\n%s", web.stdout)
+	}
+	wantText(t, as("web", changed, exitError, "-markdown", "firewall").stdout, "| firewall | not planned | token:web needs the role administer for task firewall, and has none: ")
+
+	// To view or to operate tasks is not enough: a plan runs what the files name, with the rights of the instance.
+	for name, may := range map[string]string{"reader": "view", "operator": "view, operate and approve"} {
+		r := as(name, changed, exitError, "-markdown")
+		wantText(t, r.stdout, "0 of 5 tasks planned, 0 with changes, 0 failed, 4 not planned", "| web-a | not planned | token:"+name+" may "+may+", but needs the role administer for task web-a: "+fix)
+		if strings.Contains(r.stdout, "web-b") || strings.Contains(r.stdout, "Left out") {
+			t.Errorf("a task that differs only in what is masked is listed:\n%s", r.stdout)
+		}
+	}
+	wantText(t, as("stranger", changed, exitError).stderr, "token:stranger needs the role view, and has none")
+	wantText(t, as("nobody", changed, exitError).stderr, "not valid")
+	tokens["configuration"] = "the-token-of-the-configuration"
+	wantText(t, as("configuration", changed, exitOK).stdout, "4 of 5 tasks differ")
+}
+
 func TestMarkdown_FitsIntoACommentAndHasNoMarkupOfPlans(t *testing.T) {
 	var planned []inspectedTask
 	for i := range 40 {
 		planned = append(planned, inspectedTask{Task: fmt.Sprintf("t%d", i), Some: true, Plan: strings.Repeat("+ line of the plan\n", 1000) + "```\n</details> @everyone"})
 	}
-	text := asMarkdown(planned, 40, nil)
+	text := asMarkdown(planned, comparison{tasks: 40})
 	if len(text) > 65_000 || strings.Count(text, "<details>") != 40 || strings.Count(text, "more lines") != 40 {
 		t.Errorf("%d bytes, %d plans", len(text), strings.Count(text, "<details>"))
 	}
-	one := asMarkdown([]inspectedTask{{Task: "a|b", Error: "it broke\n```\nx"}}, 1, []string{"<b>@x"})
+	one := asMarkdown([]inspectedTask{{Task: "a|b", Error: "it broke\n```\nx"}}, comparison{tasks: 1, gone: []string{"<b>@x"}})
 	wantText(t, one, `| a\|b | failed | it broke |`, "````\nit broke", "&lt;b&gt;")
 	if strings.Contains(one, "@x") {
 		t.Error("a name mentions somebody")

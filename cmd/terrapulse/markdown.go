@@ -13,18 +13,24 @@ import (
 const maxComment = 60_000
 
 // asMarkdown is what came of plans as a comment on a pull request: a table, and the plans below it.
-func asMarkdown(planned []inspectedTask, of int, gone []string) string {
+func asMarkdown(planned []inspectedTask, c comparison) string {
 	var b strings.Builder
-	changing, failed := 0, 0
+	changing, failed, refused := 0, 0, 0
 	for _, p := range planned {
 		switch {
+		case p.Refused:
+			refused++
 		case p.Error != "":
 			failed++
 		case p.Some:
 			changing++
 		}
 	}
-	fmt.Fprintf(&b, "### Terrapulse: %d of %s planned, %d with changes, %d failed\n\n", len(planned), tasksOf(of), changing, failed)
+	fmt.Fprintf(&b, "### Terrapulse: %d of %s planned, %d with changes, %d failed", len(planned)-refused, tasksOf(c.tasks), changing, failed)
+	if refused > 0 {
+		fmt.Fprintf(&b, ", %d not planned", refused)
+	}
+	b.WriteString("\n\n")
 	if len(planned) == 0 {
 		b.WriteString("No task differs from what is in force.\n")
 	} else {
@@ -33,13 +39,16 @@ func asMarkdown(planned []inspectedTask, of int, gone []string) string {
 	for _, p := range planned {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(named(p)), cell(inShort(p)), cell(verdictOf(p)))
 	}
-	if len(gone) > 0 {
-		fmt.Fprintf(&b, "\nNot in these files: %s. If the instance has them from task files, a merge removes them.\n", cell(state.Some(gone, "and")))
+	if len(c.gone) > 0 {
+		fmt.Fprintf(&b, "\nNot in these files: %s. If the instance has them from task files, a merge removes them.\n", cell(state.Some(c.gone, "and")))
+	}
+	if c.hidden > 0 {
+		fmt.Fprintf(&b, "\n%s.\n", cell(c.leftOut()))
 	}
 	left := maxComment - b.Len()
 	for i, p := range planned {
 		text := cmp.Or(p.Error, p.Plan)
-		if text == "" {
+		if text == "" || p.Refused {
 			continue
 		}
 		share := left / (len(planned) - i)
@@ -60,6 +69,8 @@ func named(p inspectedTask) string {
 // inShort is a plan in a few words.
 func inShort(p inspectedTask) string {
 	switch {
+	case p.Refused:
+		return "not planned"
 	case p.Error != "":
 		return "failed"
 	case p.Changes == nil || !p.Some:

@@ -82,9 +82,6 @@ func (a *api) getTask(r *http.Request) (any, error) {
 	return apispec.TaskResponse{RequestID: middleware.ID(r), Task: a.define(r, t)}, nil
 }
 
-// masked replaces the value of a sensitive variable, as Terraform source.
-const masked = `"(sensitive value)"`
-
 // define is apiview.Task for the sender of a request: the values of variables that the
 // module declares sensitive are for those who may administer the task.
 func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
@@ -98,7 +95,7 @@ func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 	}
 	for name := range *def.Variables {
 		if sensitive(name) {
-			(*def.Variables)[name] = masked
+			(*def.Variables)[name] = apiview.Masked
 		}
 	}
 	return def

@@ -148,6 +148,10 @@ func Task(t *config.Task) apispec.Task {
 	return def
 }
 
+// Masked replaces the value of a sensitive variable in what a sender sees who may not administer the task,
+// as Terraform source.
+const Masked = `"(sensitive value)"`
+
 // Optional is nil for the zero value, which JSON then leaves out.
 func Optional[T comparable](v T) *T {
 	if v == *new(T) {
