@@ -201,7 +201,11 @@ func (a *app) refuseArguments(f *flag.FlagSet) int {
 		fmt.Fprintf(a.stderr, "Warning: arguments after the flags are ignored: %q\n", f.Args())
 		return -1
 	}
-	return a.fail(exitFlags, fmt.Errorf("%s takes no arguments, got %q", f.Name(), f.Args()))
+	err := fmt.Errorf("%s takes no arguments, got %q", f.Name(), f.Args())
+	if f.Name() == "status" {
+		err = fmt.Errorf("%w: `terrapulse status -name=%[2]s` shows only this task, `terrapulse runs %[2]s` its runs", err, f.Arg(0))
+	}
+	return a.fail(exitFlags, err)
 }
 
 // oneTask fails unless the one argument of a command is given. The exit code is -1

@@ -243,7 +243,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		{[]string{"-bogus"}, exitFlags, "-bogus"},
 		{[]string{"nothing"}, exitUnknown, "unknown command \"nothing\": `terrapulse -help` lists the commands"},
 		{[]string{"start", "more"}, exitFlags, "start takes no arguments"},
-		{[]string{"status", "more"}, exitFlags, "status takes no arguments"},
+		{[]string{"status", "more"}, exitFlags, "status takes no arguments, got [\"more\"]: `terrapulse status -name=more` shows only this task, `terrapulse runs more` its runs"},
 		{[]string{"validate", "-config-file", "a.hcl", "b.hcl"}, exitFlags, "b.hcl"},
 		{[]string{"start", "-parallel", "0"}, exitFlags, "from 1 on"},
 		{[]string{"runs"}, exitMissing, "TASK"},

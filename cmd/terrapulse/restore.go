@@ -84,7 +84,7 @@ func (a *app) restore(stackName, from string, flags *storeFlags) int {
 	if a.json {
 		return cmp.Or(a.printJSON(restored{place.Where, tasks}), exitOK)
 	}
-	fmt.Fprintf(a.stdout, "The store %s is restored, and everything is paused. %d tasks run once more after `terrapulse resume`.\n", place.Where, tasks)
+	fmt.Fprintf(a.stdout, "The store %s is restored, and everything is paused. %s once more after `terrapulse resume`.\n", place.Where, plural(tasks, "task runs", "tasks run"))
 	return exitOK
 }
 

@@ -71,7 +71,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 		{[]string{"start", flag, "-config-file=none.hcl"}, exitConfig, ""},
 		{[]string{"restore", empty, "-from=sqlite:none"}, exitError, "none"},
 		{[]string{"restore", empty, "-from=elsewhere"}, exitFlags, "unknown kind of store"},
-		{[]string{"restore", empty, "-from=" + strings.TrimPrefix(flag, "-store=")}, exitOK, "1 tasks run once more"},
+		{[]string{"restore", empty, "-from=" + strings.TrimPrefix(flag, "-store=")}, exitOK, "1 task runs once more"},
 		{[]string{"status", empty}, exitOK, "aused by"},
 		{[]string{"runs", empty, "web"}, exitOK, "succeeded"},
 		{[]string{"restore", empty, "-json"}, exitOK, `"tasks": 1`},

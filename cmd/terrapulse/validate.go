@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/process/examine"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
@@ -91,13 +93,20 @@ func (a *app) validateCommand() command {
 			}
 			if v.Valid {
 				fmt.Fprintf(a.stdout, "The configuration is valid: %s.\n", tasksOf(len(cfg.Tasks)))
-				if note := cfg.Guard.Differs(); note != "" {
+				if note := cfg.Guard.Differs(); note != "" && mayBeFromCTS(cfg) {
 					fmt.Fprintf(a.stdout, "Note: %s.\n", note)
 				}
 			}
 			return code
 		},
 	}
+}
+
+// mayBeFromCTS reports whether a configuration has files in a format that Consul-Terraform-Sync reads.
+func mayBeFromCTS(cfg *config.Config) bool {
+	return slices.ContainsFunc(cfg.Files(), func(name string) bool {
+		return slices.Contains([]string{".hcl", ".json"}, strings.ToLower(filepath.Ext(name)))
+	})
 }
 
 // validate checks the configuration. It returns nil if it cannot be read at all.

@@ -115,3 +115,19 @@ task:
 		t.Errorf("a value is shown:\n%s", said)
 	}
 }
+
+// The note says what differs from Consul-Terraform-Sync, which reads HCL and JSON.
+func TestValidate_SpeaksOfConsulTerraformSyncOnlyIfItReadsTheFilesToo(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	t.Chdir(s.dir)
+	s.write("web/main.tf", "variable \"services\" {}\n")
+	s.write("tasks.yaml", "task:\n  - name: web\n    module: ./web\n    condition: {services: {names: [web]}}\n")
+	s.write("tasks.hcl", "task {\n  name = \"web\"\n  module = \"./web\"\n  condition \"services\" {\n    names = [\"web\"]\n  }\n}\n")
+	for file, note := range map[string]bool{"tasks.yaml": false, "tasks.hcl": true} {
+		r := s.run("validate", "-config-file", file)
+		wantCode(t, r, exitOK)
+		if strings.Contains(r.stdout+r.stderr, "Consul-Terraform-Sync") != note {
+			t.Errorf("%s: %s%s", file, r.stdout, r.stderr)
+		}
+	}
+}

@@ -129,11 +129,12 @@ func rehearse(t testing.TB, o options) *rehearsal.Stack {
 		return rehearsal.Built(o.build).Deploy(t, o.name, o.parameters)
 	}
 	prebuilt(t)
-	return share(fmt.Sprint("stack with ", o.parameters), func(one *thing) {
+	name := cmp.Or(o.name, stackName)
+	return share(fmt.Sprint("stack ", name, " with ", o.parameters), func(one *thing) {
 		all := rehearsal.Minimal(consulAddress)
 		all["StartPaused"] = "false"
 		maps.Copy(all, o.parameters)
-		one.stack = rehearsed.artifacts.Deploy(t, stackName, all)
+		one.stack = rehearsed.artifacts.Deploy(t, name, all)
 	}).stack
 }
 

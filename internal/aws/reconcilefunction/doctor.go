@@ -60,19 +60,20 @@ func (i *invocation) checkBundle(err error) (string, error) {
 	if r := i.engine.current.Refused; r != nil {
 		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.engine.current.Digest, r.Error)
 	}
-	return fmt.Sprintf("%.12s with %d tasks", i.engine.current.Digest, len(i.engine.current.Config.Tasks)), nil
+	return fmt.Sprintf("%.12s with %s", i.engine.current.Digest, counted(len(i.engine.current.Config.Tasks), "task")), nil
 }
 
 // checkPaused says whether tasks run, or who has paused them.
 func (i *invocation) checkPaused(ctx context.Context) (string, error) {
 	rec, err := state.ReadReconcile(ctx, i.store)
+	until := ": nothing is applied until `terrapulse resume -stack=" + i.engine.common.Stack + "`"
 	switch {
 	case err != nil:
 		return "", err
 	case rec.Data.Paused != nil:
-		return rec.Data.Paused.String() + ": nothing is applied until `terrapulse resume`", nil
+		return rec.Data.Paused.String() + until, nil
 	case i.engine.common.BeginsPaused && rec.Data.Undecided():
-		return "the next tick pauses the new deployment: nothing is applied until `terrapulse resume`", nil
+		return "the next tick pauses the new deployment" + until, nil
 	}
 	return "no", nil
 }
@@ -140,5 +141,13 @@ func (i *invocation) checkRights(ctx context.Context) (string, error) {
 			partial = "; " + hidden
 		}
 	}
-	return fmt.Sprintf("%d conditions can be read%s", len(queries), partial), nil
+	return fmt.Sprintf("%s can be read%s", counted(len(queries), "condition"), partial), nil
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -355,6 +355,7 @@ func TestReconcile_WindowUsesANewBundleInForce(t *testing.T) {
 func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	s := newStack(t, "web")
 	h := s.process()
+	h.engine.common.Stack, h.engine.common.BeginsPaused = "network", true
 	h.checks = []doctor.Check{{Name: "table", Look: func(context.Context) (string, error) { return "", errors.New("no such table") }, Fix: "deploy the stack again"}}
 	answer := s.must(h, `{"mode":"doctor"}`)
 	found := map[string]invoke.Check{}
@@ -367,8 +368,11 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	if c := found["table"]; c.OK || c.Found != "no such table" || c.Fix != "deploy the stack again" {
 		t.Errorf("%+v", c)
 	}
-	if c := found["tasks"]; !c.OK || c.Found != "1 soon" {
-		t.Errorf("%+v", c)
+	for name, want := range map[string]string{"tasks": "1 soon", "bundle": "b1 with 1 task", "consul rights": "1 condition can be read",
+		"paused": "the next tick pauses the new deployment: nothing is applied until `terrapulse resume -stack=network`"} {
+		if c := found[name]; !c.OK || c.Found != want {
+			t.Errorf("%+v, want %q", c, want)
+		}
 	}
 	failing := state.Task{Tries: state.Tries{Failures: 2}, Reason: state.Reason{Code: state.ReasonBackoff}}
 	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(failing))); err != nil {

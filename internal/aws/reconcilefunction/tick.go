@@ -111,7 +111,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, error)
 	if err := i.bundles.Refresh(ctx, i.log); err != nil {
 		if errors.Is(err, inforce.ErrNotPushed) && i.engine.common.BeginsPaused { // everybody is to see that it begins paused
 			people := control.Control{Store: i.store, Now: i.now}
-			err = cmp.Or(people.BeginPaused(ctx), err)
+			err = cmp.Or(people.BeginPaused(ctx, i.engine.common.Stack), err)
 		}
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -9,9 +10,13 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// FirstPause is the pause of a deployment that begins paused.
-func FirstPause(now time.Time) state.Paused {
-	return state.Paused{By: "the deployment", Since: now, Reason: "it is new: check the plans with `terrapulse invoke -inspect -wait`, then run `terrapulse resume`"}
+// FirstPause is the pause of a deployment that begins paused. Its stack is in the commands to run.
+func FirstPause(now time.Time, stack string) state.Paused {
+	if stack != "" {
+		stack = " -stack=" + stack
+	}
+	return state.Paused{By: "the deployment", Since: now,
+		Reason: fmt.Sprintf("it is new: check the plans with `terrapulse invoke%[1]s -inspect -wait`, then run `terrapulse resume%[1]s`", stack)}
 }
 
 // PauseAll keeps every task from running until somebody resumes, whatever requests a run.
@@ -32,14 +37,14 @@ func (c *Control) PauseAll(ctx context.Context, by, reason string) (state.Paused
 	return paused, err
 }
 
-// BeginPaused pauses a deployment in which nothing was decided yet. To repeat it is
+// BeginPaused pauses the deployment of a stack in which nothing was decided yet. To repeat it is
 // harmless.
-func (c *Control) BeginPaused(ctx context.Context) error {
+func (c *Control) BeginPaused(ctx context.Context, stack string) error {
 	return c.write(ctx, nil, func(rec *state.Reconcile) ([]state.Change, error) {
 		if !rec.Undecided() {
 			return nil, errNoChange
 		}
-		return outbox.Pause(rec, FirstPause(c.Now())).Changes(), nil
+		return outbox.Pause(rec, FirstPause(c.Now(), stack)).Changes(), nil
 	})
 }
 

@@ -156,7 +156,7 @@ func TestPause_EarlierPauseStays(t *testing.T) {
 
 func TestBeginsPaused_NothingRunsBeforeSomebodyResumes(t *testing.T) {
 	b := newBench(t, tasks(1)...)
-	b.BeginsPaused = true
+	b.BeginsPaused, b.Stack = true, "network"
 	events := b.recording()
 	b.store.Before = func([]state.Change) error { return errors.New("the process dies") }
 	_, _ = b.Tick(t.Context(), TickOptions{})
@@ -164,7 +164,7 @@ func TestBeginsPaused_NothingRunsBeforeSomebodyResumes(t *testing.T) {
 	b.must(b.people().Force(t.Context(), "task-0", "bob")) // a record, which is not that of a tick
 	b.tick()
 	b.tick()
-	if rec := b.record(); b.begun("task-0") != 0 || rec.Paused == nil || rec.Paused.By != control.FirstPause(b.now).By {
+	if rec := b.record(); b.begun("task-0") != 0 || rec.Paused == nil || rec.Paused.By != control.FirstPause(b.now, "").By || !strings.Contains(rec.Paused.Reason, "`terrapulse resume -stack=network`") {
 		t.Fatalf("%d runs began, and the pause is %+v", b.begun("task-0"), rec.Paused)
 	}
 	b.resume()
@@ -180,7 +180,7 @@ func TestBeginsPaused_NothingRunsBeforeSomebodyResumes(t *testing.T) {
 
 func TestBeginsPaused_AnotherProcessMayPauseOrResumeMeanwhile(t *testing.T) {
 	for name, meanwhile := range map[string]func(b *bench){
-		"pauses":  func(b *bench) { b.must(b.people().BeginPaused(t.Context())) },
+		"pauses":  func(b *bench) { b.must(b.people().BeginPaused(t.Context(), "")) },
 		"resumes": func(b *bench) { b.resume() },
 	} {
 		b := newBench(t, tasks(1)...)
@@ -207,7 +207,7 @@ func TestBeginsPaused_WhoResumesBeforeTheFirstTickBeginsUnpaused(t *testing.T) {
 	if n := b.begun("task-0"); n != 1 {
 		t.Errorf("%d runs began: %+v", n, b.record().Paused)
 	}
-	b.must(b.people().BeginPaused(t.Context()))
+	b.must(b.people().BeginPaused(t.Context(), ""))
 	if b.record().Paused != nil {
 		t.Error("a deployment that has begun is paused as a new one")
 	}

@@ -15,7 +15,7 @@ import (
 func (t *tick) beginPaused(ctx context.Context, rec state.Stored[state.Reconcile]) (state.Stored[state.Reconcile], error) {
 	for rec.Data.Undecided() {
 		next := rec.Data
-		events := outbox.Pause(&next, control.FirstPause(t.Now()))
+		events := outbox.Pause(&next, control.FirstPause(t.Now(), t.Stack))
 		written, err := t.opts.Lease.Apply(ctx, append(events.Changes(), rec.Write(next))...)
 		if conflict := new(state.ConflictError); errors.As(err, &conflict) && conflict.Change.Key == state.ReconcileKey {
 			if rec, err = state.ReadReconcile(ctx, t.Store); err != nil {
