@@ -26,8 +26,8 @@ func awsProvider(t *testing.T) (rc string) {
 	t.Helper()
 	mirror := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o",
-		filepath.Join(mirror, "registry.terraform.io", "hashicorp", "aws", "6.62.0", runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-aws_v6.62.0"), ".")
-	build.Dir = filepath.Join(testtools.Root(t), "internal", "testtools", "testdata", "awsprovider")
+		filepath.Join(mirror, "registry.terraform.io", "hashicorp", "aws", "6.62.0", runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-aws_v6.62.0"), "./aws")
+	build.Dir = filepath.Join(testtools.Root(t), "internal", "testtools", "testdata", "providers")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the provider: %v\n%s", err, out)

@@ -14,8 +14,8 @@ import (
 func BigProvider(t testing.TB) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "terraform-provider-big_v1.0.0")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, ".")
-	cmd.Dir = filepath.Join(Root(t), "internal", "testtools", "testdata", "bigprovider")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "./big")
+	cmd.Dir = filepath.Join(Root(t), "internal", "testtools", "testdata", "providers")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(fmt.Errorf("build the large provider: %w\n%s", err, out))

