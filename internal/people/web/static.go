@@ -7,6 +7,11 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"sync"
+
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/css"
+	"github.com/tdewolff/minify/v2/js"
 
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 )
@@ -35,41 +40,47 @@ const (
 	styleSheet = "style.css"
 )
 
-// compact leaves out of a script or a style sheet its indentation and the lines that are only comments:
-// browsers load less. It must have no text of several lines.
-func compact(file []byte) (short []byte) {
-	for line := range bytes.Lines(file) {
-		line = bytes.TrimSpace(line)
-		comment := bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) && bytes.HasSuffix(line, []byte("*/"))
-		if len(line) > 0 && !comment {
-			short = append(append(short, line...), '\n')
-		}
-	}
-	return short
-}
-
 // readStatic returns a static file.
 func readStatic(name string) ([]byte, error) {
 	switch name {
 	case allScripts:
+		return joinedScripts()
 	case styleSheet:
-		raw, err := files.ReadFile("static/" + name)
-		return compact(raw), err
-	default:
-		return files.ReadFile("static/" + name)
+		return smallStyle()
 	}
-	var all []byte
-	for _, script := range scripts {
-		raw, err := files.ReadFile("static/" + script)
+	return files.ReadFile("static/" + name)
+}
+
+// joinedScripts and smallStyle are made when a browser first loads them.
+var (
+	joinedScripts = sync.OnceValues(func() ([]byte, error) {
+		var all []byte
+		for _, script := range scripts {
+			raw, err := files.ReadFile("static/" + script)
+			if err == nil && script == ownScript {
+				raw, err = minified(js.Minify, raw)
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(append(all, raw...), '\n')
+		}
+		return all, nil
+	})
+	smallStyle = sync.OnceValues(func() ([]byte, error) {
+		raw, err := files.ReadFile("static/" + styleSheet)
 		if err != nil {
 			return nil, err
 		}
-		if script == ownScript {
-			raw = compact(raw)
-		}
-		all = append(append(all, raw...), '\n')
-	}
-	return all, nil
+		return minified(css.Minify, raw)
+	})
+)
+
+// minified returns a file of which browsers load less.
+func minified(by minify.MinifierFunc, file []byte) ([]byte, error) {
+	var short bytes.Buffer
+	err := by(nil, &short, bytes.NewReader(file), nil)
+	return short.Bytes(), err
 }
 
 var contentTypes = map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
