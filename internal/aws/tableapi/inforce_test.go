@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
@@ -32,11 +33,15 @@ func TestPolicy_IsThatOfTheBundleInForceAndReadsLittle(t *testing.T) {
 	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Bundle: "b"}))); err != nil {
 		t.Fatal(err)
 	}
-	granted := &config.Config{API: config.API{Access: roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.View}, To: []string{"everyone"}}}}}}
+	granted := &config.Config{API: config.API{Access: roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.View}, To: []string{"everyone"}, Labels: map[string]string{"site": "muc"}}}}}, Tasks: []config.Task{{Name: "fw-1", Labels: map[string]string{"site": "muc"}}, {Name: "vpn"}}}
 	served := API{inForce: &inForce{store: store, digest: "b", config: granted}}
 	for range 10 {
-		if policy, err := served.Policy(t.Context()); err != nil || !policy.Set() {
-			t.Fatal(policy, err)
+		policy, err := served.Policy(t.Context())
+		if err != nil || !policy.Set() {
+			t.Fatal(policy.Grants, err)
+		}
+		if r := policy.Rights(identity.Identity{}); !r.May(roles.View, "fw-1") || r.May(roles.View, "vpn") {
+			t.Fatalf("the labels of the bundle do not decide: %s", r)
 		}
 	}
 	if store.reads != 1 {
@@ -51,6 +56,6 @@ func TestPolicy_IsThatOfTheBundleInForceAndReadsLittle(t *testing.T) {
 	}
 	served.inForce.at, store.fails = time.Now().Add(-policyAge-time.Second), errors.New("no answer")
 	if policy, err := served.Policy(t.Context()); err == nil || policy.Set() {
-		t.Errorf("an old policy is used without an answer of the table: %v", policy)
+		t.Errorf("an old policy is used without an answer of the table: %v", policy.Grants)
 	}
 }

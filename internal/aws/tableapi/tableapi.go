@@ -62,13 +62,15 @@ type API struct {
 // it, then read nothing more for that.
 const policyAge = 20 * time.Second
 
-// Policy returns the grants of the bundle in force.
+// Policy returns the grants of the bundle in force, and the labels that it gives tasks.
 func (a API) Policy(ctx context.Context) (roles.Policy, error) {
 	cfg, err := a.inForce.recent(ctx, policyAge)
 	if err != nil {
 		return roles.Policy{}, err
 	}
-	return cfg.API.Access, nil
+	granted := cfg.API.Access
+	granted.Labels = cfg.LabelsInFiles
+	return granted, nil
 }
 
 // New returns the handler of the API. It takes the sender of a request from its context.

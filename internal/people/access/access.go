@@ -82,7 +82,11 @@ func (c Caller) Need(role roles.Role, task string) error {
 	if c.Rights.May(role, task) {
 		return nil
 	}
-	return c.refuse(role, task, roles.Words(c.Rights.On(task)), "for task "+task)
+	object := "for task " + task
+	if c.Rights.ByLabel(role) {
+		object += ", and has it only for " + strings.Join(c.Rights.Tasks(role), ", ")
+	}
+	return c.refuse(role, task, roles.Words(c.Rights.On(task)), object)
 }
 
 // NeedAll returns an error if the caller does not have a role for all tasks.
@@ -128,8 +132,11 @@ func (c Caller) refuse(role roles.Role, task, may, object string) error {
 	}
 	needs := strings.TrimSpace(fmt.Sprintf("needs the role %s %s", role, object))
 	text := fmt.Sprintf("%s %s, and has none: %s", name, needs, fix)
-	if may != "" {
+	switch {
+	case may != "":
 		text = fmt.Sprintf("%s may %s, but %s: %s", name, may, needs, fix)
+	case task != "" && c.Rights.ByLabel(role):
+		text = fmt.Sprintf("%s %s: %s", name, needs, fix)
 	}
 	return &Refused{By: c.Name, Role: role, Task: task, text: text}
 }

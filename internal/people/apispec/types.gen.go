@@ -1095,7 +1095,7 @@ type ResourceChange struct {
 type RoleOfSender struct {
 	Role RoleOfSenderRole `json:"role"`
 
-	// Tasks names of the tasks that it is for, in which * is any text and ? one character
+	// Tasks the tasks that it is for: a pattern of names, in which * is any text and ? one character, or labels that the task has, or both, as in firewall-* site=muc
 	Tasks []string `json:"tasks"`
 }
 

@@ -41,7 +41,7 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 		Address: cfg.API.BindAddress, Port: cfg.Port, Hosts: serve.Hosts(cfg), Public: api.HealthPath, Signed: api.NotificationPath, Login: api.LoginPath, Pages: outbox.PagesPath,
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, cfg, handler),
 		Credentials: options.Tokens,
-		Policy:      func() roles.Policy { return i.base.Load().API.Access },
+		Policy:      i.policy,
 	}
 	var err error
 	if served.OpenID, err = i.openID(ctx, cfg); err != nil {
@@ -63,6 +63,13 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 			"set api.token, tls.verify_incoming, or api.bind_address to 127.0.0.1", "address", server.Addr().String())
 	}
 	return server, nil
+}
+
+// policy returns who may do what. Labels are those of the task files in force when somebody acts.
+func (i *Instance) policy() roles.Policy {
+	p := i.base.Load().API.Access
+	p.Labels = func(task string) map[string]string { return i.base.Load().LabelsInFiles(task) }
+	return p
 }
 
 // withPages adds the pages to the API.

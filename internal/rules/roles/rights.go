@@ -8,9 +8,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
-// Rights are the roles that somebody has, each with patterns of tasks. The zero value is none.
+// Rights are the roles that somebody has, each with the tasks that it is for. The zero value is none.
 type Rights struct {
-	tasks map[Role][]string // sorted, with what includes the role; only "*" if it is for all tasks
+	tasks   map[Role][]string // scopes, sorted, with what includes the role; only "*" if it is for all tasks
+	labels  func(task string) map[string]string
+	assumed bool // labels of tasks are not known here: each task is assumed to have those of a scope
 }
 
 var everyTask = []string{"*"}
@@ -23,8 +25,13 @@ func Everything() Rights {
 // Viewing is the role view for all tasks.
 func Viewing() Rights { return rights(map[Role][]string{View: everyTask}) }
 
-// Given returns rights from patterns of tasks by role, such as an API has answered them.
-func Given(tasks map[Role][]string) Rights { return rights(tasks) }
+// Given returns rights from scopes by role, such as an API has answered them. The labels of tasks are not
+// known here, so a scope with labels may include tasks that it is not for: the API that has answered decides.
+func Given(tasks map[Role][]string) Rights {
+	r := rights(tasks)
+	r.assumed = true
+	return r
+}
 
 // rights adds the roles that the given ones include.
 func rights(given map[Role][]string) Rights {
@@ -47,7 +54,7 @@ func rights(given map[Role][]string) Rights {
 
 // May reports whether the role is there for a task, which need not exist.
 func (r Rights) May(role Role, task string) bool {
-	return slices.ContainsFunc(r.tasks[role], func(pattern string) bool { return matches(pattern, task, true) })
+	return slices.ContainsFunc(r.tasks[role], func(scope string) bool { return r.has(scope, task) })
 }
 
 // MayAll reports whether the role is there for all tasks, also for those to come.
@@ -59,8 +66,11 @@ func (r Rights) MayAny(role Role) bool { return len(r.tasks[role]) > 0 }
 // Acts reports whether there is a role that changes something.
 func (r Rights) Acts() bool { return r.MayAny(Operate) || r.MayAny(Approve) || r.MayAny(Administer) }
 
-// Tasks are the patterns of the tasks that the role is there for.
+// Tasks are the scopes of a role: patterns of names, and labels, as in "firewall-* site=muc".
 func (r Rights) Tasks(role Role) []string { return r.tasks[role] }
+
+// ByLabel reports whether the role is there for tasks with labels.
+func (r Rights) ByLabel(role Role) bool { return slices.ContainsFunc(r.tasks[role], byLabel) }
 
 // On are the roles for a task.
 func (r Rights) On(task string) []Role {
@@ -69,7 +79,11 @@ func (r Rights) On(task string) []Role {
 
 // Viewed are the rights to view what these rights let somebody view, and no others. Equal ones have
 // the same text.
-func (r Rights) Viewed() Rights { return rights(map[Role][]string{View: r.tasks[View]}) }
+func (r Rights) Viewed() Rights {
+	viewed := rights(map[Role][]string{View: r.tasks[View]})
+	viewed.labels, viewed.assumed = r.labels, r.assumed
+	return viewed
+}
 
 func (r Rights) String() string {
 	if !r.MayAny(View) {

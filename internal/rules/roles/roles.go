@@ -38,12 +38,17 @@ type Grant struct {
 	Roles []Role
 	To    []string // names of identities, in which * is any text; group:NAME; or Everyone
 	Tasks []string // names of tasks, in which * is any text and ? one character; all tasks if it is empty
+	// Labels are those that a task must have, too; nil for any.
+	Labels map[string]string
 }
 
 // Policy is who may do what.
 type Policy struct {
 	Grants []Grant
 	Groups map[string][]string // names of identities, as in Grant.To
+	// Labels returns the labels of a task, by its name, at the time of a decision: those of its block in the
+	// task files, never those that somebody has given it through the API. If it is nil, no task has labels.
+	Labels func(task string) map[string]string
 }
 
 // Set reports whether there are grants. Without any, roles have no effect.
@@ -95,13 +100,11 @@ func (p Policy) Rights(who identity.Identity) Rights {
 		if !slices.ContainsFunc(g.To, func(entry string) bool { return Means(entry, who) }) {
 			continue
 		}
-		tasks := g.Tasks
-		if len(tasks) == 0 {
-			tasks = everyTask
-		}
 		for _, role := range g.Roles {
-			given[role] = append(given[role], tasks...)
+			given[role] = append(given[role], g.scopes()...)
 		}
 	}
-	return rights(given)
+	r := rights(given)
+	r.labels = p.Labels
+	return r
 }

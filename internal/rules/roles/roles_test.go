@@ -133,3 +133,56 @@ func TestParseName_RefusesWhatMeansNobodyOrTooMany(t *testing.T) {
 		}
 	}
 }
+
+func TestGrant_WithLabelsIsForTheTasksThatHaveThem(t *testing.T) {
+	who := identity.OfToken("ci")
+	labels := map[string]map[string]string{"fw-1": {"site": "muc", "tier": "edge"}, "fw-2": {"site": "ber", "tier": "edge"}, "dns": {"site": "muc"}}
+	of := func(task string) map[string]string { return labels[task] }
+	for _, tt := range []struct {
+		tasks string
+		want  map[string]string
+		may   string // for which tasks
+		text  string
+	}{
+		{"", map[string]string{"site": "muc"}, "dns fw-1", "view (site=muc), operate (site=muc)"},
+		{"*", map[string]string{"site": "muc"}, "dns fw-1", "view (site=muc), operate (site=muc)"},
+		{"fw-*", map[string]string{"site": "muc"}, "fw-1", "view (fw-* site=muc), operate (fw-* site=muc)"},
+		{"fw-2 dns", map[string]string{"site": "muc"}, "dns", "view (dns site=muc, fw-2 site=muc), operate (dns site=muc, fw-2 site=muc)"},
+		{"", map[string]string{"tier": "edge", "site": "muc"}, "fw-1", "view (site=muc tier=edge), operate (site=muc tier=edge)"},
+		{"", map[string]string{"site": "rom"}, "", "view (site=rom), operate (site=rom)"},
+		{"", map[string]string{"rack": ""}, "", "view (rack=), operate (rack=)"}, // no configuration has that
+	} {
+		p := roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.Operate}, To: []string{"token:ci"}, Tasks: strings.Fields(tt.tasks), Labels: tt.want}}, Labels: of}
+		r := p.Rights(who)
+		var may []string
+		for _, task := range []string{"dns", "fw-1", "fw-2", "none"} {
+			if r.May(roles.Operate, task) {
+				may = append(may, task)
+			}
+			if r.May(roles.View, task) != r.May(roles.Operate, task) || r.Viewed().May(roles.View, task) != r.May(roles.View, task) || r.May(roles.Approve, task) {
+				t.Errorf("%s with %v has other roles for %s: %s", tt.tasks, tt.want, task, r)
+			}
+		}
+		if got := strings.Join(may, " "); got != tt.may || r.String() != tt.text || r.MayAll(roles.View) {
+			t.Errorf("%s with %v is for %q: %s", tt.tasks, tt.want, got, r)
+		}
+		if p.Labels = nil; p.Rights(who).May(roles.Operate, "dns") {
+			t.Errorf("%s with %v is for a task whose labels are not known", tt.tasks, tt.want)
+		}
+	}
+
+	p := roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.Approve}, To: []string{"token:ci"}, Labels: map[string]string{"site": "muc"}}}, Labels: of}
+	r := p.Rights(who)
+	labels["dns"], labels["vpn"] = map[string]string{"site": "ber"}, map[string]string{"site": "muc"}
+	if r.May(roles.Approve, "dns") || !r.May(roles.Approve, "vpn") {
+		t.Error("the labels of another time decide")
+	}
+}
+
+// A client that shows pages of another machine does not know the labels: it shows a button, and the API decides.
+func TestGiven_RightsByLabelsAreAssumed(t *testing.T) {
+	r := roles.Given(map[roles.Role][]string{roles.Approve: {"fw-* site=muc"}})
+	if !r.May(roles.Approve, "fw-1") || r.May(roles.Approve, "dns") || r.MayAll(roles.Approve) || !r.ByLabel(roles.Approve) || r.ByLabel(roles.Operate) {
+		t.Error(r)
+	}
+}

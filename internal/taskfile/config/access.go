@@ -19,9 +19,10 @@ type rawAccess struct {
 
 type rawGrant struct {
 	block.Origin
-	Roles block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
-	To    block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
-	Tasks block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
+	Roles  block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
+	To     block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
+	Tasks  block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
+	Labels block.Map     `key:"labels" form:"labels" unset:"any labels, or none" doc:"only for tasks that have all these labels in the task files; at most 16. If 'tasks' is set, too, both must match"`
 }
 
 type rawGroup struct {
@@ -55,7 +56,7 @@ func (l *loader) access(raw *rawAccess) roles.Policy {
 }
 
 func (l *loader) grant(raw *rawGrant, groups map[string][]string, oidc bool) roles.Grant {
-	g := roles.Grant{Tasks: raw.Tasks.V, To: l.names(&raw.To, groups, true, oidc)}
+	g := roles.Grant{Tasks: raw.Tasks.V, Labels: l.labelsOf("grant", &raw.Labels), To: l.names(&raw.To, groups, true, oidc)}
 	words := list.Map(roles.All, func(r roles.Role) string { return string(r) })
 	for i, name := range raw.Roles.V {
 		if g.Roles = append(g.Roles, roles.Role(name)); !slices.Contains(words, name) {
@@ -72,6 +73,9 @@ func (l *loader) grant(raw *rawGrant, groups map[string][]string, oidc bool) rol
 	}
 	if raw.Tasks.Set && len(raw.Tasks.V) == 0 {
 		l.Fail(raw.Tasks.Origin, "the grant is for no task", "remove tasks to grant the roles for all tasks, or remove the grant")
+	}
+	if raw.Labels.Set && len(raw.Labels.V) == 0 {
+		l.Fail(raw.Labels.Origin, "the grant names no label", "remove labels to grant the roles for tasks with any labels, or name a label, as in { site = \"muc\" }")
 	}
 	for i, name := range raw.Tasks.V {
 		if name == "" || strings.Trim(name, taskCharacters) != "" {

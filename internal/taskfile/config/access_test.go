@@ -26,6 +26,9 @@ func TestAccess_Block(t *testing.T) {
 				{Roles: []roles.Role{roles.View}, To: []string{"everyone"}},
 			}, Groups: map[string][]string{"network": {"token:alice", "cert:*.noc.example.com"}}}, ""},
 
+		{"a grant by labels", strings.Replace(grant, "to =", "tasks = [\"fw-*\"]\n labels = { site = \"muc\", rack = 12 }\n to =", 1),
+			roles.Policy{Grants: []roles.Grant{{Roles: []roles.Role{roles.Operate}, To: []string{"token:ci"}, Tasks: []string{"fw-*"}, Labels: map[string]string{"site": "muc", "rack": "12"}}}}, ""},
+
 		{"no grant", "", roles.Policy{}, "api.access: access has no grant"},
 		{"groups alone", "group \"g\" {\n members = [\"token:a\"]\n}", roles.Policy{}, "api.access: access has no grant"},
 		{"another role", strings.Replace(grant, "operate", "boss", 1), roles.Policy{}, `f.hcl:4: api.access.grant[0].roles[0]: not a role: "boss"; one of view, operate, approve, administer`},
@@ -41,6 +44,10 @@ func TestAccess_Block(t *testing.T) {
 		{"roles of unknown path", strings.Replace(grant, "token:ci", "arn:aws:iam::123456789012:role/team/*", 1), roles.Policy{}, "AWS does not tell the path"},
 		{"no task", strings.Replace(grant, "to =", "tasks = []\n to =", 1), roles.Policy{}, "the grant is for no task"},
 		{"a wrong pattern", strings.Replace(grant, "to =", "tasks = [\"a b\"]\n to =", 1), roles.Policy{}, `no task has such a name: "a b"`},
+		{"no label", strings.Replace(grant, "to =", "labels = {}\n to =", 1), roles.Policy{}, "api.access.grant[0].labels: the grant names no label; remove labels to grant the roles for tasks with any labels"},
+		{"a label without a value", strings.Replace(grant, "to =", "labels = { site = \"\" }\n to =", 1), roles.Policy{}, `not a value of the label site: ""`},
+		{"several values of a label", strings.Replace(grant, "to =", "labels = { site = \"muc,ber\" }\n to =", 1), roles.Policy{}, `not a value of the label site: "muc,ber"`},
+		{"a label in place of a name", strings.Replace(grant, "to =", "tasks = [\"site=muc\"]\n to =", 1), roles.Policy{}, `no task has such a name: "site=muc"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			writeFile(t, dir, "f.hcl", "api {\naccess {\n"+tt.inside+"\n}\n}\n")

@@ -19,20 +19,29 @@ const (
 
 var labelForm = regexp.MustCompile(labelPattern)
 
-// taskLabels returns the labels of a task; nil if it has none.
-func (l *loader) taskLabels(raw *rawTask) map[string]string {
-	if n := len(raw.Labels.V); n > maxLabels {
-		l.Fail(raw.Labels.Origin, fmt.Sprintf("the task has %d labels", n), fmt.Sprintf("give it at most %d", maxLabels))
+// labelsOf returns the labels of a task or a grant; nil if it has none.
+func (l *loader) labelsOf(owner string, raw *block.Map) map[string]string {
+	if n := len(raw.V); n > maxLabels {
+		l.Fail(raw.Origin, fmt.Sprintf("the %s has %d labels", owner, n), fmt.Sprintf("give it at most %d", maxLabels))
 	}
-	for _, key := range slices.Sorted(maps.Keys(raw.Labels.V)) {
+	for _, key := range slices.Sorted(maps.Keys(raw.V)) {
 		if !labelForm.MatchString(key) {
-			l.Fail(raw.Labels.Entry(key), "not a key of a label: "+block.Quoted(key), labelHint)
-		} else if value := raw.Labels.V[key]; !labelForm.MatchString(value) {
-			l.Fail(raw.Labels.Entry(key), fmt.Sprintf("not a value of the label %s: %s", key, block.Quoted(value)), labelHint)
+			l.Fail(raw.Entry(key), "not a key of a label: "+block.Quoted(key), labelHint)
+		} else if value := raw.V[key]; !labelForm.MatchString(value) {
+			l.Fail(raw.Entry(key), fmt.Sprintf("not a value of the label %s: %s", key, block.Quoted(value)), labelHint)
 		}
 	}
-	if len(raw.Labels.V) == 0 {
+	if len(raw.V) == 0 {
 		return nil
 	}
-	return raw.Labels.V
+	return raw.V
+}
+
+// LabelsInFiles returns the labels that a task file gives a task. A task that no file has has none here: who
+// makes a task through the API must not gain rights by its labels.
+func (c *Config) LabelsInFiles(task string) map[string]string {
+	if t, ok := c.Task(task); ok && !t.FromAPI {
+		return t.Labels
+	}
+	return nil
 }

@@ -80,8 +80,12 @@ func TestLabels_TaskThatWasMadeThroughTheAPIKeepsThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := right(t, cfg, string(kept)); again.Labels["site"] != "muc" {
+	again := right(t, cfg, string(kept))
+	if again.Labels["site"] != "muc" {
 		t.Errorf("it is kept as %s", kept)
+	}
+	if with := (&Config{Tasks: []Task{*again, {Name: "dns", Labels: map[string]string{"site": "ber"}}}}); with.LabelsInFiles("web") != nil || with.LabelsInFiles("dns")["site"] != "ber" || with.LabelsInFiles("vpn") != nil {
+		t.Error("its labels count as if a file had them")
 	}
 	delete(made.Labels, "site")
 	if kept, _ := json.Marshal(made.Definition()); strings.Contains(string(kept), "labels") {

@@ -290,7 +290,7 @@ type rawTask struct {
 	block.Origin
 	Name          block.String     `key:"name" required:"true" form:"task" doc:"unique, ignoring case; letters, digits, '_' and '-', not beginning with a digit, at most 200 bytes. Also the name of the Terraform workspace: before you rename a task, see 'moved_from'"`
 	Description   block.String     `key:"description" doc:"description for people; also a comment in the generated root module"`
-	Labels        block.Map        `key:"labels" form:"labels" doc:"labels with which people filter, group and approve several tasks; at most 16. Keys and values have 1 to 63 letters, digits, '.', '_' and '-'. Changing a label starts no run"`
+	Labels        block.Map        `key:"labels" form:"labels" doc:"labels with which people filter, group and approve several tasks, and by which roles are granted; at most 16. Keys and values have 1 to 63 letters, digits, '.', '_' and '-'. Changing a label starts no run"`
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`

@@ -159,7 +159,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 		dir:       raw.WorkingDir.V,
 		path:      raw.Path,
 	}
-	t.Labels = l.taskLabels(raw)
+	t.Labels = l.labelsOf("task", &raw.Labels)
 	t.After, t.AfterTimeout = l.after(raw)
 	t.BufferPeriod = l.taskBuffer(&raw.BufferPeriod, cfg.BufferPeriod)
 	l.variables(raw, &t, cfg.Vault.Enabled)
