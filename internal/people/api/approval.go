@@ -32,28 +32,53 @@ func (a *api) decidePlan(r *http.Request, asked apispec.ApprovalRequest) (any, e
 
 // approvePlans approves the plans of several tasks, each for itself.
 func (a *api) approvePlans(r *http.Request, asked apispec.ApprovalsRequest) (any, error) {
-	sender := by(r)
-	who, comment := sender.Or(apispec.Deref(asked.By)), state.Cut(apispec.Deref(asked.Comment))
 	answer := apispec.ApprovalsResponse{RequestID: middleware.ID(r)}
-	for _, plan := range asked.Plans {
-		of := r.Clone(r.Context())
-		of.SetPathValue("name", plan.Task) // what is said names the task
-		err := sender.Need(roles.Approve, plan.Task)
-		if err == nil {
-			err = a.orNoTask(of, a.Control.Approve(r.Context(), plan.Task, plan.Plan, who, comment))
-		}
-		result := apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Approved: err == nil}
-		if err != nil {
-			refused := a.refusalOf(of, err)
-			if refused.status >= http.StatusInternalServerError {
-				return nil, refused // the others would fail, too: the sender repeats the request
-			}
-			a.noteRefused(of, err)
-			result.Error = &refused.text
+	for i, plan := range asked.Plans {
+		result, failed := a.approvePlan(r, asked, plan)
+		switch {
+		case failed != nil && i == 0:
+			return nil, failed // the others would fail, too: the sender repeats the request
+		case failed != nil:
+			answer.Results = append(answer.Results, unfinishedApprovals(asked.Plans[i:], failed)...)
+			return answer, nil
 		}
 		answer.Results = append(answer.Results, result)
 	}
 	return answer, nil
+}
+
+// approvePlan approves one of several plans. It has failed if that is nothing that the sender did wrong.
+func (a *api) approvePlan(r *http.Request, asked apispec.ApprovalsRequest, plan apispec.PlanOfTask) (result apispec.ApprovalResult, failed *refusal) {
+	sender := by(r)
+	of := r.Clone(r.Context())
+	of.SetPathValue("name", plan.Task) // what is said names the task
+	err := sender.Need(roles.Approve, plan.Task)
+	if err == nil {
+		err = a.orNoTask(of, a.Control.Approve(r.Context(), plan.Task, plan.Plan, sender.Or(apispec.Deref(asked.By)), state.Cut(apispec.Deref(asked.Comment))))
+	}
+	result = apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Approved: err == nil}
+	if err != nil {
+		refused := a.refusalOf(of, err)
+		if refused.status >= http.StatusInternalServerError {
+			return result, refused
+		}
+		a.noteRefused(of, err)
+		result.Error = &refused.text
+	}
+	return result, nil
+}
+
+// unfinishedApprovals are the results of the plans from the one on that failed.
+func unfinishedApprovals(plans []apispec.PlanOfTask, failed *refusal) []apispec.ApprovalResult {
+	results := make([]apispec.ApprovalResult, len(plans))
+	for i, plan := range plans {
+		why := "not tried, because the approval of task '" + plans[0].Task + "' failed: repeat the request"
+		if i == 0 {
+			why = "it is not known whether this approval is recorded: repeat the request: " + failed.text
+		}
+		results[i] = apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Error: &why}
+	}
+	return results
 }
 
 // approveConsul approves what all tasks lose by a replaced Consul.

@@ -1,6 +1,9 @@
 package api_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -100,5 +103,45 @@ func TestLabels_SelectTasksInEachList(t *testing.T) {
 	}
 	if a := e.get("/v1/overview?label=muc"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "use KEY=VALUE") {
 		t.Error(a)
+	}
+}
+
+// failing is a store that refuses to write after some changes.
+type failing struct {
+	state.Store
+	left int
+}
+
+func (f *failing) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	if f.left--; f.left < 0 {
+		return nil, errors.New("the disk is full")
+	}
+	return f.Store.Apply(ctx, changes...)
+}
+
+func TestApprovals_StoreThatFailsInBetweenLeavesNoDoubtAboutTheOthers(t *testing.T) {
+	const three = `{"plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-fw-2"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`
+	e := waiting(t, "fw-1", "fw-2", "fw-3")
+	store := &failing{Store: e.store}
+	e.Control.Store = store
+	ask := e.answers(everything)
+	if code, said := ask("POST", "/v1/approvals", three); code != http.StatusInternalServerError || !strings.Contains(said, "the disk is full") {
+		t.Errorf("%d %s", code, said)
+	}
+	store.left = 1
+	code, said := ask("POST", "/v1/approvals", three)
+	var answer apispec.ApprovalsResponse
+	if err := json.Unmarshal([]byte(said), &answer); err != nil || code != http.StatusOK || len(answer.Results) != 3 {
+		t.Fatalf("%d %s: %v", code, said, err)
+	}
+	for i, want := range []string{"", "it is not known whether this approval is recorded: repeat the request: ", "not tried, because the approval of task 'fw-2' failed: repeat the request"} {
+		r := answer.Results[i]
+		if r.Approved != (want == "") || !strings.HasPrefix(apispec.Deref(r.Error), want) || e.resumes(r.Task) != r.Approved {
+			t.Errorf("%s: approved %t, %q, and the store has %t", r.Task, r.Approved, apispec.Deref(r.Error), e.resumes(r.Task))
+		}
+	}
+	store.left = 100
+	if code, said := ask("POST", "/v1/approvals", three); code != http.StatusOK || strings.Contains(said, `"approved":false`) || !e.resumes("fw-3") {
+		t.Errorf("the same request again: %d %s", code, said)
 	}
 }

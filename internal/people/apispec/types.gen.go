@@ -196,7 +196,7 @@ type ApprovalResult struct {
 	// Approved the approval is recorded. If the task needs several, it waits for the others
 	Approved bool `json:"approved"`
 
-	// Error why it is not approved
+	// Error why it is not approved, or why that is not known
 	Error *string `json:"error,omitempty"`
 	Plan  string  `json:"plan"`
 	Task  string  `json:"task"`

@@ -144,8 +144,13 @@ func (p *pages) approvePlans(ctx context.Context, r *http.Request, by string) er
 		return errNoPlan
 	}
 	results, err := p.source.ApprovePlans(ctx, asked)
-	if err != nil {
+	if err != nil && len(results) == 0 {
 		return err
+	}
+	if err != nil { // a further request has failed
+		for _, plan := range asked.Plans[len(results):] {
+			results = append(results, apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Error: new("it is not known whether it is approved: " + err.Error())})
+		}
 	}
 	refused := slices.DeleteFunc(slices.Clone(results), func(r apispec.ApprovalResult) bool { return r.Approved })
 	if len(refused) == 0 {
@@ -155,5 +160,5 @@ func (p *pages) approvePlans(ctx context.Context, r *http.Request, by string) er
 	for _, r := range refused {
 		why = append(why, r.Task+": "+apispec.Deref(r.Error))
 	}
-	return fmt.Errorf("%w: %d of %d are. The others are not: %s", errNotAll, len(results)-len(refused), len(results), strings.Join(why, "; "))
+	return fmt.Errorf("%w: %d of %d are. The others: %s", errNotAll, len(results)-len(refused), len(results), strings.Join(why, "; "))
 }

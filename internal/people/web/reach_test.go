@@ -26,6 +26,8 @@ func (n *network) everyPage() map[string][]string {
 		"/ui/health":                     {"net-1.example", "net-3.example", "no path to datacenter dc2", "services", "mia@example.com"},
 		"/ui/events":                     {"Events", "mia@example.com", "connection refused", "Export as CSV"},
 		"/ui/events?level=error&q=none":  {"No event matches"},
+		"/ui/approvals":                  {"Approve several plans", "edge-firewall", "2 to destroy", "Approve the chosen plans"},
+		"/ui/approvals?q=nothing":        {"No plan waits for an approval here"},
 		"/ui/audit":                      {"Audit", "No entry matches"},
 		"/ui/audit?by=nobody&range=365d": {"No entry matches"},
 		"/ui/sign-in":                    {"Sign in", "Token"},
