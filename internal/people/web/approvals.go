@@ -24,6 +24,7 @@ type approvalsPage struct {
 	May      int             `json:"-"`        // how many plans the viewer can approve
 	Next     string          `json:"-"`        // link to the further ones; "" if there are none
 	Filter   filter          `json:"filter"`
+	Chosen   bool            `json:"-"` // the viewer has chosen the tasks in the list
 }
 
 // planRowOfTask is a plan that waits, with what keeps the viewer from approving it, or the task from running.
@@ -65,6 +66,8 @@ func (p *pages) approvals(r *http.Request) (view, error) {
 	f.path, f.Group, f.Phase = pageURL("approvals"), "", ""
 	selected := f.selection()
 	selected.Phases, selected.Urgent = []apispec.Phase{apispec.PhaseWaiting}, 0
+	selected.Tasks = r.URL.Query()["task"]
+	selected.Tasks = selected.Tasks[:min(len(selected.Tasks), perPage)]
 	o, err := p.source.selected(r.Context(), selected)
 	if err != nil {
 		return view{}, err
@@ -82,6 +85,7 @@ func (p *pages) approvals(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	page := approvalsOf(o.Tasks, plans, p.Viewer(r))
+	page.Chosen = len(selected.Tasks) > 0
 	if page.Filter = f; o.Next != nil {
 		page.Next = f.link("after", *o.Next)
 	}

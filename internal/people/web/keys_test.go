@@ -1,7 +1,9 @@
 package web_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
@@ -58,5 +60,41 @@ func TestKeys_MoveThroughTheListOfTasks(t *testing.T) {
 	holds("document.activeElement.textContent === 'cdn-origins'")
 	if complaints := b.Complaints(); len(complaints) > 0 {
 		t.Errorf("the browser complains: %q", complaints)
+	}
+}
+
+func TestKeys_ChooseSeveralPlansAndApproveThem(t *testing.T) {
+	s := newSites(t) // fw-1, fw-2 and fw-3 wait
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/tasks?sort=name")
+	b.Until("fw-3", "Review and approve several")
+	b.Holds("!document.getElementById('keys-button').hidden")
+	b.Press("jx") // dns, which does not wait
+	b.Press("jx") // fw-1
+	b.Press("jx") // fw-2
+	b.Press("jxx")
+	b.Holds("[...document.querySelectorAll('[name=task]')].map((c) => c.checked).join() === 'true,true,false'")
+	b.Accessible()
+	plan, text := poolPlan()
+	s.write("fw-3", s.waits("fw-3", plan, text)) // the list refreshes itself
+	b.Until("fw-3")
+	time.Sleep(3 * time.Second)
+	b.Holds("[...document.querySelectorAll('[name=task]')].map((c) => c.checked).join() === 'true,true,false'")
+	b.Press("a")
+	if got := b.Focused(); got != "Review and approve several" {
+		t.Fatalf("a leads to %q", got)
+	}
+	b.Press(kb.Enter)
+	b.Until("of the tasks that you have chosen", "fw-1", "fw-2")
+	if text := b.Text("main"); strings.Contains(text, "fw-3") {
+		t.Errorf("a task that was not chosen is shown: %s", text)
+	}
+	b.Holds("!document.getElementById('keys-button').hidden")
+	b.Press("jjx") // not fw-2
+	b.Press("a")
+	b.Press(kb.Enter)
+	b.Until("You have approved the plans")
+	if got := strings.Join(s.approved(), " "); got != "fw-1" {
+		t.Errorf("approved are %q", got)
 	}
 }

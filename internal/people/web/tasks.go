@@ -26,7 +26,7 @@ type tasksPage struct {
 	Sections     []section `json:"-"`                    // the tasks, if they are grouped
 	MoreSections int       `json:"-"`
 	Table        taskTable `json:"-"` // the tasks, if they are not
-	Review       string    `json:"-"` // link to the plans that wait; "" if there are less than two
+	Review       bool      `json:"-"` // several plans wait, and the viewer may act
 
 	Groups     []*sameTrouble  `json:"-"` // Urgent and more, with equal reasons joined
 	MoreUrgent int             `json:"-"` // tasks that no group has
@@ -48,7 +48,13 @@ type filter struct {
 	Page   int      `json:"page,omitempty"`   // of runs, from 1
 	After  string   `json:"after,omitempty"`  // the task before the page of tasks
 	Before string   `json:"before,omitempty"` // the task after it
+
+	acts    bool // the viewer may act
+	chooses bool // people choose tasks in the list, to approve their plans
 }
+
+// Chooses reports whether people choose tasks in the list.
+func (f filter) Chooses() bool { return f.chooses }
 
 // maxUrgent is how many groups of tasks the list of what needs attention shows, and
 // readUrgent how many tasks are read for it.
@@ -99,6 +105,7 @@ func (f filter) selection() selection.Selection {
 
 func (p *pages) tasks(r *http.Request) (view, error) {
 	f := tasksFilter(r.URL.Query())
+	f.acts = p.Viewer(r).Rights.Acts()
 	o, err := p.source.selected(r.Context(), f.selection())
 	if err != nil {
 		return view{}, err
@@ -127,15 +134,13 @@ func tasksOf(o apispec.Overview, losses []apispec.TaskOverview, f filter) tasksP
 	}
 	f.finish(page.Tabs, "phase", f.Phase)
 	page.Keys = apispec.Deref(o.LabelKeys)
+	waiting := slices.DeleteFunc(slices.Clone(page.Urgent), func(t *apispec.TaskOverview) bool { return !deciding(t) })
+	page.Review = f.acts && len(waiting) > 1
+	f.chooses = page.Review
 	if f.Group != "" {
 		page.Sections, page.MoreSections = sectionsOf(apispec.Deref(o.Groups), page.Tasks, f)
 	} else {
 		page.Table = taskTable{f, page.Tasks}
-	}
-	if waiting := slices.DeleteFunc(slices.Clone(page.Urgent), func(t *apispec.TaskOverview) bool { return !deciding(t) }); len(waiting) > 1 {
-		review := f
-		review.path, review.Phase, review.Group, review.Sort = pageURL("approvals"), "", "", ""
-		page.Review = review.link("page", "")
 	}
 	page.Groups = grouped(page.Urgent)
 	page.Groups = page.Groups[:min(len(page.Groups), maxUrgent)]

@@ -116,17 +116,19 @@
   on('alive', (e) => { hear(); upgrade(e.detail.data); });
   setInterval(() => { upgrade(); if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
 
-  // Single keys in the list of tasks. They move the focus from link to link, do nothing while somebody
+  // Single keys in lists of tasks. They move the focus from link to link, do nothing while somebody
   // types, and can be turned off: programs that take dictation send keys, too.
   const keys = document.getElementById('keys');
   if (keys) {
     const button = document.getElementById('keys-button'), used = document.getElementById('keys-on');
-    const links = () => [...document.querySelectorAll('.tasks tbody th a')];
+    const links = () => [...document.querySelectorAll('tbody th a')];
+    const row = () => document.activeElement.closest('tbody tr');
     const move = (step) => {
-      const all = links(), at = all.indexOf(document.activeElement);
+      const all = links(), at = all.findIndex((a) => a.closest('tr') === row());
       all.at(at < 0 ? Math.min(step - 1, 0) : Math.min(Math.max(at + step, 0), all.length - 1))?.focus();
     };
-    const single = { j: () => move(1), k: () => move(-1), '/': () => document.getElementById('search')?.focus(), '?': () => keys.showModal() };
+    const go = (id) => document.getElementById(id)?.focus();
+    const single = { j: () => move(1), k: () => move(-1), x: () => row()?.querySelector('[type=checkbox]')?.click(), a: () => go('review'), '/': () => go('search'), '?': () => keys.showModal() };
     const arrows = { ArrowDown: single.j, ArrowUp: single.k };
     const kept = (value) => { // a browser may refuse to keep it
       try { return value ? localStorage.setItem('keys', value) : localStorage.getItem('keys'); } catch { return null; }
@@ -136,7 +138,7 @@
     used.checked = kept() !== 'off';
     used.addEventListener('change', () => kept(used.checked ? 'on' : 'off'));
     on('keydown', (e) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || keys.open || e.target.closest?.('input, select, textarea, [contenteditable]')) return;
+      if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || keys.open || e.target.closest?.('input:not([name=task], [name=plan]), select, textarea, [contenteditable]')) return;
       const act = used.checked && single[e.key] || links().includes(e.target) && arrows[e.key];
       if (!act) return;
       e.preventDefault();
