@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -95,4 +96,24 @@ func TestApprove_LabelApprovesOnlyWhatIsListed(t *testing.T) {
 	wantText(t, errs, "-label selects the tasks: leave out TASK")
 	_, errs = commandOf(t, exitFlags, "approve", "-label=site=muc", "-http-addr="+url, "-json")
 	wantText(t, errs, "give -yes, too")
+}
+
+func TestEvents_ListThoseOfTasksWithALabel(t *testing.T) {
+	path, file, store, cfg := sites(t)
+	for i, task := range []string{"fw-1", "vpn"} {
+		event := outbox.Event{Kind: outbox.HoldBegun, Seq: uint64(i + 1), At: time.Now(), Task: task, By: "ann", Detail: "rack of " + task}
+		if _, err := store.Apply(t.Context(), outbox.NewEvents(event).Changes()...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range [][]string{{"-http-addr=" + serveStored(t, store, cfg)}, {"-store=sqlite:" + path, "-config-file=" + file}} {
+		text, _ := commandOf(t, exitOK, append([]string{"events", "-label", "site=muc"}, from...)...)
+		if wantText(t, text, "rack of fw-1"); strings.Contains(text, "vpn") {
+			t.Errorf("with %s, events of other tasks are listed: %s", from, text)
+		}
+	}
+	_, errs := commandOf(t, exitError, "events", "-label=site=muc", "-store=sqlite:"+path)
+	wantText(t, errs, "labels are in the task files: name them with -config-file")
+	_, errs = commandOf(t, exitFlags, "events", "-label=muc")
+	wantText(t, errs, "use KEY=VALUE, such as site=muc")
 }

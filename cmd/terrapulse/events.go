@@ -23,6 +23,12 @@ func (a *app) eventsCommand() command {
 	f := a.flagSet("events")
 	from.register(f)
 	selected.register(f, "", "events")
+	var labels []string
+	f.Func("label", "Print only events about tasks with this `label`, as in site=muc. Repeatable: all must hold.", func(s string) error {
+		one, err := parsed("label", s)
+		labels = append(labels, one.Labels...)
+		return err
+	})
 	kind := f.String("kind", "", "Print only events of this `kind`, such as run_failed.")
 	level := f.String("level", "", "Print only events of this `level` and above: info, warning or error.")
 	text := f.String("text", "", "Print only events whose `text` or details have this part.")
@@ -34,6 +40,9 @@ func (a *app) eventsCommand() command {
 
   Lists events, the latest first: changes in Consul, runs, holds, approvals,
   changes through the API, and who leads. At least the latest 100,000 are kept.
+
+  -label selects by the labels that tasks have now. Labels are in the task
+  files: without an instance, name these.
 `,
 		run: func([]string) int {
 			if err := checkEvents(&selected, a.json, *kind, *level, *limit); err != nil {
@@ -42,6 +51,9 @@ func (a *app) eventsCommand() command {
 			query, err := selected.query(time.Now(), map[string]string{"kind": *kind, "level": *level, "q": *text})
 			if err != nil {
 				return a.fail(exitFlags, err)
+			}
+			if len(labels) > 0 {
+				query["label"] = labels
 			}
 			records, code := from.open(a)
 			if code >= 0 {

@@ -116,7 +116,15 @@ func (r storeRecords) Health(ctx context.Context) error {
 }
 
 func (r storeRecords) Events(ctx context.Context, query url.Values) (apispec.EventsResponse, error) {
-	all, err := overview.Reader{Store: r.Store, Now: time.Now}.Events(ctx, apiview.EventFilterOf(query), func(apispec.LatestEvent) bool { return true })
+	sees := func(string) bool { return true }
+	if labels := query["label"]; len(labels) > 0 {
+		effective, err := r.effective(ctx)
+		if err != nil {
+			return apispec.EventsResponse{}, err
+		}
+		sees = overview.WithLabels(effective, labels)
+	}
+	all, err := overview.Reader{Store: r.Store, Now: time.Now}.Events(ctx, apiview.EventFilterOf(query), func(e apispec.LatestEvent) bool { return sees(apispec.Deref(e.Task)) })
 	return apispec.EventsResponse{Events: all.Found, Next: apiview.Optional(all.Next), Oldest: apiview.Moment(all.Oldest)}, err
 }
 

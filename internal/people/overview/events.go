@@ -8,9 +8,11 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // Events are what a request for events gets.
@@ -38,6 +40,18 @@ func (r Reader) Events(ctx context.Context, f apiview.EventFilter, sees func(api
 		all.Oldest, err = outbox.Oldest(ctx, r.Store)
 	}
 	return all, err
+}
+
+// WithLabels returns a function that reports whether an event is about a task with labels, as in
+// selection.Selection. The labels are those of now; a task that is in no configuration has none.
+func WithLabels(effective *overlay.Effective, labels []string) func(task string) bool {
+	fits := selection.Labelled(labels)
+	return func(task string) bool {
+		if t, ok := effective.Config.Task(task); ok {
+			return fits(t.Labels)
+		}
+		return task != "" && fits(nil)
+	}
 }
 
 // eventOf returns an event as the API shows it.

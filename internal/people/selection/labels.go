@@ -23,20 +23,26 @@ func (p *parser) label(text string) string {
 // Label returns the value of a task's label; "" if it does not have the label.
 func Label(t *apispec.TaskOverview, key string) string { return apispec.Deref(t.Labels)[key] }
 
-// labelled returns a function that reports whether a task has all labels of the selection.
-func (s Selection) labelled() func(*apispec.TaskOverview) bool {
+// Labelled returns a function that reports whether labels fit a selection, as in Selection.Labels.
+func Labelled(selected []string) func(labels map[string]string) bool {
 	type wanted struct {
 		key    string
 		values []string
 	}
 	var all []wanted
-	for _, label := range s.Labels {
+	for _, label := range selected {
 		key, values, _ := strings.Cut(label, "=")
 		all = append(all, wanted{key, strings.Split(values, ",")})
 	}
-	return func(t *apispec.TaskOverview) bool {
-		return !slices.ContainsFunc(all, func(w wanted) bool { return !slices.Contains(w.values, Label(t, w.key)) })
+	return func(labels map[string]string) bool {
+		return !slices.ContainsFunc(all, func(w wanted) bool { return !slices.Contains(w.values, labels[w.key]) })
 	}
+}
+
+// labelled returns a function that reports whether a task has all labels of the selection.
+func (s Selection) labelled() func(*apispec.TaskOverview) bool {
+	fits := Labelled(s.Labels)
+	return func(t *apispec.TaskOverview) bool { return fits(apispec.Deref(t.Labels)) }
 }
 
 // LabelsOf returns the labels of a task as KEY=VALUE, sorted.

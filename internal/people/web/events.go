@@ -28,6 +28,7 @@ type eventsPage struct {
 // eventFilter is what the page of events selects.
 type eventFilter struct {
 	Task   string `json:"task,omitempty"`
+	Label  string `json:"label,omitempty"` // of tasks: KEY=VALUE, with spaces between them
 	Kind   string `json:"kind,omitempty"`
 	Level  string `json:"level,omitempty"` // the least one
 	By     string `json:"by,omitempty"`
@@ -43,7 +44,7 @@ var eventKinds = list.Map(outbox.Kinds(), func(k outbox.Kind) string { return st
 // eventFilterOf is what a query selects. What it does not know, it leaves out.
 func eventFilterOf(query url.Values) eventFilter {
 	text := func(name string) string { return strings.TrimSpace(query.Get(name)) }
-	f := eventFilter{Task: text("task"), Kind: text("kind"), Level: text("level"), By: text("by"), Text: text("q"), Before: text("before")}
+	f := eventFilter{Task: text("task"), Label: strings.Join(labelsIn(query), " "), Kind: text("kind"), Level: text("level"), By: text("by"), Text: text("q"), Before: text("before")}
 	if !slices.Contains(eventKinds, f.Kind) {
 		f.Kind = ""
 	}
@@ -60,7 +61,7 @@ func eventFilterOf(query url.Values) eventFilter {
 
 // values are the filter as the query of a page.
 func (f eventFilter) values() url.Values {
-	return values(map[string]string{"task": f.Task, "kind": f.Kind, "level": f.Level, "by": f.By, "q": f.Text, "since": f.Since, "until": f.Until, "before": f.Before})
+	return values(map[string]string{"task": f.Task, "label": f.Label, "kind": f.Kind, "level": f.Level, "by": f.By, "q": f.Text, "since": f.Since, "until": f.Until, "before": f.Before})
 }
 
 // request is the filter as the query of the API.
@@ -70,6 +71,9 @@ func (f eventFilter) request() url.Values {
 		if text != "" {
 			query.Set(name, momentOf(text).Format(time.RFC3339))
 		}
+	}
+	if f.Label != "" {
+		query["label"] = strings.Fields(f.Label)
 	}
 	return query
 }

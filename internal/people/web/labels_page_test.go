@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -94,4 +97,23 @@ func TestPages_SeveralPlansAreApprovedAsTheyWereShown(t *testing.T) {
 	if got := strings.Join(s.approved(), " "); got != "fw-1 fw-2 fw-3" {
 		t.Errorf("approved are %q", got)
 	}
+}
+
+func TestEventsPage_IsFilteredAndExportedByLabel(t *testing.T) {
+	s := newSites(t)
+	for i, task := range []string{"fw-1", "fw-3", "dns"} {
+		s.happened(outbox.Event{Kind: outbox.HoldBegun, Seq: uint64(i + 1), At: morning, Task: task, By: "mia@example.com", Detail: "rack " + task})
+	}
+	b := browsertest.New(t)
+	b.Open(s.url + "/ui/events")
+	b.Until("rack fw-3")
+	b.Fill("Label", "site=muc"+kb.Enter)
+	b.Comes("label=site%3Dmuc")
+	b.Until("rack fw-1", "Export as CSV")
+	for where, text := range map[string]string{"page": b.Text("main"), "export": s.body("/ui/events/export?format=csv&label=site%3Dmuc")} {
+		if !strings.Contains(text, "rack fw-1") || strings.Contains(text, "rack fw-3") || strings.Contains(text, "rack dns") {
+			t.Errorf("the %s has other tasks: %s", where, text)
+		}
+	}
+	b.Accessible()
 }
