@@ -35,6 +35,7 @@ notify:
 task:
   - name: works
     module: ./works
+    labels: {site: muc}
     condition: {services: {names: [web]}}
   - name: fails
     module: ./fails
@@ -69,7 +70,7 @@ func TestMonitoring_UsesOnlyWhatAnInstanceShows(t *testing.T) {
 		for _, want := range []string{
 			`terrapulse_task_attention{state="failing",task="fails"} 1`, `terrapulse_task_attention{state="waiting_for_approval",task="waits"} 1`,
 			`terrapulse_resources_total{action="added",task="works"} 1`, `terrapulse_runs_total{outcome="failed",task="fails"}`,
-			`terrapulse_pages_info{url="https://network.example.com"} 1`, `terrapulse_last_good_tick_age_seconds `,
+			`terrapulse_task_labels{label_site="muc",task="works"} 1`, `terrapulse_pages_info{url="https://network.example.com"} 1`, `terrapulse_last_good_tick_age_seconds `,
 		} {
 			if !strings.Contains(shown, want) {
 				return false

@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // How a scrape reads the store.
@@ -55,6 +56,8 @@ type Options struct {
 	// Room returns how many runs this instance carries out at a time, and how many more it can
 	// begin now; nil where there are no other instances to share with.
 	Room func() (parallel, room int)
+	// Tasks returns the tasks of the configuration with the latest change of them through the API; nil shows no labels.
+	Tasks func(ctx context.Context, change string) ([]config.Task, error)
 }
 
 // New returns metrics with the value 0.
@@ -180,6 +183,9 @@ type shared struct {
 	read time.Time // when rec was read
 	rec  state.Reconcile
 	err  error
+
+	tasks    []config.Task       // at that time
+	labelled []prometheus.Metric // their labels
 }
 
 // Describe implements prometheus.Collector. It names no metrics, because most of them are missing
@@ -194,8 +200,11 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 	if now := s.Now(); s.read.IsZero() || now.Sub(s.read) >= keepFor || now.Before(s.read) {
 		ctx, cancel := context.WithTimeout(context.Background(), readTime)
 		rec, err := state.Read[state.Reconcile](ctx, s.Store, state.ReconcileKey)
-		cancel()
 		s.rec, s.err, s.read = rec.Data, err, now
+		if s.Tasks != nil && err == nil {
+			s.readLabels(ctx)
+		}
+		cancel()
 	}
 	gauge := func(name string, v float64, help string) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc("terrapulse_"+name, help, nil, nil), prometheus.GaugeValue, v)
@@ -206,6 +215,9 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	gauge("store_up", 1, up)
+	for _, task := range s.labelled {
+		out <- task
+	}
 	if !s.rec.LastSuccess.IsZero() {
 		gauge("last_good_tick_age_seconds", max(0, s.Now().Sub(s.rec.LastSuccess).Seconds()),
 			"Seconds since a tick last read all of Consul and launched what it decided; a tick without changes notes it every 5 minutes. Missing before the first one.")

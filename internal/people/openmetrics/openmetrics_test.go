@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // oneRecord is a store with only the reconcile record. It counts reads.
@@ -52,7 +53,14 @@ func scrape(t *testing.T, m *Metrics, accept string) string {
 
 // measured returns metrics of some runs and ticks.
 func measured(s *oneRecord, at func() time.Time) *Metrics {
-	m := New(Options{Version: "1.2.3", Commit: "abc", URL: "https://network.example.com", Store: s, Now: at, Room: func() (parallel, room int) { return 4, 3 }})
+	m := New(Options{Version: "1.2.3", Commit: "abc", URL: "https://network.example.com", Store: s, Now: at, Room: func() (parallel, room int) { return 4, 3 },
+		Tasks: func(_ context.Context, change string) ([]config.Task, error) {
+			if change == "wrong" {
+				return nil, errors.New("the override cannot be read")
+			}
+			return []config.Task{{Name: "lb", Labels: map[string]string{"site": "muc" + change, "rack.no": "12"}}, {Name: "dns"},
+				{Name: "fw", Labels: map[string]string{"a.b": "1", "a-b": "2", "a_c": "3"}}}, nil
+		}})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
 	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
@@ -174,6 +182,59 @@ func TestMetrics_ScrapeReadsOneRecord(t *testing.T) {
 	if text := scrape(t, m, ""); !strings.Contains(text, "terrapulse_store_up 0") || strings.Contains(text, "terrapulse_tasks_") || !strings.Contains(text, "terrapulse_runs_total{") {
 		t.Errorf("without the store:\n%s", text)
 	}
+}
+
+func TestMetrics_ShowTheLabelsOfTasks(t *testing.T) {
+	s, at := &oneRecord{rec: state.Reconcile{Overrides: "-2"}}, now
+	m := measured(s, func() time.Time { return at })
+	lines := func() (lines []string) {
+		for line := range strings.Lines(scrape(t, m, "")) {
+			if strings.HasPrefix(line, "terrapulse_task_labels{") {
+				lines = append(lines, strings.TrimSpace(line))
+			}
+		}
+		slices.Sort(lines)
+		return lines
+	}
+	want := []string{
+		`terrapulse_task_labels{label_a_b_conflict1="2",label_a_b_conflict2="1",label_a_c="3",task="fw"} 1`,
+		`terrapulse_task_labels{label_rack_no="12",label_site="muc-2",task="lb"} 1`,
+	}
+	if diff := cmp.Diff(want, lines()); diff != "" {
+		t.Error(diff)
+	}
+	s.rec.Overrides, at = "wrong", at.Add(keepFor)
+	if diff := cmp.Diff(want, lines()); diff != "" {
+		t.Errorf("when the configuration cannot be read: %s", diff)
+	}
+	s.rec.Overrides, at = "-3", at.Add(keepFor)
+	if got := lines(); len(got) != 2 || !strings.Contains(got[1], `label_site="muc-3"`) {
+		t.Errorf("after a change: %q", got)
+	}
+	promtool := exec.CommandContext(t.Context(), testtools.Promtool(t), "check", "metrics")
+	_, text, _ := strings.Cut(scrape(t, m, ""), "\n")
+	promtool.Stdin = strings.NewReader(text)
+	if out, err := promtool.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// BenchmarkScrape_LabelsOfTenThousandTasks measures a scrape with the labels of 10,000 tasks.
+func BenchmarkScrape_LabelsOfTenThousandTasks(b *testing.B) {
+	tasks := make([]config.Task, 10_000)
+	for i := range tasks {
+		tasks[i] = config.Task{Name: fmt.Sprintf("task-%05d", i), Labels: map[string]string{"site": fmt.Sprintf("site-%02d", i%50), "tier": "edge"}}
+	}
+	at := now
+	m := New(Options{Store: &oneRecord{}, Now: func() time.Time { return at }, Tasks: func(context.Context, string) ([]config.Task, error) { return tasks, nil }})
+	size := 0
+	for b.Loop() {
+		at = at.Add(keepFor)
+		w := httptest.NewRecorder()
+		m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/v1/metrics", nil))
+		size = w.Body.Len()
+	}
+	b.ReportMetric(float64(size)/1000, "kB")
 }
 
 // documented returns the first cells of the tables of a section of docs/reference/metrics.md.

@@ -144,11 +144,19 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	if cfg.HighAvailability != nil {
 		measures.Room = func() (parallel, room int) { return i.Launcher.Parallel(), i.Launcher.Room() }
 	}
+	source := new(overlay.Source)
+	measures.Tasks = func(ctx context.Context, change string) ([]config.Task, error) {
+		effective, err := source.At(ctx, store, i.base.Load(), change)
+		if err != nil {
+			return nil, err
+		}
+		return effective.Config.Tasks, nil
+	}
 	i.metrics = openmetrics.New(measures)
 	sinks := Sinks(i.values, i.base.Load)
 	sinks.Store = store
 	i.keepToken(ctx, cfg)
-	said, source := new(outbox.Said), new(overlay.Source)
+	said := new(outbox.Said)
 	run := &runner.Runner{
 		Said:   said,
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
