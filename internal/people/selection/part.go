@@ -33,7 +33,7 @@ func (s Selection) Of(all []apispec.TaskOverview, in func(name string) bool) Par
 	}
 	compare := s.order()
 	if !s.isZero() {
-		slices.SortFunc(chosen, compare)
+		s.arrange(chosen)
 	}
 	p := Part{Matches: len(chosen), Groups: s.groups(chosen)}
 	first, size := 0, len(chosen)

@@ -119,8 +119,8 @@ type changing struct {
 	n, i   int
 }
 
-func newChanging(b *testing.B, n int) *changing {
-	handler, store := apiOf(b, n)
+func newChanging(b *testing.B, n int, also ...func(i int, t *config.Task)) *changing {
+	handler, store := apiThrough(b, n, func(store state.Store) state.Store { return store }, also...)
 	return &changing{b: b, n: n, store: store, pages: web.New(b.Context(), web.Options{API: apiclient.Local(handler), Version: "1.2.3", Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), Poll: time.Nanosecond})}
 }
@@ -187,8 +187,8 @@ func apiOf(b *testing.B, n int) (http.Handler, state.Store) {
 	return apiThrough(b, n, func(store state.Store) state.Store { return store })
 }
 
-// apiThrough is apiOf that reads the store through another one.
-func apiThrough(b *testing.B, n int, through func(state.Store) state.Store) (http.Handler, state.Store) {
+// apiThrough is apiOf that reads the store through another one. The tasks have more, such as labels.
+func apiThrough(b *testing.B, n int, through func(state.Store) state.Store, also ...func(i int, t *config.Task)) (http.Handler, state.Store) {
 	b.Helper()
 	file, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "state.db"))
 	if err != nil {
@@ -204,6 +204,9 @@ func apiThrough(b *testing.B, n int, through func(state.Store) state.Store) (htt
 	for i := range n {
 		name := fmt.Sprintf("switch-%05d", i)
 		cfg.Tasks = append(cfg.Tasks, config.Task{Name: name, Enabled: true, Condition: config.Condition{Spec: condition.Services{{Names: []string{name}}}}})
+		for _, add := range also {
+			add(i, &cfg.Tasks[i])
+		}
 		changes = append(changes, state.Create(state.TaskKey(name), state.Encode(statetest.Ran(name))))
 		if len(changes) == 40 || i == n-1 {
 			if _, err := file.Apply(b.Context(), changes...); err != nil {
