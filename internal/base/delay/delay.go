@@ -4,6 +4,8 @@ package delay
 
 import (
 	"context"
+	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -26,4 +28,16 @@ func Doubled(first, longest time.Duration, n int) time.Duration {
 		first *= 2
 	}
 	return min(first, longest)
+}
+
+// RetryAfter is the wait that a header of that name asks for, in seconds or as a date: at most an hour.
+// It is 0 if the header asks for none.
+func RetryAfter(header string, now time.Time) time.Duration {
+	var wait time.Duration
+	if seconds, err := strconv.Atoi(header); err == nil {
+		wait = time.Duration(min(seconds, 3600)) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), time.Hour)
 }

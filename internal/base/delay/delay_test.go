@@ -18,3 +18,15 @@ func TestDoubled_GrowsUpToTheLongest(t *testing.T) {
 		t.Errorf("a first wait that is too long: %s", got)
 	}
 }
+
+func TestRetryAfter_IsSecondsOrADate(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-5": 0, "0": 0, "30": 30 * time.Second, "99999999999": time.Hour,
+		"Wed, 01 Jul 2026 12:00:45 GMT": 45 * time.Second, "Wed, 01 Jul 2026 11:59:00 GMT": 0, "Thu, 02 Jul 2026 12:00:00 GMT": time.Hour,
+	} {
+		if got := delay.RetryAfter(header, noon); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}

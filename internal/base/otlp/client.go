@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// tries is how often spans are sent at most, with pauses of 1, 2 and 4 seconds. Meanwhile the queue
-	// of the SDK takes 2,048 further spans.
+	// tries is how often spans are sent at most, with pauses of about 1, 2 and 4 seconds. Meanwhile the
+	// queue of the SDK takes 2,048 further spans.
 	tries = 4
 
+	// maxPause is the longest pause, also if the receiver asks for a longer one.
 	maxPause = 10 * time.Second
 
 	// quiet is how long nothing is logged about further failures.
@@ -82,30 +83,45 @@ func (c *client) Shutdown(context.Context) error {
 }
 
 func (c *client) export(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	body, err := c.encode(spans)
+	if err != nil {
+		return err
+	}
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = c.pause, maxPause, 2
+	var last error
+	_, err = backoff.Retry(ctx, func() (struct{}, error) {
+		var after time.Duration
+		switch after, last = c.post(ctx, body); {
+		case last != nil && after < 0:
+			return struct{}{}, backoff.Permanent(last)
+		case last != nil && after > 0:
+			return struct{}{}, &backoff.RetryAfterError{Duration: min(after, maxPause)}
+		}
+		return struct{}{}, last
+	}, backoff.WithBackOff(waits), backoff.WithMaxTries(tries))
+	if err == nil {
+		return nil
+	}
+	return last // says more than the end of the context
+}
+
+// encode returns the body of a request.
+func (c *client) encode(spans []sdk.ReadOnlySpan) ([]byte, error) {
 	body, err := proto.Marshal(request(spans))
 	if err != nil {
-		return fmt.Errorf("encode spans: %w", err)
+		return nil, fmt.Errorf("encode spans: %w", err)
 	}
-	if c.gzip {
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
-		_, err := w.Write(body)
-		if err = errors.Join(err, w.Close()); err != nil {
-			return fmt.Errorf("compress spans: %w", err)
-		}
-		body = packed.Bytes()
+	if !c.gzip {
+		return body, nil
 	}
-	pause := c.pause
-	for try := 1; ; try++ {
-		after, err := c.post(ctx, body)
-		if err == nil || after < 0 || try == tries {
-			return err
-		}
-		if !delay.For(ctx, min(max(pause, after), maxPause)) {
-			return err
-		}
-		pause *= 2
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err = w.Write(body)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("compress spans: %w", err)
 	}
+	return packed.Bytes(), nil
 }
 
 // post sends a request. After an error, the duration is the least pause before another attempt, or
@@ -139,8 +155,7 @@ func (c *client) post(ctx context.Context, body []byte) (time.Duration, error) {
 	err = fmt.Errorf("the receiver answered %s", resp.Status)
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		return time.Duration(max(seconds, 0)) * time.Second, err
+		return delay.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), err
 	}
 	return -1, err
 }

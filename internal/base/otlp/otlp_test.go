@@ -3,7 +3,6 @@ package otlp
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -92,20 +91,7 @@ func TestExport_NeverDelaysTheSender(t *testing.T) {
 	firstPauseOf(t, time.Millisecond)
 	release := make(chan struct{})
 	defer close(release)
-	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
-		"down":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
-		"refuses": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
-		"hangs": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice the end of the connection
-			select {
-			case <-release:
-			case <-r.Context().Done():
-			}
-		},
-		"garbles":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>\xff\x00")) },
-		"cuts off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"moves":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
-	} {
+	for name, answer := range otlptest.Faults(release) {
 		t.Run(name, func(t *testing.T) {
 			r := otlptest.Start(t)
 			r.Answers(answer)
@@ -122,10 +108,60 @@ func TestExport_NeverDelaysTheSender(t *testing.T) {
 			if took := time.Since(began); took > flushTime+2*time.Second {
 				t.Errorf("the end took %s", took)
 			}
-			if n := strings.Count(log.String(), "spans are lost"); name != "garbles" && name != "hangs" && n != 1 {
+			if n := strings.Count(log.String(), "spans are lost"); name != "garbles" && name != "hangs" && name != "busy" && n != 1 {
 				t.Errorf("%d lines are logged: %s", n, log)
 			}
 		})
+	}
+}
+
+// Without an answer about when to come again, the pauses double. With one, it counts, in seconds or as a date.
+func TestExport_WaitsAsTheReceiverSays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		header func() string
+		least  time.Duration
+	}{
+		"seconds": {func() string { return "1" }, time.Second},
+		"a date":  {func() string { return time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat) }, time.Second},
+		"nothing": {func() string { return "" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := otlptest.Start(t)
+			var refused, taken time.Time
+			r.Answers(func(w http.ResponseWriter, _ *http.Request) {
+				refused = time.Now()
+				r.Answers(nil)
+				w.Header().Set("Retry-After", tt.header())
+				w.WriteHeader(http.StatusTooManyRequests)
+			})
+			firstPauseOf(t, time.Millisecond)
+			e, log := exporter(t, r)
+			e.Export().Send(ended(1))
+			for deadline := time.Now().Add(10 * time.Second); len(r.Spans()) == 0 && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			taken = time.Now()
+			e.Close()
+			if len(r.Spans()) != 1 || r.Asked() != 2 || log.Len() > 0 || taken.Sub(refused) < tt.least {
+				t.Errorf("received %d spans in %d requests, %s after the refusal, logged %s", len(r.Spans()), r.Asked(), taken.Sub(refused), log)
+			}
+		})
+	}
+}
+
+// A pause ends with the process, also if the receiver has asked for a long one.
+func TestExport_PauseEndsWithTheProcess(t *testing.T) {
+	r := otlptest.Start(t)
+	r.Answers(otlptest.Faults(nil)["busy"])
+	e, log := exporter(t, r)
+	e.Export().Send(ended(1))
+	for r.Asked() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	e.Close()
+	if took := time.Since(began); took > flushTime+2*time.Second || r.Asked() > 2 {
+		t.Errorf("the end took %s and %d requests, logged %s", took, r.Asked(), log)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 )
 
@@ -89,7 +90,7 @@ func refusal(resp *http.Response, answer []byte) error {
 	err := errors.New(text)
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests, code >= 500, code == http.StatusRequestTimeout:
-		return &outbox.DownError{Err: err, After: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+		return &outbox.DownError{Err: err, After: delay.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	case code == http.StatusGone:
 		err = fmt.Errorf("%w; it wants no more events: remove the notify block, or set another url", err)
 	case code/100 == 3:
@@ -102,17 +103,6 @@ func refusal(resp *http.Response, answer []byte) error {
 		return person(err)
 	}
 	return &outbox.DownError{Err: person(err)}
-}
-
-// retryAfter is what a Retry-After header says: seconds, or a date.
-func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return max(0, time.Duration(min(seconds, 3600))*time.Second)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }
 
 // printable is a text of another system on one line, shortened.

@@ -1,9 +1,11 @@
 // Package otlptest is a receiver of traces for tests: OTLP over HTTP, decoded with the official messages.
+// It can refuse, delay and garble.
 package otlptest
 
 import (
 	"compress/gzip"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -56,6 +58,67 @@ func (r *Receiver) Answers(answer func(w http.ResponseWriter, r *http.Request)) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
+}
+
+// Faults are the ways in which a receiver fails, by their names, to be set with Answers. The one that
+// hangs answers when release is closed.
+func Faults(release <-chan struct{}) map[string]http.HandlerFunc {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	return map[string]http.HandlerFunc{
+		"down":      status(http.StatusServiceUnavailable),
+		"refuses":   status(http.StatusUnauthorized),
+		"too large": status(http.StatusRequestEntityTooLarge),
+		"busy": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+		"hangs": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice the end of the connection
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		},
+		"garbles":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>\xff\x00")) },
+		"cuts off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"moves":    func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		"rejects": func(w http.ResponseWriter, _ *http.Request) {
+			answer, _ := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "too old"}})
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			_, _ = w.Write(answer)
+		},
+	}
+}
+
+// OneTraceEach reports what is wrong with spans as a whole: a run must be one trace unless it waited for a
+// person, no span is sent twice or ends before it begins, and each is below one that was sent.
+func OneTraceEach(all []Span) (wrong []string) {
+	complain := func(s Span, text string) {
+		wrong = append(wrong, fmt.Sprintf("span %s of run %s %s: %+v", s.Name, s.Attributes["terrapulse.run"], text, s))
+	}
+	seen, roots := map[string]bool{}, map[string]string{}
+	for _, s := range all {
+		if seen[s.Trace+s.ID] {
+			complain(s, "is sent twice")
+		}
+		seen[s.Trace+s.ID] = true
+		if s.Parent == "" {
+			roots[s.Trace] = s.Attributes["terrapulse.run"]
+		}
+	}
+	for _, s := range all {
+		switch {
+		case s.End.Before(s.Start):
+			complain(s, "ends before it begins")
+		case s.Parent != "" && !seen[s.Trace+s.Parent]:
+			complain(s, "is below a span that was not sent")
+		case roots[s.Trace] != s.Attributes["terrapulse.run"]:
+			complain(s, "is in the trace of run "+roots[s.Trace])
+		}
+	}
+	return wrong
 }
 
 // Spans returns what was received, in the order of their starts.
