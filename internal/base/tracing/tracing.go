@@ -103,14 +103,19 @@ type Link struct {
 // Export takes spans, and returns at once. It may drop them. Nil exports none.
 type Export func(spans ...Span)
 
-// Send exports the spans that are sampled.
+// Send exports the spans that are sampled. A span begins and ends by the clocks of different machines,
+// which may be apart: one that would end before it begins lasts no time.
 func (e Export) Send(spans ...Span) {
 	if e == nil {
 		return
 	}
 	for _, s := range spans {
-		if s.Valid() && s.Sampled {
-			e(s)
+		if !s.Valid() || !s.Sampled {
+			continue
 		}
+		if s.End.Before(s.Start) {
+			s.End = s.Start
+		}
+		e(s)
 	}
 }

@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 )
@@ -82,5 +83,18 @@ func TestSend_ExportsOnlyWhatIsSampled(t *testing.T) {
 	tracing.Export(nil).Send(tracing.Span{Context: on})
 	if len(got) != 1 || got[0] != "on" {
 		t.Errorf("exported %v", got)
+	}
+}
+
+// A launch is decided on one machine and begins on another one, whose clock is behind.
+func TestSend_NoSpanEndsBeforeItBegins(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	var got []tracing.Span
+	export := tracing.Export(func(spans ...tracing.Span) { got = append(got, spans...) })
+	root := tracing.Root("a")
+	root.Sampled = true
+	export.Send(tracing.Span{Context: root, Start: noon, End: noon.Add(-30 * time.Second)}, tracing.Span{Context: root, Start: noon, End: noon.Add(time.Second)})
+	if len(got) != 2 || !got[0].Start.Equal(noon) || !got[0].End.Equal(noon) || !got[1].End.Equal(noon.Add(time.Second)) {
+		t.Errorf("exported %+v", got)
 	}
 }
