@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -21,20 +22,30 @@ type sighting struct {
 }
 
 // silent reports whether an instance has not written its record for longer than it may. An instance
-// without a record is not known to be silent.
-func (s *sightings) silent(record state.Stored[state.Instance]) bool {
-	if !record.Exists() {
-		return false
-	}
+// without a record is not known to be silent, and is forgotten.
+func (s *sightings) silent(instance string, record state.Stored[state.Instance], now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, id := time.Now(), record.Data.ID
-	if was, seen := s.last[id]; seen && was.version == record.Version {
+	if !record.Exists() {
+		delete(s.last, instance)
+		return false
+	}
+	if was, seen := s.last[instance]; seen && was.version == record.Version {
 		return now.Sub(was.since) > record.Data.Silent
 	}
 	if s.last == nil {
 		s.last = map[string]sighting{}
 	}
-	s.last[id] = sighting{record.Version, now}
+	s.last[instance] = sighting{record.Version, now}
 	return false
+}
+
+// forget forgets the instances that are not there any more.
+func (s *sightings) forget(there map[string]uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.last, func(instance string, _ sighting) bool {
+		_, is := there[instance]
+		return !is
+	})
 }

@@ -134,7 +134,7 @@ func (s *Shared) Unreached(ctx context.Context, instance string) (string, error)
 	if err != nil && !errors.As(err, new(*state.NewerError)) {
 		return "", err
 	}
-	if s.sightings.silent(member) {
+	if s.sightings.silent(instance, member, s.Now()) {
 		return "that instance is not there", nil
 	}
 	return "", nil

@@ -145,6 +145,7 @@ func (o *others) read(ctx context.Context, s *Shared) (ended bool) {
 			runners, now[r.Data.ID] = append(runners, r), r.Data.Ended
 		}
 	}
+	s.sightings.forget(now)
 	for id, before := range o.ended {
 		ended = ended || now[id] != before
 	}
