@@ -293,7 +293,7 @@ func TestPeer_EstablishedAnewIsAnotherCluster(t *testing.T) {
 	here.ImportFrom(other, peer)
 	here.Imported(peer, "web", 3)
 	if third, err := c.Identify(t.Context(), place); err != nil || second.Replaced(third) == "" {
-		t.Errorf("a peering that was established anew is taken for the one before: %+v, %v", third, err)
+		t.Errorf("a peering that was established anew is taken for the earlier one: %+v, %v", third, err)
 	}
 }
 

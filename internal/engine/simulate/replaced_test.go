@@ -34,7 +34,7 @@ func (s *server) identity() state.Identity {
 }
 
 // replace has another cluster answer at Consul's address: a new one, which lacks most
-// entries, or the one before it.
+// entries, or the earlier one.
 func (s *server) replace(w *world) {
 	earlier := s.earlier
 	s.earlier = &consulCluster{s.cluster, s.index, maps.Clone(s.digests)}

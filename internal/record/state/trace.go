@@ -9,7 +9,7 @@ import (
 
 // Traced is the trace that a run belongs to. A trace ends when its run begins to wait for a person or a
 // window, which may take days: then it shows at once what waits, and how long the work took. When the
-// run is resumed, it begins another trace, which links to the one before.
+// run is resumed, it begins another trace, which links to the earlier one.
 type Traced struct {
 	Root  string    `json:"root"`            // its first span, as a traceparent
 	Since time.Time `json:"since"`           // when that begins
@@ -46,8 +46,8 @@ func (r Run) NewTrace(s *tracing.Sampler) *Traced {
 	return &Traced{Root: root.String(), Since: since}
 }
 
-// ResumedTrace is the trace of a waiting run that goes on at a time: another one after a wait for a
-// person or a window, which is sampled if the one before is.
+// ResumedTrace is the trace of a waiting run that is resumed at a time. After a wait for a person or a
+// window it is another trace, which is sampled if the earlier one is.
 func (r Run) ResumedTrace(s *tracing.Sampler, at time.Time) *Traced {
 	switch {
 	case s == nil:
