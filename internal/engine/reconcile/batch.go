@@ -37,10 +37,10 @@ type item struct {
 	since     time.Time // when it came due
 	run       *state.PlannedRun
 	resumed   *state.Stored[state.Run] // the waiting run that run resumes
-	assembled state.Run                // the record of run as it was written last
+	assembled state.Run                // the record of run as it was written last; only for spans
 	changes   []state.Change
 	events    []outbox.Event
-	ended     []state.Run // whose traces end with the decision
+	ended     []state.Run // whose traces end with the decision; only for spans
 }
 
 // add puts the decision into the batch, which is written first if it is full.
@@ -49,13 +49,14 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	it := item{decision: &d, was: was, since: dueSince(was.Data, b.now)}
 	if d.Lost != nil {
 		if run := b.tick.dead[d.Lost.ID]; run.Exists() && !run.Data.State.Ended() {
-			it.changes, it.ended = append(it.changes, run.Write(*d.Lost)), append(it.ended, *d.Lost)
+			it.changes = append(it.changes, run.Write(*d.Lost))
+			b.endsTrace(&it, *d.Lost)
 		}
 	}
 	if d.LostCheck != nil {
 		if run := b.tick.dead[d.LostCheck.ID]; run.Exists() {
 			it.changes = append(it.changes, run.Write(*d.LostCheck).Until(d.LostCheck.KeptUntil()))
-			it.ended = append(it.ended, *d.LostCheck)
+			b.endsTrace(&it, *d.LostCheck)
 		}
 	}
 	next := d.State
@@ -310,7 +311,9 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 			it.run.Trace = run.Traced.Root
 		}
 		launch.Runs = append(launch.Runs, *it.run)
-		b.items[i].assembled = run
+		if b.tick.Spans != nil {
+			b.items[i].assembled = run
+		}
 		last := len(it.changes) - 1 // the task's own record
 		it.changes[last] = it.was.Write(d.State)
 		changes = append(changes, it.changes...)

@@ -145,7 +145,10 @@ func (t *tick) checksAgain(d *decide.Decision, now time.Time) time.Time {
 // while, and the tasks are checked at their next times.
 func (t *tick) startChecks(ctx context.Context, launch state.Launch) {
 	t.report.Checks = append(t.report.Checks, launch)
-	if err := t.Launcher.Start(ctx, launch); err != nil {
+	began := t.Now()
+	err := t.Launcher.Start(ctx, launch)
+	t.exportStart(launch, began, err)
+	if err != nil {
 		t.Log.Warn("checks for drift were not started", "launch", launch.ID, "fence", launch.Fence, "error", err)
 	}
 }

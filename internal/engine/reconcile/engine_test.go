@@ -12,9 +12,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
@@ -52,6 +54,7 @@ type world struct {
 	cloud     *cloud            // in which runs go on; nil if they work here
 	processes []*proc
 	count     int
+	spans     map[tracing.Context]bool // that were sent
 
 	broken string // the first thing that must not be
 	panic  any    // from where a runner would have swallowed it
@@ -72,6 +75,40 @@ func (w *world) pick(n int, what string) int {
 func (w *world) violated(format string, args ...any) {
 	if w.broken == "" {
 		w.broken = fmt.Sprintf(format, args...)
+	}
+}
+
+// sampler has every run traced.
+var sampler = tracing.FromEnviron(func(name string) string {
+	return map[string]string{tracing.EndpointVariable: "http://collector:4318"}[name]
+})
+
+// export takes the spans of a process. A run is one trace, whichever processes take part in it and whichever
+// answers are lost, and no span is sent twice.
+func (p *proc) export(all ...tracing.Span) {
+	for _, s := range all {
+		if p.dead {
+			return
+		}
+		if p.spans[s.Context] {
+			p.violated("%s sent span %s twice: %+v", p.owner, s.Name, s)
+		}
+		p.spans[s.Context] = true
+		about := map[string]string{}
+		for _, a := range s.Attributes {
+			about[a.Key] = fmt.Sprint(a.Value)
+		}
+		run := decoded[state.Run](p.store.All()[state.RunKey(about["terrapulse.task"], about["terrapulse.run"])])
+		if run.ID == "" {
+			continue // it was forgotten
+		}
+		traces := []string{run.Trace().ID()}
+		if run.Traced != nil {
+			traces = append(traces, tracing.Parse(run.Traced.After).ID())
+		}
+		if !slices.Contains(traces, s.ID()) || s.End.Before(s.Start) {
+			p.violated("%s sent span %s of run %s, which has the traces %v: %+v", p.owner, s.Name, run.ID, traces, s)
+		}
 	}
 }
 
@@ -102,11 +139,16 @@ func (w *world) start(variant int) *proc {
 	w.count++
 	p := &proc{world: w, owner: fmt.Sprintf("p%d", w.count), alive: map[string]int{}}
 	cfg := w.configuration(variant)
-	clock := func() time.Time { return w.now }
+	clock := func() time.Time {
+		w.now = w.now.Add(time.Nanosecond) // no two attempts to start a launch begin at the same moment
+		return w.now
+	}
 	log := slog.New(slog.DiscardHandler)
 	p.rec = &reconcile.Reconciler{Config: cfg, Store: summary.Keep(view{p, true}), Consul: p, Launcher: p, Owner: p.owner, LeaseTTL: ttl, Now: clock, Log: log}
 	p.run = &runner.Runner{Config: func() *config.Config { return cfg }, Store: summary.Keep(view{p, false}), Consul: p, Driver: p,
 		Owner: p.owner, Claim: anHour, Now: clock, Log: log}
+	exports := spans.To(p.export)
+	p.rec.Traces, p.rec.Spans, p.run.Spans = sampler, exports, exports
 	if w.cloud != nil {
 		p.rec.Remote, p.run.Driver = p.remote(), p.remote()
 	}
@@ -223,7 +265,7 @@ func (w *world) applied(p *proc) string {
 func history(t *rapid.T, in *cloud) string {
 	w := &world{t: t, cloud: in, now: noon, store: statetest.NewMemory(), faults: true, closed: map[string]bool{},
 		digests: map[string]string{"web": "d0", "api": "d0", "db": "d0"}, infra: map[string]string{},
-		rendered: map[string]string{}, applies: map[string]bool{}}
+		rendered: map[string]string{}, applies: map[string]bool{}, spans: map[tracing.Context]bool{}}
 	w.start(0)
 	w.start(w.pick(4, "variant") / 3)
 	check := func() bool {

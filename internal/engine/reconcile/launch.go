@@ -30,10 +30,7 @@ const startsAtOnce = 8
 // fails, their intents stay, so that the next tick starts them under the same ids, and
 // this tick begins no others.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
-	var began time.Time
-	if t.Spans != nil {
-		began = t.Now()
-	}
+	began := t.Now()
 	takers, errs := make([]string, len(launches)), make([]error, len(launches))
 	offers := t.offering()
 	startOne := func(i int) {
@@ -51,9 +48,7 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	startOne(0)
 	work.Wait()
 	for i, err := range errs {
-		if t.Spans != nil {
-			t.Spans.Started(launches[i], began, t.Now(), err)
-		}
+		t.exportStart(launches[i], began, err)
 		switch takers[i] {
 		case "":
 		case state.TakenByContainer:

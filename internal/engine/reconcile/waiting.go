@@ -32,7 +32,7 @@ func (b *batch) ended(it *item, next state.Task, run state.Stored[state.Run]) st
 	next, d.Forget = was.Conclude(ended, "")
 	it.changes = append(it.changes, run.Write(ended).Until(ended.KeptUntil()))
 	if !run.Data.EndsTrace() {
-		it.ended = append(it.ended, ended)
+		b.endsTrace(it, ended)
 	}
 	it.events = append(it.events, outbox.OfEnd(was, next, ended)...)
 	return next

@@ -96,6 +96,7 @@ type Instance struct {
 	gates   atomic.Pointer[map[string]state.Gate]                            // as this process has seen them
 
 	traces *otlp.Exporter // nil if no traces are exported
+	spans  spans.Recorder // the same
 
 	nomad    *nomad.Launcher // nil if this process carries out its runs itself
 	jobEnded chan struct{}   // receives when a Nomad job has ended
@@ -140,6 +141,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 	i.base.Store(cfg)
 	var sampler *tracing.Sampler
 	i.traces, sampler = otlp.FromEnviron(o.Version, o.Log)
+	i.spans = spans.To(i.traces.Export())
 	measures := openmetrics.Options{Version: o.Version, Commit: buildinfo.Commit(), URL: cfg.API.URL, Store: store, Now: time.Now}
 	if cfg.HighAvailability != nil {
 		measures.Room = func() (parallel, room int) { return i.Launcher.Parallel(), i.Launcher.Room() }
@@ -162,7 +164,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Config: i.base.Load, Source: source, Store: store, Consul: client,
 		Driver: carrier.Driver, Suppose: runner.Suppose(client),
 		Owner: owner, Claim: timing.Claim, Now: time.Now, Log: o.Log,
-		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Spans: spans.To(i.traces.Export()), Environ: terraformcli.Environ, Verify: verify.Run,
+		Yields: cfg.HighAvailability != nil, Live: store.LiveOutput, Watch: o.Watch, Ended: i.metrics.RunEnded, Spans: i.spans, Environ: terraformcli.Environ, Verify: verify.Run,
 	}
 	if o.Ended != nil {
 		run.Ended = o.Ended
@@ -177,7 +179,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret: module.Secret, Traces: sampler, Spans: spans.To(i.traces.Export()),
+		Secret: module.Secret, Traces: sampler, Spans: i.spans,
 		Gates:   func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 		Backlog: i.metrics.Backlog,
 	}
@@ -220,7 +222,7 @@ func (i *Instance) Control() *control.Control {
 		PlanReplacing: func(ctx context.Context, definition json.RawMessage) (state.PlannedRun, error) {
 			return i.planner().PlanReplacing(ctx, definition, "the API")
 		},
-		Spans:        spans.To(i.traces.Export()),
+		Spans:        i.spans,
 		WhatIf:       i.whatIf,
 		RemoteOutput: i.output,
 	}

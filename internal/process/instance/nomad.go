@@ -71,6 +71,9 @@ func (i *Instance) settle(ctx context.Context, launch string, status reconcile.L
 	for _, run := range lost {
 		i.metrics.RunEnded(run)
 	}
+	if i.spans != nil {
+		i.spans.Ended(lost...)
+	}
 	if err != nil && ctx.Err() == nil {
 		i.Log.Warn("cannot mark what a stopped Nomad job has left: the next tick finds it", "launch", launch, "error", err)
 	}

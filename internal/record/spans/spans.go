@@ -23,8 +23,8 @@ type Recorder interface {
 	Step(run state.Run, name, of string, start, end time.Time, err error)
 	// Decided exports the decision of runs that were written together.
 	Decided(runs []state.Run, began, ended time.Time)
-	// Started exports an attempt to start a launch.
-	Started(launch state.Launch, began, ended time.Time, err error)
+	// Started exports an attempt of the leader with this fencing token to start a launch.
+	Started(launch state.Launch, fence uint64, began, ended time.Time, err error)
 }
 
 // To returns the Recorder that exports to export; nil if that is nil.
@@ -64,15 +64,12 @@ func (r recorder) Decided(runs []state.Run, began, ended time.Time) {
 }
 
 // Started makes another span for each attempt: one in the trace of each run of the launch.
-func (r recorder) Started(launch state.Launch, began, ended time.Time, err error) {
+func (r recorder) Started(launch state.Launch, fence uint64, began, ended time.Time, err error) {
 	for _, run := range launch.Runs {
-		root := tracing.Parse(run.Trace)
-		s := tracing.Span{Context: root.Child("start", launch.ID, strconv.FormatInt(began.UnixNano(), 10)), Parent: root, Name: "start", Start: began, End: ended,
-			Attributes: []tracing.Attribute{Attribute("task", run.Task), Attribute("run", run.ID), Attribute("launch", launch.ID)}}
-		if err != nil {
-			s.Error = cut(err.Error())
-		}
-		if root.Valid() {
+		s := Step(state.Run{ID: run.ID, Task: run.Task, Launch: launch.ID, Traced: &state.Traced{Root: run.Trace}}, "start", began, ended, err,
+			Attribute("launch", launch.ID), Attribute("fence", int(fence)))
+		s.Context = s.Parent.Child("start", launch.ID, strconv.FormatUint(fence, 10), strconv.FormatInt(began.UnixNano(), 10))
+		if s.Parent.Valid() {
 			r.Send(s)
 		}
 	}
