@@ -94,6 +94,11 @@ func (o *orchard) lead(file, id string) *process {
 	o.t.Helper()
 	o.port = testtools.FreePort(o.t)
 	own := &site{t: o.t, dir: o.path(id), env: append([]string{"PATH=/nowhere"}, "CONSUL_HTTP_ADDR="+o.consul.Addr())}
+	for _, kv := range o.env {
+		if strings.HasPrefix(kv, "OTEL_") {
+			own.env = append(own.env, kv)
+		}
+	}
 	if err := os.MkdirAll(own.dir, 0o755); err != nil {
 		o.t.Fatal(err)
 	}
@@ -193,6 +198,7 @@ func TestNomad_ADispatchedJobAppliesAChange(t *testing.T) {
 
 func TestNomad_AKilledRunIsLostAtOnceAndRunsAgain(t *testing.T) {
 	o := newOrchard(t)
+	traces := o.traced()
 	file := o.config(o.agent.Addr(), o.slowTask())
 	o.registerJob(file)
 	o.site.register("web", "web-1", 8080, "passing")
@@ -219,6 +225,14 @@ func TestNomad_AKilledRunIsLostAtOnceAndRunsAgain(t *testing.T) {
 		runs := o.runs("slow")
 		return runs[0].State == "succeeded" && strings.Contains(o.read("slow.out"), "web:8080")
 	})
+	eventually(t, "both runs have traces", func() bool { return len(spansNamed(traces.Spans(), "apply slow")) == 2 })
+	states := map[string]int{}
+	for _, root := range spansNamed(traces.Spans(), "apply slow") {
+		states[root.Attributes["terrapulse.state"]]++
+	}
+	if soundTraces(t, traces.Spans()); states["lost"] != 1 || states["succeeded"] != 1 {
+		t.Errorf("the traces are of runs that are %v", states)
+	}
 }
 
 func TestNomad_AStoppedJobInterruptsTerraform(t *testing.T) {
