@@ -77,6 +77,9 @@ func (e *Edit) Changes() ([]state.Change, outbox.Events) {
 	return slices.Concat(e.Others, []state.Change{e.Record.Write(e.Next)}, events.Changes()), events
 }
 
+// Reports adds an event of the task.
+func (e *Edit) Reports(event outbox.Event) { e.events = append(e.events, event) }
+
 // Override adds the change of an override, and its event. A process that reads the
 // reconcile record sees that the overrides have changed.
 func (e *Edit) Override(change state.Change, event outbox.Event) {

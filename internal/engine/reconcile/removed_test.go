@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -324,4 +325,32 @@ func destroyedOnRemoval() []config.Task {
 	all := tasks(1)
 	all[0].Removal = removal.Spec{On: removal.Destroy, Approve: removal.Never}
 	return all
+}
+
+// Its first run failed, and has perhaps made something: people hear that nothing keeps that in step any more.
+func TestTick_RemovalOfATaskWhoseFirstRunFailedIsAnEvent(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	b.tick()
+	b.end(state.RunFailed, "")
+	b.Config, b.effective = &config.Config{KeepRemoved: keptRemoved}, nil
+	b.tick()
+	b.removed()
+	if n := events.count(outbox.TaskRemoved); n != 1 {
+		t.Errorf("%d events say that the task is removed: %s", n, events.heard())
+	}
+}
+
+func TestTick_RemovalOfATaskThatNeverRanIsNoEvent(t *testing.T) {
+	all := tasks(1)
+	all[0].Enabled = false
+	b := newBench(t, all...)
+	events := b.recording()
+	b.tick()
+	b.Config, b.effective = &config.Config{KeepRemoved: keptRemoved}, nil
+	b.tick()
+	b.removed()
+	if n := events.count(outbox.TaskRemoved); n != 0 {
+		t.Errorf("%d events say that the task is removed: %s", n, events.heard())
+	}
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -219,5 +221,32 @@ func TestTick_RenamedTaskKeepsItsRunUnderWay(t *testing.T) {
 	}
 	if got := b.task("task-0"); got.MovedTo != "" || got.AppliedAt.IsZero() {
 		t.Errorf("the task before has lost its records: %+v", got)
+	}
+}
+
+func TestTick_RenameIsAnEventOfTheNewNameAfterThoseOfTheFormerOne(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	events := b.recording()
+	b.settle()
+	b.Reconciler.Consul = unreadable{b.catalog} // its latest event is of a clock that is ahead
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	b.now = b.now.Add(-30 * time.Minute)
+	b.Reconciler.Consul = b.catalog
+	b.reload(renamedTask("task-0"))
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	var last uint64
+	var moved []outbox.Event
+	for _, e := range events.got {
+		switch {
+		case e.Kind == outbox.TaskMoved:
+			moved = append(moved, e)
+		case e.Task == "task-0":
+			last = max(last, e.Seq)
+		}
+	}
+	if len(moved) != 1 || moved[0].Task != "new" || moved[0].Former != "task-0" || moved[0].Seq <= last {
+		t.Errorf("the rename is the events %+v; the latest one of the former name has the number %d", moved, last)
 	}
 }

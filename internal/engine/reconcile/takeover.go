@@ -30,8 +30,6 @@ func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[stat
 		case errors.As(err, new(*state.ConflictError)): // somebody changes a part of it at this moment: the next tick takes it
 		case err != nil:
 			return moved, fmt.Errorf("take what task %s has along to task %s, its new name: %w", formers[0], task.Name, err)
-		default:
-			t.Log.Info("a renamed task has taken over the records of its former name", "task", task.Name, "from", formers[0])
 		}
 		moved = true
 	}
@@ -57,6 +55,8 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 	rename := state.Rename{From: before, To: task.Name, Was: task.DigestNamed(t.effective.Config, before), Is: task.definition, At: e.Now}
 	next, left := rename.Take(from.Data, e.Record.Data)
 	e.Next = next
+	e.Next.Events = max(next.Events, from.Data.Events) // the event follows those of the former name
+	e.Reports(outbox.Event{Kind: outbox.TaskMoved, At: e.Now, Task: task.Name, Former: before})
 	if err := t.takeOverride(ctx, e, rename, from.Data.Last); err != nil {
 		return err
 	}

@@ -23,11 +23,12 @@ type news struct {
 	delivered map[string]bool     // ids
 	kept      map[string][]string // ids by the key of their record
 	at        map[string]time.Time
+	before    map[string][]string // by id of an event that a task has another name: those of the former name
 }
 
 func (n *news) init() {
 	n.written, n.known, n.delivered, n.kept = map[string][]string{}, map[string]string{}, map[string]bool{}, map[string][]string{}
-	n.at = map[string]time.Time{}
+	n.at, n.before = map[string]time.Time{}, map[string][]string{}
 }
 
 // schemas are those of events.
@@ -82,6 +83,9 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 					j.news.at[e.ID] = e.At
 				}
 				j.news.written[key] = append(j.news.written[key], e.ID)
+				if e.Former != "" {
+					j.news.before[e.ID] = slices.Clone(j.news.written[subject(outbox.Event{Task: e.Former})])
+				}
 				j.news.kept[c.Key] = append(j.news.kept[c.Key], e.ID)
 			}
 		case state.OpDelete:
@@ -103,6 +107,11 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 		return func(e outbox.Event) bool { return e.Task == task && e.Run == run && slices.Contains(kinds, e.Kind) }
 	}
 	moved := j.takenOver(changes)
+	for task, former := range moved {
+		expect(task+" takes over from "+former, func(e outbox.Event) bool {
+			return e.Kind == outbox.TaskMoved && e.Task == task && e.Former == former
+		})
+	}
 	for _, c := range changes {
 		collection, name, _ := strings.Cut(c.Key, "/")
 		switch {
@@ -187,6 +196,11 @@ func (s sink) Deliver(ctx context.Context, e outbox.Event) error {
 			}
 			if !n.delivered[id] {
 				s.violated("events of a task are delivered in order: %s delivers %s %s of %q before %s", s.name, e.Kind, e.ID, subject(e), id)
+			}
+		}
+		for _, id := range n.before[e.ID] {
+			if !n.delivered[id] {
+				s.violated("a new name follows all events of the former one: %s delivers %s %s of %q before %s of %q", s.name, e.Kind, e.ID, e.Task, id, e.Former)
 			}
 		}
 		n.delivered[e.ID] = true

@@ -57,6 +57,30 @@ var eventMutants = []mutant{
 		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
 		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
 		says: "an event follows its transition",
+	}, {
+		rule: "events: that a task has another name follows all events of the former name",
+		file: "record/outbox/outbox.go",
+		old:  "return []string{e.stream(), Event{Task: e.Former}.stream()}",
+		new:  "return []string{e.stream()}",
+		test: "record/outbox TestDelivery_NewNameFollowsEverythingOfTheFormerOne",
+	}, {
+		rule: "events: a message that another process has on its way is waited for",
+		file: "record/notify/slackbot.go",
+		old:  "!d.sink.tried(d.Version) && !clock.Passed(",
+		new:  "false && !clock.Passed(",
+		test: "record/notify TestBot_TwoLeadersAtOncePostOnce",
+	}, {
+		rule: "traces: a check whose runner died ends its trace once",
+		file: "engine/reconcile/batch.go",
+		old:  "b.endsTrace(&it, *d.LostCheck)",
+		new:  "_ = it",
+		test: "engine/reconcile TestTraces_CheckWhoseRunnerDiedEndsItsTraceOnce",
+	}, {
+		rule: "traces: starts of two leaders are two spans",
+		file: "record/spans/spans.go",
+		old:  "strconv.FormatUint(fence, 10), ",
+		new:  "",
+		test: "engine/reconcile TestTraces_StartsOfTwoLeadersAtTheSameTimeAreTwoSpans",
 	},
 }
 

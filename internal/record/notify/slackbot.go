@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 )
@@ -44,17 +45,18 @@ type deliveryOf struct {
 	*book
 	sink  *Sink
 	token string
-	now   time.Time
 }
+
+func (d *deliveryOf) now() time.Time { return d.sink.now() }
 
 // deliver delivers events, no two of which are of one task, and returns the error of each.
 func (b *bot) deliver(ctx context.Context, s *Sink, events []outbox.Event, texts map[string]string) []error {
-	errs := make([]error, len(events))
 	known, err := openBook(ctx, s.store, s.Name())
 	if err != nil {
-		return same(errs, &outbox.DownError{Err: err})
+		return slices.Repeat([]error{&outbox.DownError{Err: err}}, len(events))
 	}
-	d := &deliveryOf{bot: b, book: known, sink: s, token: texts["token"], now: time.Now()}
+	errs := make([]error, len(events))
+	d := &deliveryOf{bot: b, book: known, sink: s, token: texts["token"]}
 	var down error // then the turn of the other messages does not come
 	for _, group := range d.groups(events) {
 		err := down
@@ -67,14 +69,6 @@ func (b *bot) deliver(ctx context.Context, s *Sink, events []outbox.Event, texts
 		for _, n := range group {
 			errs[n] = err
 		}
-	}
-	return errs
-}
-
-// same sets all errors.
-func same(errs []error, err error) []error {
-	for i := range errs {
-		errs[i] = err
 	}
 	return errs
 }
@@ -95,7 +89,7 @@ func (d *deliveryOf) groups(events []outbox.Event) (all [][]int) {
 			before = append(before, i)
 			continue
 		}
-		at := d.Data.of(incident(e))
+		at := d.Data.of(e)
 		if left[at] == nil {
 			order = append(order, at)
 		}
@@ -125,14 +119,14 @@ func (d *deliveryOf) message(ctx context.Context, events []outbox.Event) error {
 	if t := d.Data.Trying; t.has(e) && t.Noted {
 		return nil // the answer of the store was lost
 	}
-	at := d.Data.of(incident(events[0]))
+	at := d.Data.of(events[0])
 	if at >= 0 {
 		thread = d.Data.Open[at].TS
 	}
-	if incidents[e.Kind].role == stops {
-		if at < 0 {
-			return nil
-		}
+	switch r := incidents[e.Kind].role; {
+	case at < 0 && (r == stops || (r == leaves || r == moves) && !d.sink.asks(e)):
+		return nil
+	case r == stops:
 		return d.conclude(ctx, e, events, thread, "")
 	}
 	ts, err := d.posted(ctx, e, events, thread)
@@ -146,7 +140,8 @@ func (d *deliveryOf) message(ctx context.Context, events []outbox.Event) error {
 	return d.conclude(ctx, e, events, thread, ts)
 }
 
-// posted returns the message if it was posted by an attempt before, and "" if it was not.
+// posted returns the message if it was posted by an attempt before, and "" if it was not. An attempt of another
+// process, which led before, may still be under way: until it has ended, nothing is sent.
 func (d *deliveryOf) posted(ctx context.Context, e outbox.Event, events []outbox.Event, thread string) (string, error) {
 	t := d.Data.Trying
 	if !t.has(e) {
@@ -155,18 +150,24 @@ func (d *deliveryOf) posted(ctx context.Context, e outbox.Event, events []outbox
 	if ts := d.sink.sent(e.ID); ts != "" {
 		return ts, nil
 	}
+	if now, timeout := d.now(), d.sink.Timeout; !d.sink.tried(d.Version) && !clock.Passed(t.At, timeout, now, timeout) {
+		return "", &outbox.DownError{Err: errors.New("another process is perhaps sending this message at this moment"), After: t.At.Add(timeout).Sub(now)}
+	}
 	return d.find(ctx, d.token, t.Events[0], t.Thread, t.At)
 }
 
 // postNew posts the message, after it was noted. A thread whose first message is gone is forgotten:
 // then the message begins another one.
 func (d *deliveryOf) postNew(ctx context.Context, e outbox.Event, events []outbox.Event, thread *string) (string, error) {
-	next := d.Data
-	next.Trying = &trying{Events: list.Map(events, func(e outbox.Event) string { return e.ID }), Thread: *thread, At: d.now}
-	if err := d.write(ctx, next, d.now); err != nil {
+	attempt, cancel := context.WithTimeoutCause(ctx, d.sink.Timeout, fmt.Errorf("no answer within %s", d.sink.Timeout))
+	defer cancel()
+	next, at := d.Data, d.now()
+	next.Trying = &trying{Events: list.Map(events, func(e outbox.Event) string { return e.ID }), Thread: *thread, At: at}
+	if err := d.write(attempt, next, at); err != nil {
 		return "", &outbox.DownError{Err: err}
 	}
-	ts, err := d.postMessage(ctx, d.token, e, *thread)
+	d.sink.noteTried(d.Version)
+	ts, err := d.postMessage(attempt, d.token, e, *thread)
 	if *thread != "" && refusedWith(err, "thread_not_found", "message_not_found", "cannot_reply_to_message") {
 		if at := d.Data.at(*thread); at >= 0 {
 			d.Data.Open = slices.Delete(slices.Clone(d.Data.Open), at, at+1)
@@ -177,24 +178,24 @@ func (d *deliveryOf) postNew(ctx context.Context, e outbox.Event, events []outbo
 	return ts, err
 }
 
-// conclude brings the first message of the thread up to date, and notes what the events mean for it. ts
-// is the message that was posted; "" if none was.
+// conclude brings the first messages of the threads up to date, and notes what the events mean for them. in
+// is the thread in which ts, the message that was posted, is a reply. Both may be "".
 func (d *deliveryOf) conclude(ctx context.Context, e outbox.Event, events []outbox.Event, in, ts string) error {
-	next, changed := d.Data, false
-	next.Trying = &trying{Events: list.Map(events, func(e outbox.Event) string { return e.ID }), At: d.now, Noted: true}
-	if at := next.at(in); in != "" && at >= 0 {
-		thread := next.note(at, events, d.now)
-		if err := d.update(ctx, thread, e); err != nil {
+	next, changed, now := d.Data, false, d.now()
+	next.Trying = &trying{Events: list.Map(events, func(e outbox.Event) string { return e.ID }), At: now, Noted: true}
+	for _, ts := range next.concerned(events) {
+		if err := d.update(ctx, next.note(next.at(ts), events, now), e); err != nil {
 			return err
 		}
 		changed = true
-	} else if ts != "" {
-		changed = next.begin(ts, slackText(e), events, d.now)
+	}
+	if in == "" && ts != "" && next.begin(ts, slackText(e), events, now) {
+		changed = true
 	}
 	if !changed {
 		return nil // the next message replaces what is being tried
 	}
-	if err := d.write(ctx, next, d.now); err != nil {
+	if err := d.write(ctx, next, now); err != nil {
 		return &outbox.DownError{Err: err}
 	}
 	return nil

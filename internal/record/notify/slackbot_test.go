@@ -25,28 +25,37 @@ type chat struct {
 	spec  notify.Spec
 	sink  outbox.Batcher
 	n     int
+	now   time.Time
 }
 
-func newChat(t *testing.T) *chat {
+// timeout is that of the sink.
+const timeout = 2 * time.Second
+
+// newChat returns a workspace and a bot, whose block has further keys.
+func newChat(t *testing.T, keys ...string) *chat {
 	t.Helper()
-	c := &chat{T: t, slack: slacktest.Start(t), store: &statetest.Faulty{Store: statetest.NewMemory()}}
+	c := &chat{T: t, slack: slacktest.Start(t), store: &statetest.Faulty{Store: statetest.NewMemory()}, now: time.Now()}
 	c.spec = load(t, fmt.Sprintf(`notify "slack" {
   token   = "{{ env \"SLACK_TOKEN\" }}"
   channel = %q
   api_url = %q
-  timeout = "2s"
-}`, slacktest.Channel, c.slack.URL)).Notify[0]
+  timeout = %q
+  %s
+}`, slacktest.Channel, c.slack.URL, timeout, strings.Join(keys, "\n"))).Notify[0]
 	t.Setenv("SLACK_TOKEN", slacktest.Token)
 	c.restart()
 	return c
 }
 
 // restart is what another process, or this one after a crash, knows.
-func (c *chat) restart() {
-	set := &notify.Set{Store: c.store, Evaluate: func(_ context.Context, _, text string) (string, error) {
+func (c *chat) restart() { c.sink = c.process() }
+
+// process is the sink of a process that has just begun.
+func (c *chat) process() outbox.Batcher {
+	set := &notify.Set{Store: c.store, Now: func() time.Time { return c.now }, Evaluate: func(_ context.Context, _, text string) (string, error) {
 		return strings.ReplaceAll(text, `{{ env "SLACK_TOKEN" }}`, slacktest.Token), nil
 	}}
-	c.sink = set.Sinks([]notify.Spec{c.spec})[0].(outbox.Batcher)
+	return set.Sinks([]notify.Spec{c.spec})[0].(outbox.Batcher)
 }
 
 // event is an event of a task with another id than all before.
@@ -73,8 +82,12 @@ func (c *chat) deliver(crash bool, events ...outbox.Event) {
 		}
 		var left []outbox.Event
 		for i, err := range c.sink.DeliverAll(c.Context(), events) {
-			if err != nil {
-				left = append(left, events[i])
+			if err == nil {
+				continue
+			}
+			left = append(left, events[i])
+			if down := new(outbox.DownError); errors.As(err, &down) && i == 0 {
+				c.now = c.now.Add(down.After) // it rests meanwhile
 			}
 		}
 		if events = left; crash && len(left) > 0 {

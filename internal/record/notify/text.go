@@ -57,6 +57,7 @@ func Lines(e outbox.Event) []string {
 	if e.Run != "" && e.Cause != "" {
 		why = e.Cause // why the run ended early
 	}
+	say("Before", e.Former)
 	say("Why", why)
 	if entries != "" && !strings.Contains(why, entries) {
 		say("Changed in Consul", entries)

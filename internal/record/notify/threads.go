@@ -35,8 +35,9 @@ type threads struct {
 type thread struct {
 	TS        string    `json:"ts"` // Slack's name of the message
 	Incidents []string  `json:"incidents"`
-	All       int       `json:"all"`   // incidents when it began
-	Began     string    `json:"began"` // its first text, shortened
+	Failing   []string  `json:"failing,omitempty"` // those whose tasks fail: a plan that is superseded does not end them
+	All       int       `json:"all"`               // incidents when it began
+	Began     string    `json:"began"`             // its first text, shortened
 	Latest    time.Time `json:"latest"`
 }
 
@@ -44,7 +45,7 @@ type thread struct {
 type trying struct {
 	Events []string  `json:"events"`           // ids
 	Thread string    `json:"thread,omitempty"` // TS of the thread that it replies to
-	At     time.Time `json:"at"`
+	At     time.Time `json:"at"`               // when the attempt began: it ends within the sink's timeout
 	// Noted says that the message is in Slack, and that the threads are as they are after it.
 	Noted bool `json:"noted,omitempty"`
 }
@@ -52,12 +53,30 @@ type trying struct {
 // has reports whether the message is about an event.
 func (t *trying) has(e outbox.Event) bool { return t != nil && slices.Contains(t.Events, e.ID) }
 
-// of returns the place of the thread with the incident; -1 if there is none.
-func (t *threads) of(incident string) int {
-	if incident == "" {
-		return -1
+// of returns the place of the latest thread with an incident that the event is about; -1 if there is none.
+func (t *threads) of(e outbox.Event) int {
+	for i, o := range slices.Backward(t.Open) {
+		if o.concerns(e) {
+			return i
+		}
 	}
-	return slices.IndexFunc(t.Open, func(o thread) bool { return slices.Contains(o.Incidents, incident) })
+	return -1
+}
+
+// concerned returns the names of the threads that events are about: more than one only if a task with several
+// incidents is removed or renamed.
+func (t *threads) concerned(events []outbox.Event) (all []string) {
+	for _, o := range t.Open {
+		if slices.ContainsFunc(events, o.concerns) {
+			all = append(all, o.TS)
+		}
+	}
+	return all
+}
+
+// concerns reports whether an event is about an incident of the thread.
+func (o thread) concerns(e outbox.Event) bool {
+	return slices.ContainsFunc(o.Incidents, func(open string) bool { return concerns(e, open) })
 }
 
 // at returns the place of the thread with this name; -1 if there is none.
@@ -72,6 +91,7 @@ func (t *threads) begin(ts, text string, events []outbox.Event, now time.Time) b
 		if incidents[e.Kind].role == opens {
 			next.Incidents = append(next.Incidents, incident(e))
 		}
+		next.fails(e)
 	}
 	if next.All = len(next.Incidents); next.All == 0 {
 		return false
@@ -84,17 +104,25 @@ func (t *threads) begin(ts, text string, events []outbox.Event, now time.Time) b
 // is forgotten.
 func (t *threads) note(i int, events []outbox.Event, now time.Time) thread {
 	next := t.Open[i]
-	next.Latest, next.Incidents = now, slices.Clone(next.Incidents)
+	next.Latest, next.Failing = now, slices.Clone(next.Failing)
 	for _, e := range events {
-		if r := incidents[e.Kind].role; r == closes || r == stops {
-			next.Incidents = slices.DeleteFunc(next.Incidents, func(open string) bool { return open == incident(e) })
+		if next.concerns(e) {
+			next.fails(e)
 		}
+		next.Incidents, next.Failing = after(e, next.Incidents, next.Failing), after(e, next.Failing, next.Failing)
 	}
 	t.Open = slices.Delete(slices.Clone(t.Open), i, i+1)
 	if len(next.Incidents) > 0 {
 		t.Open = append(t.Open, next)
 	}
 	return next
+}
+
+// fails notes that the task of an event fails.
+func (o *thread) fails(e outbox.Event) {
+	if slices.Contains(failing, e.Kind) && !slices.Contains(o.Failing, incident(e)) {
+		o.Failing = append(o.Failing, incident(e))
+	}
 }
 
 // bound forgets the threads that are too old or too many.

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // batches is a sink that takes three events at once.
@@ -112,4 +114,70 @@ func TestDelivery_ManyEventsOfOneTaskKeepTheirOrder(t *testing.T) {
 	if len(got.got) != 101 {
 		t.Errorf("the sink was given %d events", len(got.got))
 	}
+}
+
+// moves writes that a task has another name.
+func (b *bench) moves(former, task string) {
+	b.Helper()
+	rec, err := state.Read[state.Task](b.Context(), b.store, state.TaskKey(task))
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := outbox.NewEvents(outbox.Number(&rec.Data, outbox.Event{Kind: outbox.TaskMoved, At: b.now, Task: task, Former: former, Detail: "moved"}))
+	if _, err := b.store.Apply(b.Context(), append(events.Changes(), rec.Write(rec.Data))...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A sink gets what happened to a task under its former name before what happened under the new one.
+func TestDelivery_NewNameFollowsEverythingOfTheFormerOne(t *testing.T) {
+	happens := func(b *bench) {
+		b.happens("one", noon, "lb", "db")
+		b.happens("two", noon.Add(time.Second), "lb")
+		b.now = noon.Add(2 * time.Second)
+		b.moves("lb", "edge")
+		b.happens("three", b.now, "edge")
+		b.happens("again", noon.Add(3*time.Second), "lb") // another task, which has the name now
+	}
+	want := "lb:one db:one lb:two edge:moved edge:three lb:again"
+	order := func(heard string) string { // without the task that has nothing to do with it
+		return strings.Join(strings.Fields(strings.ReplaceAll(heard, "db:one", "")), " ")
+	}
+	t.Run("in batches", func(t *testing.T) {
+		b := inMemory(t)
+		happens(b)
+		got := &batches{sink: sink{name: "bus"}}
+		if b.deliver(0, nil, got); order(got.heard()) != order(want) {
+			t.Errorf("the sink was given %s in the batches %q, want %s", got.heard(), got.all, want)
+		}
+	})
+	t.Run("one of the former name is refused at first", func(t *testing.T) {
+		b := inMemory(t)
+		happens(b)
+		refused := errors.New("malformed")
+		got := &batches{sink: sink{name: "bus", fail: func(e outbox.Event) error {
+			if e.Detail == "two" {
+				return refused
+			}
+			return nil
+		}}}
+		d := b.delivery(got)
+		d.Rests = new(outbox.Rests)
+		report, err := d.Run(t.Context())
+		if err != nil || !errors.Is(report.Failed, refused) || report.Left != 4 || order(got.heard()) != "lb:one" {
+			t.Fatalf("%+v, %v: the sink was given %s", report, err, got.heard())
+		}
+		if report.Again.Before(b.now.Add(time.Second)) {
+			t.Errorf("it is to be given more at %s, now it is %s", report.Again, b.now)
+		}
+		for range 2 { // while it rests, nothing of both names
+			if report, err = d.Run(t.Context()); err != nil || report.Left != 4 || report.Again.Before(b.now.Add(time.Second)) {
+				t.Fatalf("%+v, %v: the sink was given %s", report, err, got.heard())
+			}
+		}
+		got.fail, b.now = nil, b.now.Add(time.Minute)
+		if report, err = d.Run(t.Context()); err != nil || report.Left != 0 || order(got.heard()) != order(want) {
+			t.Errorf("%+v, %v: the sink was given %s, want %s", report, err, got.heard(), want)
+		}
+	})
 }

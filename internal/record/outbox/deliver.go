@@ -186,12 +186,13 @@ func (q *queue) read(ctx context.Context) error {
 	q.records, q.items = records, nil
 	for _, rec := range records {
 		for n, e := range rec.Data.Events {
-			if !rec.left && e.Seq <= newest[e.stream()] {
+			if !rec.left {
 				q.items = append(q.items, item{q.Pages.Of(e), rec, n})
 			}
 		}
 	}
 	list.Sort(q.items, func(a, b item) int { return cmp.Compare(a.Seq, b.Seq) })
+	q.items = inFirst(q.items, newest)
 	return nil
 }
 
@@ -209,60 +210,6 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 	return list.Map(all, func(rec state.Stored[record]) *stored {
 		return &stored{Stored: rec, left: slices.Contains(d.Delivered, name(rec.Record))}
 	}), nil
-}
-
-// outstanding are the events that the sink is to be given now.
-func (q *queue) outstanding(sink Sink) []item {
-	now := q.Now()
-	if q.gathers(sink, now).After(now) {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(q.items), func(it item) bool {
-		return !it.in.lacks(sink, it.n) || !q.Rests.until(sink, it.stream(), now).IsZero()
-	})
-}
-
-// gathers is until when the sink waits for more events; zero if it does not wait. The oldest
-// event that it lacks decides: what happens later comes with it.
-func (q *queue) gathers(sink Sink, now time.Time) time.Time {
-	patient, ok := sink.(Patient)
-	if !ok || q.Last {
-		return time.Time{}
-	}
-	var oldest time.Time
-	for _, it := range q.items {
-		if it.in.lacks(sink, it.n) && (oldest.IsZero() || it.At.Before(oldest)) {
-			oldest = it.At
-		}
-	}
-	if oldest.IsZero() {
-		return oldest
-	}
-	if oldest.After(now) {
-		oldest = now // by another clock
-	}
-	return oldest.Add(patient.Patience())
-}
-
-// due is when the sink is given the first of the events that it lacks: now, unless it rests or
-// gathers. It is zero if it lacks none.
-func (q *queue) due(sink Sink, now time.Time) (first time.Time) {
-	gathers := q.gathers(sink, now)
-	for _, it := range q.items {
-		if !it.in.lacks(sink, it.n) {
-			continue
-		}
-		at := now
-		for _, until := range []time.Time{gathers, q.Rests.until(sink, it.stream(), now)} {
-			if until.After(at) {
-				at = until
-			}
-		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
-	return first
 }
 
 // conclude takes the result of a sink in.
@@ -489,30 +436,6 @@ func give(ctx context.Context, sink Sink, some []item) []error {
 		return []error{sink.Deliver(ctx, some[0].Event)}
 	}
 	return batcher.DeliverAll(ctx, list.Map(some, func(it item) Event { return it.Event }))
-}
-
-// lookAhead limits how many events first examines for each that it may return.
-const lookAhead = 16
-
-// first returns the first events of those that are left: at most n, and at most one
-// of each stream, because its successor must not be delivered if it fails. It
-// drops events of blocked streams.
-func first(left []item, n int, blocked map[string]bool) (some, rest []item) {
-	var later []item
-	taken := map[string]bool{} // streams
-	i := 0
-	for ; i < len(left) && i < n*lookAhead && len(some) < n; i++ {
-		switch stream := left[i].stream(); {
-		case blocked[stream]:
-		case taken[stream]:
-			later = append(later, left[i])
-		default:
-			some, taken[stream] = append(some, left[i]), true
-		}
-	}
-	rest = left[i-len(later):]
-	copy(rest, later)
-	return some, rest
 }
 
 // bounded returns which records are dropped, and which are kept. Of too many records, the

@@ -44,6 +44,7 @@ const (
 	TaskDelayed       Kind = "task_delayed"
 	TaskRemoved       Kind = "task_removed"
 	TaskRenamed       Kind = "task_renamed"
+	TaskMoved         Kind = "task_moved"
 	TaskForgotten     Kind = "task_forgotten"
 	OverrideCreated   Kind = "override_created"
 	OverrideChanged   Kind = "override_changed"
@@ -97,7 +98,7 @@ type About struct {
 }
 
 // steps are the kinds of events on the way to another one.
-var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSuperseded, RunInterrupted, LeadershipTaken, LeadershipGivenUp}
+var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSuperseded, RunInterrupted, TaskMoved, LeadershipTaken, LeadershipGivenUp}
 
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
@@ -130,6 +131,7 @@ var kinds = map[Kind]About{
 	TaskRemoved: {Task, slog.LevelWarn, "a task is not in the configuration any more: its infrastructure and Terraform state stay, and nothing keeps them in step; " +
 		"if it was renamed, set moved_from in the task of the new name; `terrapulse forget` removes its records here", []string{"detail", "until"}},
 	TaskRenamed:       {Task, slog.LevelWarn, "a task was perhaps renamed: the new one waits, so that nothing is made twice", []string{"detail"}},
+	TaskMoved:         {Task, slog.LevelInfo, "the task has another name: it continues with what it had under its former one", []string{"former"}},
 	TaskForgotten:     {Task, slog.LevelInfo, "the records of a task are removed; its infrastructure stays unless it was destroyed", nil},
 	OverrideCreated:   {Task, slog.LevelInfo, "a task was changed through the API", []string{"detail", "by"}},
 	OverrideChanged:   {Task, slog.LevelInfo, "a change that was made through the API was changed", []string{"detail", "by"}},

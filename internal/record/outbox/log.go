@@ -65,6 +65,7 @@ func attributes(e Event) (attrs []slog.Attr) {
 		}
 	}
 	text("task", e.Task)
+	text("former", e.Former)
 	text("run", e.Run)
 	if slices.Contains(launching, e.Kind) {
 		text("launch", e.Launch)

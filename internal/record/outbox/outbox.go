@@ -32,6 +32,8 @@ type Event struct {
 	Seq  uint64    `json:"seq"` // greater than that of every earlier event of the task or other subject
 	At   time.Time `json:"at"`
 	Task string    `json:"task,omitempty"`
+	// Former is the name that the task had before. No earlier event of that name is delivered after this one.
+	Former string `json:"former,omitempty"`
 
 	Run     string           `json:"run,omitempty"`
 	Launch  string           `json:"launch,omitempty"`
@@ -95,6 +97,14 @@ func (e Event) stream() string {
 		return string(Task) + "/" + e.Task
 	}
 	return string(e.Kind.About().Subject)
+}
+
+// streams are the streams in whose order the event is: its own, and that of the task's former name.
+func (e Event) streams() []string {
+	if e.Former == "" {
+		return []string{e.stream()}
+	}
+	return []string{e.stream(), Event{Task: e.Former}.stream()}
 }
 
 // OfRun is the event of a run that has ended, or that begins to wait.

@@ -30,7 +30,7 @@ func (p Pages) Of(e Event) Event {
 func (e Event) page() string {
 	task := "tasks/" + url.PathEscape(e.Task)
 	switch e.Kind {
-	case RunWaiting, DriftFound, DriftEnded, TaskRemoved:
+	case RunWaiting, DriftFound, DriftEnded, TaskRemoved, TaskMoved:
 		return task // which shows the plan, or what differs
 	case TaskForgotten:
 		return "tasks"

@@ -34,8 +34,9 @@ type Fault struct {
 	Code       string // refuse with this error code
 	Status     int    // answer with this status, with nothing done
 	RetryAfter string
-	Lose       bool // carry the request out, and close the connection without an answer
-	Garble     bool // carry the request out, and answer nonsense
+	Hold       <-chan struct{} // wait for this before anything else
+	Lose       bool            // carry the request out, and close the connection without an answer
+	Garble     bool            // carry the request out, and answer nonsense
 }
 
 // Slack is a workspace with one channel.
@@ -46,6 +47,7 @@ type Slack struct {
 	messages []*Message
 	faults   []Fault
 	calls    []string
+	posted   int
 	archived string
 	revoked  bool
 }
@@ -123,6 +125,11 @@ func (s *Slack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(s.faults) > 0 && (s.faults[0].Method == "" || s.faults[0].Method == method) {
 		fault, s.faults = s.faults[0], s.faults[1:]
 	}
+	if fault.Hold != nil {
+		s.mu.Unlock()
+		<-fault.Hold
+		s.mu.Lock()
+	}
 	switch {
 	case fault.Status != 0:
 		w.Header().Set("Retry-After", fault.RetryAfter)
@@ -178,7 +185,8 @@ func (s *Slack) do(method string, r *http.Request) (answer map[string]any, code 
 		if in.Thread != "" && s.find(in.Thread) == nil {
 			return nil, "thread_not_found"
 		}
-		ts := fmt.Sprintf("1782900000.%06d", len(s.messages)+len(s.calls)*1000)
+		s.posted++
+		ts := fmt.Sprintf("1782900000.%06d", s.posted)
 		s.messages = append(s.messages, &Message{TS: ts, Text: in.Text, Thread: in.Thread, Metadata: in.Metadata, Broadcast: in.Broadcast, Texts: []string{in.Text}})
 		return map[string]any{"ts": ts, "channel": channel}, ""
 	case "chat.update":
