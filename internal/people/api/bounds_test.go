@@ -106,7 +106,7 @@ func manyTasks(tb testing.TB, n int) *engine {
 		for range state.History {
 			known = e.conclude(name, known, state.RunSucceeded, &changes)
 		}
-		changes = append(changes, state.Create(state.TaskKey(name), state.Encode(known)))
+		changes = append(changes, state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name)}}.Write(known))
 		records, err := e.store.Apply(tb.Context(), changes...)
 		if err == nil {
 			tasks[name], err = state.Decode[state.Task](records[len(records)-1])
