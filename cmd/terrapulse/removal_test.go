@@ -3,37 +3,12 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
-
-// phase is the phase of a task in the store, and why; empty if the task is not there.
-func (s *site) phase(task string) (apispec.Phase, string) {
-	s.t.Helper()
-	r := s.runInTest("status", "-json")
-	var shown apispec.Overview
-	if json.Unmarshal([]byte(r.stdout), &shown) == nil {
-		for _, t := range shown.Tasks {
-			if t.Name == task {
-				return t.Phase, t.Reason.Text
-			}
-		}
-	}
-	return "", ""
-}
-
-// awaitPhase waits until a task is in a phase, and its reason has a text.
-func (s *site) awaitPhase(task string, phase apispec.Phase, text string) {
-	s.t.Helper()
-	eventually(s.t, "task "+task+" is "+string(phase)+": "+text, func() bool {
-		is, why := s.phase(task)
-		return is == phase && strings.Contains(why, text)
-	})
-}
 
 func TestRemoval_IsDestroyedAfterAnApproval(t *testing.T) {
 	s := newParallelSite(t)
