@@ -163,10 +163,7 @@ func (a *app) checkConsul(v *validation, cfg *config.Config) {
 
 // tasksOf is a number of tasks in words.
 func tasksOf(n int) string {
-	if n == 1 {
-		return "1 task"
-	}
-	return fmt.Sprintf("%d tasks", n)
+	return plural(n, "task", "tasks")
 }
 
 // checkTasks returns what would make runs of the tasks fail, each problem once.

@@ -15,6 +15,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
+// pushAndDie pushes a bundle. The process of the function is killed when it asks ECS for a container, which has
+// the fault until then.
+func (c *cloud) pushAndDie(fault ecstest.Fault) {
+	c.t.Helper()
+	c.ecs.Inject(fault)
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		c.until("RunTask is asked for", func() bool { return c.ecs.Requests()["RunTask"] > 0 })
+		c.lambda.kill(c.reconcile)
+	}()
+	c.push()
+	<-killed
+	c.ecs.Heal()
+}
+
 func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]ecstest.Fault{
@@ -26,16 +42,7 @@ func TestAnInvocationThatIsKilledLeavesOneContainerInTheEnd(t *testing.T) {
 			c.register("web-1", 8080)
 			c.module("")
 			c.tasks(consulBackend, "lb")
-			c.ecs.Inject(fault)
-			killed := make(chan struct{})
-			go func() {
-				defer close(killed)
-				c.until("RunTask is asked for", func() bool { return c.ecs.Requests()["RunTask"] > 0 })
-				c.lambda.kill(c.reconcile)
-			}()
-			c.push() // its process is killed
-			<-killed
-			c.ecs.Heal()
+			c.pushAndDie(fault)
 			c.tickUntil("applied", func() bool { return c.out("lb") != "" })
 			if n := c.containers(); n != 1 {
 				t.Errorf("%d containers", n)

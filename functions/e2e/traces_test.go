@@ -44,16 +44,7 @@ func TestTraces_ARunIsOneTraceOverProcessesAndLostAnswers(t *testing.T) {
 	c.module("")
 	c.tasks(consulBackend, "lb")
 	c.dynamo.loses("TransactWriteItems", 1)
-	c.ecs.Inject(ecstest.Fault{Operation: "RunTask", Lose: true, Times: 20})
-	killed := make(chan struct{})
-	go func() {
-		defer close(killed)
-		c.until("RunTask is asked for", func() bool { return c.ecs.Requests()["RunTask"] > 0 })
-		c.lambda.kill(c.reconcile)
-	}()
-	c.push() // its process is killed
-	<-killed
-	c.ecs.Heal()
+	c.pushAndDie(ecstest.Fault{Operation: "RunTask", Lose: true, Times: 20})
 	c.tickUntil("applied", func() bool { return c.out("lb") != "" && len(c.runs("lb")) == 1 })
 	c.until("the container has sent its spans", func() bool { roots, _ := tracesOf(t, r.Spans()); return len(roots) == 1 })
 

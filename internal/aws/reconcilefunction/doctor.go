@@ -145,9 +145,4 @@ func (i *invocation) checkRights(ctx context.Context) (string, error) {
 }
 
 // counted is a number with its noun.
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
+func counted(n int, noun string) string { return fmt.Sprintf("%d %s", n, state.Plural(n, noun)) }

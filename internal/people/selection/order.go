@@ -36,11 +36,11 @@ func (s Selection) inGroup() func(a, b *apispec.TaskOverview) int {
 	return compare
 }
 
-// arrange brings tasks into the order of the selection. It orders each group for itself, because looking up
-// the labels for each comparison would take most of the time of a page.
+// arrange brings tasks into the order of the selection. It looks up each label once: for each comparison,
+// this would take most of the time of a page.
 func (s Selection) arrange(tasks []*apispec.TaskOverview) {
+	slices.SortFunc(tasks, s.inGroup())
 	if s.Group == "" {
-		slices.SortFunc(tasks, s.inGroup())
 		return
 	}
 	groups := map[string][]*apispec.TaskOverview{}
@@ -50,7 +50,6 @@ func (s Selection) arrange(tasks []*apispec.TaskOverview) {
 	}
 	arranged := tasks[:0]
 	for _, value := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
-		slices.SortFunc(groups[value], s.inGroup())
 		arranged = append(arranged, groups[value]...)
 	}
 }

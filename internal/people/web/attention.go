@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // attention is how much needs a person. The title and the icon of every page show it.
@@ -41,16 +42,7 @@ func (a attention) String() string {
 }
 
 // counted is a number of things in words.
-func counted(n int, thing string) string {
-	switch {
-	case n == 1:
-	case strings.HasSuffix(thing, "y"):
-		thing = strings.TrimSuffix(thing, "y") + "ies"
-	default:
-		thing += "s"
-	}
-	return number(n) + " " + thing
-}
+func counted(n int, thing string) string { return number(n) + " " + state.Plural(n, thing) }
 
 // number is a number as people read it: 12,345.
 func number(n int) string {

@@ -257,17 +257,22 @@ func TestBot_TakeoverDuringADeliveryPostsOnce(t *testing.T) {
 	}
 }
 
+// sends has a process deliver an event. Its message is on its way until it is released; then the result comes.
+func (c *chat) sends(s outbox.Batcher, e outbox.Event) (result <-chan error, release func()) {
+	hold, delivered := make(chan struct{}), make(chan error, 1)
+	release = sync.OnceFunc(func() { close(hold) })
+	c.Cleanup(release)
+	c.slack.Next(slacktest.Fault{Method: "chat.postMessage", Hold: hold})
+	go func() { delivered <- c.delivers(s, e) }()
+	c.begun("chat.postMessage")
+	return delivered, release
+}
+
 // A process that led before has a message on its way while the next leader delivers the same event.
 func TestBot_TwoLeadersAtOncePostOnce(t *testing.T) {
 	c := newChat(t)
 	e := c.event(outbox.RunFailed, "web")
-	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release)
-	c.slack.Next(slacktest.Fault{Method: "chat.postMessage", Hold: hold})
-	before := make(chan error, 1)
-	go func() { before <- c.delivers(c.sink, e) }()
-	c.begun("chat.postMessage")
+	before, release := c.sends(c.sink, e)
 	next := c.process()
 	err := c.delivers(next, e)
 	if down := new(outbox.DownError); !errors.As(err, &down) || down.After <= 0 || down.After > timeout || c.threads() != 0 {
@@ -292,14 +297,8 @@ func TestBot_TwoLeadersAtOncePostOnce(t *testing.T) {
 func TestBot_FrozenLeaderPostsOneMessageTooManyAndNoSecondThread(t *testing.T) {
 	c := newChat(t)
 	e := c.event(outbox.RunFailed, "web")
-	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release)
-	c.slack.Next(slacktest.Fault{Method: "chat.postMessage", Hold: hold})
 	frozen := c.sink
-	before := make(chan error, 1)
-	go func() { before <- c.delivers(frozen, e) }()
-	c.begun("chat.postMessage")
+	before, release := c.sends(frozen, e)
 	c.now = c.now.Add(timeout) // by the clock of the next leader
 	next := c.process()
 	if err := c.delivers(next, e); err != nil {

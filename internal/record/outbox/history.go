@@ -40,7 +40,7 @@ const (
 // sealed is a record of the history.
 type sealed struct {
 	From   time.Time `json:"from"` // of the oldest event
-	To     time.Time `json:"to"`   // no event of this record, or of earlier ones of this epoch and the one before, is later
+	To     time.Time `json:"to"`   // no event of this record, or of earlier ones of this epoch and the previous epoch, is later
 	Events []byte    `json:"events"`
 }
 

@@ -193,18 +193,15 @@ func MoveInputs(ctx context.Context, s Store, from, to string) ([]Change, error)
 		return nil, fmt.Errorf("list what task %s was applied with: %w", from, err)
 	}
 	if len(recs) != 1 || len(recs[0].Value) > maxJoined {
-		return nil, copyInputs(ctx, s, from, to)
+		return nil, copyInputs(ctx, s, from, to, recs)
 	}
 	changes, err := PackedInputs{to, recs[0].Value}.Changes(ctx, s)
 	return append(changes, Delete(recs[0])), err
 }
 
-// copyInputs keeps what a task was applied with under another name, too.
-func copyInputs(ctx context.Context, s Store, from, to string) error {
-	recs, err := s.List(ctx, inputsPrefix(from))
-	if err == nil {
-		err = ForgetInputs(ctx, s, to)
-	}
+// copyInputs keeps what a task was applied with, which is in these records, under another name, too.
+func copyInputs(ctx context.Context, s Store, from, to string, recs []Record) error {
+	err := ForgetInputs(ctx, s, to)
 	for _, rec := range recs {
 		if err == nil {
 			_, err = s.Apply(ctx, Create(inputsPrefix(to)+strings.TrimPrefix(rec.Key, inputsPrefix(from)), rec.Value))

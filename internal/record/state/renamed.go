@@ -113,3 +113,15 @@ func Some(names []string, last string) string {
 	}
 	return names[0]
 }
+
+// Plural is a noun as it follows a number.
+func Plural(n int, noun string) string {
+	stem, endsInY := strings.CutSuffix(noun, "y")
+	switch {
+	case n == 1:
+		return noun
+	case endsInY:
+		return stem + "ies"
+	}
+	return noun + "s"
+}
