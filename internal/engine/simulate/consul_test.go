@@ -194,6 +194,9 @@ type eyes struct {
 
 // Poll implements reconcile.Consul.
 func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, error) {
+	if e.act != nil {
+		e.act.seen = nil // of an earlier tick
+	}
 	if e.consul.docs != nil {
 		return e.client().Poll(context.WithValue(ctx, readKey{}, "poll"), gates)
 	}

@@ -40,7 +40,8 @@ func forOrder(plain []bundle) []bundle {
 }
 
 // ordered looks at a run that is launched: all tasks that come before its own must be at rest in the
-// records, with everything applied that was seen and that Consul still shows.
+// records, with everything applied that was seen and that Consul still shows, unless this tick has seen what
+// is applied.
 func (j *judge) ordered(v view, launch state.Launch, before, run state.Run) {
 	if !v.ordered || run.Kind != state.KindApply || run.State != state.RunIntended || before.State == state.RunIntended || launch.ID == "" || launch.ID != run.Launch {
 		return
@@ -54,7 +55,7 @@ func (j *judge) ordered(v view, launch state.Launch, before, run state.Run) {
 				continue
 			}
 			seen[name] = true
-			if t, ok := cfg.Task(name); ok && j.hasWork(v.world, t) {
+			if t, ok := cfg.Task(name); ok && j.hasWork(v, t) {
 				v.violated("a task comes after its predecessors: run %s of %s is launched by %s while %s reads %s", run.ID, run.Task, v.name, name, state.Encode(j.tasks[name]))
 			}
 			visit(name)
@@ -64,12 +65,12 @@ func (j *judge) ordered(v view, launch state.Launch, before, run state.Run) {
 }
 
 // hasWork reports whether a task is not at rest, as its record says.
-func (j *judge) hasWork(w *world, t *config.Task) bool {
-	s := j.tasks[t.Name]
+func (j *judge) hasWork(v view, t *config.Task) bool {
+	s, service := j.tasks[t.Name], serviceOf(t.Name)
 	if s.Run != nil || !t.Enabled {
 		return s.Run != nil
 	}
-	changed := s.Observed != s.Applied && s.Observed == w.consul.digests[serviceOf(t.Name)]
+	changed := s.Observed != s.Applied && s.Observed == v.consul.digests[service] && v.act.seen[service] != s.Applied
 	return s.AppliedAt.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Doubt != "" || s.Unverified != nil
 }
 
