@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,8 +23,8 @@ import (
 )
 
 // behind returns the address of a proxy before the site, and a function that says
-// whether it drops all connections.
-func (s *site) behind() (address string, drop func(bool)) {
+// whether it drops all connections. What answers returns true for gets no other answer.
+func (s *site) behind(answers ...func(http.ResponseWriter, *http.Request) bool) (address string, drop func(bool)) {
 	target, err := url.Parse(s.url)
 	if err != nil {
 		s.t.Fatal(err)
@@ -33,6 +34,9 @@ func (s *site) behind() (address string, drop func(bool)) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if dropping.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if slices.ContainsFunc(answers, func(answer func(http.ResponseWriter, *http.Request) bool) bool { return answer(w, r) }) {
+			return
 		}
 		proxy.ServeHTTP(w, r)
 	}))
@@ -92,6 +96,49 @@ func TestPages_SaySinceWhenTheyAreNotUpToDate(t *testing.T) {
 	b.Until("failing")
 	if browsertest.Eval[bool](b, stale) {
 		t.Error("a page that is up to date again says that it is not")
+	}
+}
+
+// The server answers with the page, but not yet with its events, when the connection is cut.
+func TestPages_SayThatTheyAreNotUpToDateBeforeTheFirstEvent(t *testing.T) {
+	s := newSite(t, "web")
+	s.write("web", s.ran("web", state.RunSucceeded, "service web: +web-1"))
+	asked := make(chan struct{}, 100)
+	address, drop := s.behind(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/ui/news" {
+			return false
+		}
+		asked <- struct{}{}
+		<-r.Context().Done()
+		return true
+	})
+	b := browsertest.New(t)
+	b.Open(address + "/ui/tasks")
+	b.Until("applied")
+	<-asked
+	drop(true)
+	shows(b, t, "that it is not up to date", `document.getElementById('stale').checkVisibility()`)
+}
+
+// A proxy answers in place of the server when the page asks for its events first.
+func TestPages_AskAgainForEventsThatWereRefused(t *testing.T) {
+	s := newSite(t, "web")
+	s.write("web", s.ran("web", state.RunSucceeded, "service web: +web-1"))
+	var asked atomic.Int32
+	address, _ := s.behind(func(w http.ResponseWriter, r *http.Request) bool {
+		refuse := r.URL.Path == "/ui/news" && asked.Add(1) <= 2
+		if refuse {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return refuse
+	})
+	b := browsertest.New(t)
+	b.Open(address + "/ui/tasks")
+	shows(b, t, "that events arrive", `document.getElementById('news')._htmx.sse`)
+	s.write("web", s.ran("web", state.RunFailed, "no route to the firewall"))
+	b.Until("failing")
+	if n := asked.Load(); n != 3 {
+		t.Errorf("the page asked %d times for events", n)
 	}
 }
 

@@ -100,21 +100,32 @@
   };
   on('htmx:error', fail);
   on('htmx:response:error', fail);
-  on('htmx:response:error', (e) => { // the session has ended: the next answer leads to the form
-    const { ctx } = e.detail;
-    if (ctx?.sourceElement?.id === 'news' && ctx.response?.status === 401) refresh();
-  });
+  // A connection that was there is made again by htmx, the first one is not. A refused page
+  // leads to the form if the session has ended.
+  let lost = false;
+  const lose = (e) => {
+    if (e.detail.ctx?.sourceElement?.id !== 'news') return;
+    lost = true;
+    refresh();
+  };
+  on('htmx:error', lose);
+  on('htmx:response:error', lose);
   on('htmx:sse:error', refresh);
   // A browser connects to a server six times at most: a page that was opened in the
   // background connects when it is seen.
   on('htmx:before:request', (e) => { if (e.detail.ctx.sourceElement?.id === 'news' && document.hidden) e.preventDefault(); });
-  on('visibilitychange', () => {
+  const watch = () => {
     const news = document.getElementById('news');
-    if (news && !document.hidden) htmx.trigger(news, 'watch');
-  });
+    if (news && !document.hidden) { lost = false; htmx.trigger(news, 'watch'); }
+  };
+  on('visibilitychange', watch);
   on('htmx:sse:after:connection', hear);
   on('alive', (e) => { hear(); upgrade(e.detail.data); });
-  setInterval(() => { upgrade(); if (!stale.hidden || Date.now() - heard > 40000) refresh(); }, 5000);
+  setInterval(() => {
+    upgrade();
+    if (lost) watch();
+    if (!stale.hidden || Date.now() - heard > 40000) refresh();
+  }, 5000);
 
   // Single keys in lists of tasks. They move the focus from link to link, do nothing while somebody
   // types, and can be turned off: programs that take dictation send keys, too.
