@@ -27,6 +27,7 @@ const (
 type Decision struct {
 	Definition string // digest of the task's definition
 	Removed    bool   // as in Input
+	MovedTo    string // as in Renaming
 	Task       *config.Task
 	Action     Action
 	Reason     state.Reason
@@ -273,7 +274,7 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
+	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, MovedTo: d.MovedTo, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
 		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply, Poll: d.polled()}
 	if d.destroys() && !d.verifies() {
 		out.Kind = state.KindDestroy

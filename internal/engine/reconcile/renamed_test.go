@@ -250,3 +250,27 @@ func TestTick_RenameIsAnEventOfTheNewNameAfterThoseOfTheFormerOne(t *testing.T) 
 		t.Errorf("the rename is the events %+v; the latest one of the former name has the number %d", moved, last)
 	}
 }
+
+// A rename that waits for the end of a run is no removal: `moved_from` says already what the warning
+// of a removal would advise.
+func TestRename_ThatWaitsForARunIsNotAnnouncedAsARemoval(t *testing.T) {
+	for _, from := range []string{"task-0", ""} {
+		b := newBench(t, tasks(1)...)
+		events := b.recording()
+		b.settle()
+		b.catalog.set("B", nil)
+		b.tick() // its run is under way
+		b.reload(renamedTask(from))
+		b.removed()
+		removals := 1
+		if from != "" {
+			removals = 0
+			if is := b.task("task-0"); is.MovedTo != "" || is.Run == nil {
+				t.Fatalf("the rename does not wait: %+v", is)
+			}
+		}
+		if n := events.count(outbox.TaskRemoved); n != removals {
+			t.Errorf("moved_from %q: %d events say that the task is removed: %s", from, n, events.heard())
+		}
+	}
+}
