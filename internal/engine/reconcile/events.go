@@ -188,16 +188,20 @@ func (r *Reconciler) follow(ctx context.Context, held *lease.Lease) (stop func()
 	}
 }
 
-// deliverNow delivers the events of a tick, or starts their delivery.
-func (t *tick) deliverNow(ctx context.Context) {
+// deliverNow delivers the events of a tick, or starts their delivery. It does not close a tick that
+// folds the summary after it.
+func (t *tick) deliverNow(ctx context.Context, folds bool) {
 	if t.delivers == nil {
 		delivery := t.delivery(t.opts.Lease)
 		delivery.Delivered = t.rec.Data.Delivered
-		if t.opts.close != nil {
+		if t.opts.close != nil && !folds {
 			delivery.Close = t.close
 		}
 		if t.unsaved != nil {
 			delivery.Leave = t.closeDelivered
+			if folds {
+				delivery.Leave = t.noteDelivered
+			}
 		}
 		t.deliver(ctx, delivery)
 		return

@@ -146,6 +146,23 @@ func (t *tick) closeDelivered(ctx context.Context, delivered []string) error {
 	return err
 }
 
+// noteDelivered has the record, which is written later, say which records of the outbox were delivered and
+// are left.
+func (t *tick) noteDelivered(_ context.Context, delivered []string) error {
+	t.unsaved.next.Delivered = delivered
+	return nil
+}
+
+// fold moves what the summary has noted into its shards. A tick that has taken the lease is closed in
+// the same write.
+func (t *tick) fold(ctx context.Context) error {
+	last := t.opts.Lease.Apply
+	if t.opts.close != nil {
+		last = t.close
+	}
+	return t.summary.Fold(ctx, t.Store, t.opts.Lease.Apply, last)
+}
+
 // close writes the record that finish has left, makes other changes and releases the lease that the
 // tick has taken, in one write. It returns the records of the other changes, if they are known.
 func (t *tick) close(ctx context.Context, changes ...state.Change) ([]state.Record, error) {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -249,13 +250,14 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err = t.carryOut(ctx, states, now); err == nil {
 		err = t.finish(ctx, t.rec, now)
 	}
-	if err == nil {
-		err = t.summary.Fold(ctx, t.Store, t.opts.Lease.Apply)
+	folds := err == nil && t.summary.Full()
+	t.deliverNow(ctx, folds)
+	if folds {
+		err = t.fold(ctx)
 	}
-	t.deliverNow(ctx)
-	if t.unsaved != nil && err == nil {
-		if _, err = t.close(ctx); err != nil {
-			err = fmt.Errorf("write the reconcile record: %w", err)
+	if t.unsaved != nil {
+		if _, unwritten := t.close(ctx); unwritten != nil {
+			err = errors.Join(err, fmt.Errorf("write the reconcile record: %w", unwritten))
 		}
 	}
 	t.report.Due = clock.Earlier(t.report.Due, t.deliverAt)

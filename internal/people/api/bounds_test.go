@@ -154,7 +154,7 @@ func (e *engine) ends(tb testing.TB, task string, how state.RunState) {
 		_, err = e.leader.Read(tb.Context(), e.store)
 	}
 	if err == nil {
-		err = e.leader.Fold(tb.Context(), e.store, e.store.Apply)
+		err = e.leader.Fold(tb.Context(), e.store, e.store.Apply, e.store.Apply)
 	}
 	if err != nil && tb.Context().Err() == nil {
 		tb.Error(err)

@@ -141,12 +141,13 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 // folds has the leader fold the notes, which may fail after some writes.
 func (l *listed) folds(writes int) {
 	l.reads()
-	_ = l.leader.Fold(context.Background(), l.store, func(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+	write := func(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
 		if writes--; writes < 0 {
 			return nil, errors.New("no answer")
 		}
 		return l.store.Apply(ctx, changes...)
-	})
+	}
+	_ = l.leader.Fold(context.Background(), l.store, write, write)
 }
 
 func (l *listed) reads() {

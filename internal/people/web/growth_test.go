@@ -149,7 +149,7 @@ func (c *changing) change() {
 		_, err = c.leader.Read(c.b.Context(), c.store)
 	}
 	if err == nil {
-		err = c.leader.Fold(c.b.Context(), c.store, c.store.Apply)
+		err = c.leader.Fold(c.b.Context(), c.store, c.store.Apply, c.store.Apply)
 	}
 	if err != nil {
 		c.b.Fatal(err)

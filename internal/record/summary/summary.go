@@ -201,9 +201,13 @@ const (
 	changesAtOnce = 40
 )
 
-// Fold moves the notes into the shards if there are many.
-func (s *Summary) Fold(ctx context.Context, store state.Store, apply state.Apply) error {
-	if !s.known || len(s.notes) <= maxNotes {
+// Full reports whether there are so many notes that Fold moves them.
+func (s *Summary) Full() bool { return s.known && len(s.notes) > maxNotes }
+
+// Fold moves the notes into the shards if there are many. It makes its last write with last, whose
+// answer may lack the records.
+func (s *Summary) Fold(ctx context.Context, store state.Store, apply, last state.Apply) error {
+	if !s.Full() {
 		return nil
 	}
 	if err := s.settle(ctx, store); err != nil {
@@ -215,7 +219,7 @@ func (s *Summary) Fold(ctx context.Context, store state.Store, apply state.Apply
 			concerned[shardKey(row.Task)] = true
 		}
 	}
-	return s.write(ctx, apply, slices.Sorted(maps.Keys(concerned)))
+	return s.write(ctx, apply, last, slices.Sorted(maps.Keys(concerned)))
 }
 
 // settle reads the records of tasks that were removed, and perhaps made again.
@@ -274,12 +278,12 @@ func (s *Summary) Rebuild(ctx context.Context, apply state.Apply, tasks map[stri
 	if s.known && len(wrong) == 0 && len(s.notes) <= maxNotes {
 		return nil, nil
 	}
-	return wrong, s.write(ctx, apply, slices.Sorted(maps.Keys(concerned)))
+	return wrong, s.write(ctx, apply, apply, slices.Sorted(maps.Keys(concerned)))
 }
 
-// write writes shards, and then removes the notes, which they contain. After an error, the next Read
-// reads everything.
-func (s *Summary) write(ctx context.Context, apply state.Apply, keys []string) (err error) {
+// write writes shards, and then removes the notes, which they contain. After an error, or if last does
+// not return the records, the next Read reads everything.
+func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []string) (err error) {
 	defer func() {
 		if err != nil {
 			s.Forget()
@@ -293,8 +297,10 @@ func (s *Summary) write(ctx context.Context, apply state.Apply, keys []string) (
 	}
 	var changes []state.Change
 	size := 0
-	flush := func() error {
+	complete := true
+	flush := func(apply state.Apply) error {
 		written, err := apply(ctx, changes...)
+		complete = complete && len(written) == len(changes)
 		for _, rec := range written {
 			if strings.HasPrefix(rec.Key, shardPrefix) {
 				s.shards[rec.Key] = rec.Version
@@ -308,7 +314,7 @@ func (s *Summary) write(ctx context.Context, apply state.Apply, keys []string) (
 	}
 	add := func(c state.Change) error {
 		if n := len(c.Key) + len(c.Value); len(changes) == changesAtOnce || size+n > state.MaxBytes/2 && len(changes) > 0 {
-			if err := flush(); err != nil {
+			if err := flush(apply); err != nil {
 				return err
 			}
 		}
@@ -328,8 +334,12 @@ func (s *Summary) write(ctx context.Context, apply state.Apply, keys []string) (
 	if err := add(change(headKey, s.head, state.Encode(head{s.folds + 1}))); err != nil {
 		return err
 	}
-	if err := flush(); err != nil {
+	if err := flush(last); err != nil {
 		return err
+	}
+	if !complete {
+		s.Forget()
+		return nil
 	}
 	s.folds++
 	s.known, s.broken = true, nil
