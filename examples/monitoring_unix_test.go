@@ -3,6 +3,8 @@
 package examples_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
@@ -136,6 +139,57 @@ func TestMonitoring_AlertmanagerAcceptsItsSettings(t *testing.T) {
 	check.Dir = filepath.Join(testtools.Root(t), "tools", "examples")
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A message names each alert of its group, with its link. An incident of PagerDuty has the first one that fires.
+func TestMonitoring_AMessageOfTwoAlertsHasASummaryAndALink(t *testing.T) {
+	t.Parallel()
+	testtools.Promtool(t) // which comes with what the messages are made of
+	const ended = "2020-01-01T12:00:00Z"
+	alert := func(task, end string) map[string]any {
+		made := map[string]any{
+			"labels":      map[string]string{"alertname": "TerrapulseTaskFails", "namespace": "netops", "job": "terrapulse", "severity": "critical", "task": task},
+			"annotations": map[string]string{"summary": task + " fails", "link": "https://network.example.com/ui/tasks/" + task},
+			"startsAt":    "2020-01-01T11:00:00Z",
+		}
+		if end != "" {
+			made["endsAt"] = end
+		}
+		return made
+	}
+	groups, err := json.Marshal([][]map[string]any{{alert("web", "")}, {alert("web", ""), alert("db", "")}, {alert("web", ended), alert("db", "")}, {alert("web", ended)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := exec.CommandContext(t.Context(), "go", "run", "-trimpath", "./messages", example(t, "monitoring/alertmanager.yml"))
+	program.Dir = filepath.Join(testtools.Root(t), "tools", "examples")
+	program.Stdin = bytes.NewReader(groups)
+	program.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	var errs bytes.Buffer
+	program.Stderr = &errs
+	out, err := program.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	var sent []map[string]string
+	if err := json.Unmarshal(out, &sent); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const web, db = "https://network.example.com/ui/tasks/web", "https://network.example.com/ui/tasks/db"
+	message := func(title, text, description, link string) map[string]string {
+		return map[string]string{
+			"network-team.slack_configs[0].title": title, "network-team.slack_configs[0].text": text,
+			"on-call.pagerduty_configs[0].description": description, "on-call.pagerduty_configs[0].client_url": link,
+		}
+	}
+	if diff := cmp.Diff([]map[string]string{
+		message("firing: TerrapulseTaskFails", "web fails <"+web+"|open>\n", "web fails", web),
+		message("firing: TerrapulseTaskFails", "web fails <"+web+"|open>\ndb fails <"+db+"|open>\n", "web fails (1 of 2 alerts)", web),
+		message("firing: TerrapulseTaskFails", "web fails <"+web+"|open>\ndb fails <"+db+"|open>\n", "db fails", db),
+		message("resolved: TerrapulseTaskFails", "web fails <"+web+"|open>\n", "web fails", web),
+	}, sent); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
