@@ -95,6 +95,116 @@ func TestChart_ServiceMonitorHasTheOperatorsForm(t *testing.T) {
 	}
 }
 
+// resource is what selects something in a rendered chart, or is selected.
+type resource struct {
+	Kind     string
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	Spec struct {
+		Replicas       int
+		ServiceName    string         `yaml:"serviceName"`
+		ClusterIP      string         `yaml:"clusterIP"`
+		MaxUnavailable int            `yaml:"maxUnavailable"`
+		Selector       map[string]any // of a Service, the labels; of others, matchLabels
+		Ports          []struct {
+			Name       string
+			TargetPort string `yaml:"targetPort"`
+		}
+		Endpoints []struct{ Port string }
+		Template  struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Containers []struct{ Ports []struct{ Name string } }
+			}
+		}
+	}
+}
+
+// selects reports whether a selector fits labels. An empty one fits everything, so it is wrong here.
+func selects(selector map[string]any, labels map[string]string) bool {
+	if inner, ok := selector["matchLabels"].(map[string]any); ok {
+		selector = inner
+	}
+	for name, value := range selector {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+func resources(t *testing.T, rendered, kind string) (found []resource) {
+	t.Helper()
+	for _, document := range documents(rendered) {
+		var r resource
+		if err := yaml.Unmarshal([]byte(document), &r); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		if r.Kind == kind {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// While a node is drained, the budget keeps the instances of this release, and no others: all but one of them.
+func TestChart_ABudgetKeepsAllInstancesButOne(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]int{"small": 1, "production": 1, "one-instance": 0} { // of one instance, there is no other that could continue
+		rendered := render(t, "1.31", "-f", "values/"+values+".yaml")
+		budgets, sets := resources(t, rendered, "PodDisruptionBudget"), resources(t, rendered, "StatefulSet")
+		if len(budgets) != want || len(sets) != 1 {
+			t.Errorf("%s: %d budgets, want %d, for %d sets of instances", values, len(budgets), want, len(sets))
+			continue
+		}
+		for _, budget := range budgets {
+			if instances := sets[0].Spec; budget.Spec.MaxUnavailable != 1 || instances.Replicas < 2 {
+				t.Errorf("%s: of %d instances, %d may be evicted", values, instances.Replicas, budget.Spec.MaxUnavailable)
+			}
+			labels := sets[0].Spec.Template.Metadata.Labels
+			if !selects(budget.Spec.Selector, labels) {
+				t.Errorf("%s: the budget's selector %v does not fit the instances' labels %v", values, budget.Spec.Selector, labels)
+			}
+			other := resources(t, strings.ReplaceAll(rendered, "instance: network", "instance: other"), "StatefulSet")[0].Spec.Template.Metadata.Labels
+			if selects(budget.Spec.Selector, other) {
+				t.Errorf("%s: the budget's selector %v also fits another release", values, budget.Spec.Selector)
+			}
+		}
+	}
+}
+
+// Prometheus scrapes each instance once: by the service that has the names of the instances, not by the one for people.
+func TestChart_TheMonitorSelectsTheServiceOfTheInstances(t *testing.T) {
+	t.Parallel()
+	rendered := render(t, "1.31", "-f", "values/production.yaml")
+	monitors, sets := resources(t, rendered, "ServiceMonitor"), resources(t, rendered, "StatefulSet")
+	if len(monitors) != 1 || len(sets) != 1 || len(monitors[0].Spec.Endpoints) != 1 {
+		t.Fatalf("%d monitors for %d sets of instances: %+v", len(monitors), len(sets), monitors)
+	}
+	instances, scraped := sets[0].Spec, []string{}
+	for _, service := range resources(t, rendered, "Service") {
+		if !selects(service.Spec.Selector, instances.Template.Metadata.Labels) {
+			t.Errorf("the selector %v of service %s does not fit the instances' labels", service.Spec.Selector, service.Metadata.Name)
+		}
+		port := service.Spec.Ports[0]
+		if port.TargetPort != instances.Template.Spec.Containers[0].Ports[0].Name {
+			t.Errorf("service %s leads to the port %s, which the instances do not have", service.Metadata.Name, port.TargetPort)
+		}
+		if !selects(monitors[0].Spec.Selector, service.Metadata.Labels) {
+			continue
+		}
+		scraped = append(scraped, service.Metadata.Name)
+		if port.Name != monitors[0].Spec.Endpoints[0].Port || service.Spec.ClusterIP != "None" {
+			t.Errorf("it is scraped by port %s of %+v", monitors[0].Spec.Endpoints[0].Port, service.Spec)
+		}
+	}
+	if len(scraped) != 1 || scraped[0] != instances.ServiceName {
+		t.Errorf("it scrapes the services %q, want %s", scraped, instances.ServiceName)
+	}
+}
+
 func TestChart_RefusesWrongValues(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
