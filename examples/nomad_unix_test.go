@@ -17,8 +17,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/hashicorp/consul/api"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/process/nomad/nomadtest"
@@ -118,6 +122,122 @@ func TestNomadCluster_RunsThreeInstancesOfWhichOneLeads(t *testing.T) {
 		leads, healthy := leaders()
 		return len(healthy) == 3 && len(leads) == 1 && leads[0] != first
 	})
+}
+
+// The templates of the cluster's job are valid settings with every value that Nomad and Vault put into them.
+func TestNomadCluster_ItsSettingsAreValid(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := map[string]string{"INSTANCE": "instance-0", "NOMAD_PORT_api": "8558", "NOMAD_IP_api": "10.0.0.1", "NOMAD_JOB_NAME": "terrapulse-cluster", "NOMAD_SECRETS_DIR": dir, "VAULT_ADDR": "https://vault.example.com:8200"}
+	secrets := map[string]string{"api_token": "a-token-that-is-long-enough", "api_read_token": "another-token-that-is-long-enough"}
+	write(t, filepath.Join(dir, "vault_token"), "token")
+	write(t, filepath.Join(dir, "tasks", "web.hcl"), "task {\n  name = \"web\"\n  module = \"example/web/local\"\n  condition \"services\" {\n    names = [\"web\"]\n  }\n}\n")
+	args := []string{"validate", "-config-dir", filepath.Join(dir, "tasks")}
+	given := blocks(t, "cluster.nomad.hcl", "env")
+	if len(given) != 1 {
+		t.Fatalf("%d blocks env", len(given))
+	}
+	for _, block := range blocks(t, "cluster.nomad.hcl", "template") {
+		file := filepath.Join(dir, filepath.Base(text(t, block, "destination")))
+		settings, err := template.New("").Option("missingkey=error").Funcs(template.FuncMap{
+			"env": func(name string) (string, error) {
+				if _, set := given[0].Body.Attributes[name]; env[name] == "" || !set && !strings.HasPrefix(name, "NOMAD_") {
+					return "", fmt.Errorf("the job does not set %s", name)
+				}
+				return env[name], nil
+			},
+			"secret": func(path string) (any, error) {
+				if path != "kv/data/terrapulse" {
+					return nil, fmt.Errorf("the README does not name %s", path)
+				}
+				return map[string]any{"Data": map[string]any{"data": secrets}}, nil
+			},
+		}).Parse(text(t, block, "data"))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		var rendered strings.Builder
+		if err := settings.Execute(&rendered, nil); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		write(t, file, rendered.String())
+		args = append(args, "-config-file", file)
+	}
+	if len(args) != 7 {
+		t.Fatalf("the job has other templates than instance.hcl and api.hcl: %q", args)
+	}
+	validate := exec.CommandContext(t.Context(), build(t), args...)
+	validate.Env = quietEnviron()
+	if out, err := validate.CombinedOutput(); err != nil || strings.Contains(string(out), "Warning") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The jobs start the program with a command and flags that it has, and read the files of their templates.
+func TestNomadJobs_StartTheProgramWithFlagsThatItHas(t *testing.T) {
+	t.Parallel()
+	for _, job := range []string{"cluster.nomad.hcl", "terrapulse.nomad.hcl", "runner.nomad.hcl"} {
+		var read []string
+		for _, block := range blocks(t, job, "template") {
+			read = append(read, filepath.Base(text(t, block, "destination")))
+		}
+		tasks := blocks(t, job, "config")
+		if len(tasks) != 1 {
+			t.Fatalf("%s has %d tasks", job, len(tasks))
+		}
+		value, diags := tasks[0].Body.Attributes["args"].Expr.Value(directories)
+		if diags.HasErrors() {
+			t.Fatalf("%s: %v", job, diags)
+		}
+		args := []string{}
+		for _, arg := range value.AsValueSlice() {
+			args = append(args, arg.AsString())
+			if file, ok := strings.CutPrefix(arg.AsString(), "-config-file="); ok {
+				read = slices.DeleteFunc(read, func(name string) bool { return name == filepath.Base(file) })
+			}
+		}
+		if len(read) > 0 {
+			t.Errorf("%s does not read its templates %q", job, read)
+		}
+		// Flags are read in their order, so the first one that is unknown is the last.
+		out, err := exec.CommandContext(t.Context(), build(t), append(args, "-no-such-flag")...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "no-such-flag") {
+			t.Errorf("%s: terrapulse %s: %v\n%s", job, strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// directories are those that Nomad's variables in a job name.
+var directories = &hcl.EvalContext{Variables: map[string]cty.Value{"NOMAD_TASK_DIR": cty.StringVal("/local"), "NOMAD_SECRETS_DIR": cty.StringVal("/secrets")}}
+
+// blocks returns the blocks of a type, wherever they are in a job.
+func blocks(t *testing.T, job, kind string) (found []*hclsyntax.Block) {
+	t.Helper()
+	file, diags := hclsyntax.ParseConfig([]byte(read(t, example(t, "nomad/"+job))), job, hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	var walk func(body *hclsyntax.Body)
+	walk = func(body *hclsyntax.Body) {
+		for _, block := range body.Blocks {
+			if block.Type == kind {
+				found = append(found, block)
+			}
+			walk(block.Body)
+		}
+	}
+	walk(file.Body.(*hclsyntax.Body))
+	return found
+}
+
+// text is the value of an attribute of a block.
+func text(t *testing.T, block *hclsyntax.Block, name string) string {
+	t.Helper()
+	value, diags := block.Body.Attributes[name].Expr.Value(directories)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return value.AsString()
 }
 
 // onThisMachine is the job with raw_exec in place of Docker and its volume, on one machine, and without Vault.
