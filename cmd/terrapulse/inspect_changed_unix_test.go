@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -165,7 +165,7 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var page int
 		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
 		from := min((page-1)*100, len(f.comments))
-		_ = json.NewEncoder(w).Encode(slices.Concat([]map[string]any{}, f.comments[from:min(from+100, len(f.comments))]))
+		_ = json.NewEncoder(w).Encode(append([]map[string]any{}, f.comments[from:min(from+100, len(f.comments))]...))
 	default:
 		var in map[string]any
 		if json.NewDecoder(r.Body).Decode(&in) != nil {
@@ -232,18 +232,167 @@ func TestCommentScript_UpdatesItsOwnComment(t *testing.T) {
 	}
 }
 
-// The step of each job is a command that this program understands.
-func TestCIExamples_CallInspectWithFlagsThatThereAre(t *testing.T) {
-	root := testtools.Root(t)
-	for _, name := range []string{"github.yml", "gitlab.yml"} {
-		text, err := os.ReadFile(filepath.Join(root, "examples/ci/daemon", name))
-		if err != nil {
+// The scripts of both jobs, as GitHub and GitLab run them, write the plans of the changed files as a comment. The job
+// fails if a plan does, and the comment says so.
+func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
+	for _, tool := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s here", tool)
+		}
+	}
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.env = append(s.env, "API_TOKEN=the-token-of-the-instance")
+	p := s.start("-config-file", s.config("api {\n  token = \"{{ env \\\"API_TOKEN\\\" }}\"\n}\n"+s.task("web", onWeb)))
+	address := p.served()
+	eventually(t, "it is applied", func() bool { return s.read("web.txt") != "" })
+	script, err := os.ReadFile(filepath.Join(testtools.Root(t), "examples/ci/daemon/comment.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("bin/terrapulse", fmt.Sprintf("#!/bin/sh\nTERRAPULSE_TEST_AS_PROGRAM=1 exec %q \"$@\"\n", os.Args[0]))
+	for file, text := range map[string]string{"repository/comment.sh": string(script), "repository/tasks/tasks.hcl": s.task("web", "approval = \"always\"\n"+onWeb) + s.task("new", onWeb)} {
+		s.write(file, text)
+	}
+	for _, file := range []string{"bin/terrapulse", "repository/comment.sh"} {
+		if err := os.Chmod(s.path(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		var job any
-		if err := yaml.Unmarshal(text, &job); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		wantText(t, string(text), `terrapulse inspect -http-addr="$TERRAPULSE_ADDRESS" -config-dir="$TASKS" -markdown >plan.md`, "./comment.sh plan.md")
 	}
+	f := &forge{}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	settings := map[string]string{"TERRAPULSE_ADDRESS": address, "TERRAPULSE_TOKEN": "the-token-of-the-instance"}
+	jobs := map[string]ciJob{"github": githubJob(t, server.URL, settings), "gitlab": gitlabJob(t, server.URL, settings)}
+	for name, job := range jobs {
+		f.comments = nil
+		if out, err := job.run(s); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		if len(f.comments) != 1 {
+			t.Fatalf("%s: %d comments", name, len(f.comments))
+		}
+		wantText(t, f.comments[0]["body"].(string), "### Terrapulse: 2 of 2 tasks planned, 1 with changes, 0 failed", "| web | no changes |", "| new (new) | 1 to add")
+	}
+	s.write("repository/tasks/tasks.hcl", strings.Replace(s.task("new", onWeb), s.path("mod"), s.path("nowhere"), 1))
+	for name, job := range jobs {
+		f.comments = nil
+		if out, err := job.run(s); err == nil {
+			t.Errorf("%s: the job does not fail with its plan:\n%s", name, out)
+		}
+		if len(f.comments) != 1 {
+			t.Fatalf("%s: %d comments", name, len(f.comments))
+		}
+		wantText(t, f.comments[0]["body"].(string), "1 failed", "| new (new) | failed |")
+	}
+}
+
+// ciJob is a job of GitHub or GitLab: its scripts, each with its environment. The last one also runs after a failure.
+type ciJob struct {
+	shell   []string
+	scripts []string
+	env     []map[string]string
+}
+
+// run runs the scripts in the repository's folder. It returns the error of the first one that fails.
+func (j ciJob) run(s *site) (out string, failed error) {
+	for i, script := range j.scripts {
+		if failed != nil && i < len(j.scripts)-1 {
+			continue
+		}
+		cmd := exec.CommandContext(s.t.Context(), j.shell[0], append(j.shell[1:], script)...)
+		cmd.Dir = s.path("repository")
+		cmd.Env = []string{"PATH=" + s.path("bin") + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir}
+		for name, value := range j.env[i] {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		text, err := cmd.CombinedOutput()
+		out += string(text)
+		if failed == nil {
+			failed = err
+		}
+	}
+	return out, failed
+}
+
+func readCI(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "examples/ci/daemon", name))
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// githubJob is the job of github.yml, with the values of its expressions.
+func githubJob(t *testing.T, forge string, settings map[string]string) ciJob {
+	t.Helper()
+	var workflow struct {
+		Jobs map[string]struct {
+			Env   map[string]string
+			Steps []struct {
+				If, Shell, Run string
+				Env            map[string]string
+			}
+		}
+	}
+	readCI(t, "github.yml", &workflow)
+	values := map[string]string{
+		"vars.TERRAPULSE_ADDRESS": settings["TERRAPULSE_ADDRESS"], "secrets.TERRAPULSE_TOKEN": settings["TERRAPULSE_TOKEN"],
+		"github.token": "hunter2", "github.event.pull_request.number": "7",
+	}
+	expression := regexp.MustCompile(`\$\{\{ (\S+) \}\}`)
+	job := ciJob{shell: []string{"bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"}}
+	in := workflow.Jobs["inspect"]
+	for i, step := range in.Steps {
+		if step.Run == "" { // the checkout
+			continue
+		}
+		if step.Shell != "bash" || (step.If == "always()") != (i == len(in.Steps)-1) {
+			t.Errorf("step %d of github.yml has the shell %q and runs if %q", i, step.Shell, step.If)
+		}
+		env := map[string]string{"GITHUB_API_URL": forge, "GITHUB_REPOSITORY": "o/r"}
+		for _, given := range []map[string]string{in.Env, step.Env} {
+			for name, value := range given {
+				env[name] = expression.ReplaceAllStringFunc(value, func(text string) string {
+					is, known := values[expression.FindStringSubmatch(text)[1]]
+					if !known {
+						t.Errorf("github.yml: GitHub does not know %s", text)
+					}
+					return is
+				})
+			}
+		}
+		job.scripts, job.env = append(job.scripts, step.Run), append(job.env, env)
+	}
+	if len(job.scripts) != 2 {
+		t.Fatalf("github.yml has the scripts %q", job.scripts)
+	}
+	return job
+}
+
+// gitlabJob is the job of gitlab.yml, with the variables of GitLab and of the project.
+func gitlabJob(t *testing.T, forge string, settings map[string]string) ciJob {
+	t.Helper()
+	var file struct {
+		Terrapulse struct {
+			Variables   map[string]string
+			Script      []string
+			AfterScript []string `yaml:"after_script"`
+		}
+	}
+	readCI(t, "gitlab.yml", &file)
+	env := map[string]string{"GITLAB_CI": "true", "CI_API_V4_URL": forge, "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7", "COMMENT_TOKEN": "hunter2"}
+	for _, given := range []map[string]string{settings, file.Terrapulse.Variables} {
+		for name, value := range given {
+			env[name] = value
+		}
+	}
+	scripts := []string{strings.Join(file.Terrapulse.Script, "\n"), strings.Join(file.Terrapulse.AfterScript, "\n")}
+	if scripts[0] == "" || scripts[1] == "" {
+		t.Fatalf("gitlab.yml has the scripts %q", scripts)
+	}
+	return ciJob{shell: []string{"bash", "-eo", "pipefail", "-c"}, scripts: scripts, env: []map[string]string{env, env}}
 }
