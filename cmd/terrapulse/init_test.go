@@ -71,7 +71,7 @@ func TestInit_WithoutATerminalTheFlagsSayAll(t *testing.T) {
 	before := s.read("tasks.yaml")
 	r = s.runInTest("init", "-service=db")
 	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "tasks.yaml is there already: nothing was written. Name another folder with -dir")
+	wantText(t, r.stderr, "tasks.yaml is there already: nothing was written. Name another folder with -dir", "https://github.com/terrapulse/terrapulse/blob/main/docs/reference/README.md")
 	if s.read("tasks.yaml") != before {
 		t.Error("the file was replaced")
 	}
@@ -108,7 +108,7 @@ func TestInit_SaysWhatIsWrongWithConsul(t *testing.T) {
 
 	r := s.runInTest("init", "-consul-addr="+s.consul.Addr())
 	wantCode(t, r, exitMissing)
-	wantText(t, r.stderr, "has no service", "access control hides others", "docs/acl.md")
+	wantText(t, r.stderr, "has no service", "access control hides others", "https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md")
 
 	// The files are fine although the token is not: the right is what is to be corrected.
 	r = s.runInTest("init", "-consul-addr="+s.consul.Addr(), "-service=web")

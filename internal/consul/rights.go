@@ -199,7 +199,7 @@ func (c *Client) Access(ctx context.Context) string {
 		return "" // access control is off, or the agent has a default token
 	}
 	return "Consul's access control is on and there is no token (consul.token, CONSUL_HTTP_TOKEN): " +
-		"what Consul's anonymous token may not read cannot be read, and tasks that need it wait; see docs/acl.md"
+		"what Consul's anonymous token may not read cannot be read, and tasks that need it wait; see https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md"
 }
 
 // MayRead returns an error for which IsForbidden holds if the reader lacks a
@@ -216,7 +216,7 @@ func (c *Client) Tokenless() bool { return c.resolved.Token == "" || c.resolved.
 // lacks is the advice where a right is missing.
 func (c *Client) lacks(needs string) string {
 	if c.Tokenless() {
-		return "there is no token (consul.token, CONSUL_HTTP_TOKEN): set one that has " + needs + ", see docs/acl.md"
+		return "there is no token (consul.token, CONSUL_HTTP_TOKEN): set one that has " + needs + ", see https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md"
 	}
 	return "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs
 }
