@@ -5,6 +5,11 @@
 # Its clients need terrapulse, Terraform, and the folder /etc/terrapulse with the
 # task files, such as tasks.hcl here, and their modules, as the instances do.
 
+variable "otlp" {
+  description = "Where traces are sent, such as http://collector.example.com:4318; nowhere without it"
+  default     = ""
+}
+
 job "terrapulse-runner" {
   type        = "batch"
   datacenters = ["*"]
@@ -35,6 +40,11 @@ job "terrapulse-runner" {
       config {
         command = "/usr/local/bin/terrapulse"
         args    = ["runner", "-config-dir=/etc/terrapulse", "-log-format=json"]
+      }
+
+      # A run's trace begins at an instance: set the same there. docs/traces.md
+      env {
+        OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp
       }
 
       # The resources of Terraform and its providers, for the runs of a launch
