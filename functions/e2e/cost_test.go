@@ -320,7 +320,7 @@ func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
 	var noted summary.Summary
 	known, err := noted.Read(c.t.Context(), c.store)
 	if err == nil && known {
-		err = noted.Fold(c.t.Context(), c.store, c.store.Apply) // as the ticks do that follow runs
+		err = noted.Fold(c.t.Context(), c.store, c.store.Apply, c.store.Apply) // as the ticks do that follow runs
 	}
 	if err != nil || !known {
 		c.t.Fatal(known, err)
