@@ -3,6 +3,9 @@ package internal
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -159,6 +162,36 @@ func TestDocs_PagesThatFilesNameExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	if named < 100 {
+		t.Errorf("only %d names of pages were found", named)
+	}
+}
+
+// A user of a package has no folder docs: a message names the address of a page.
+func TestDocs_MessagesNameTheAddressesOfPages(t *testing.T) {
+	const address = "https://github.com/terrapulse/terrapulse/blob/main/"
+	named := 0
+	for name, content := range repository(t) {
+		if first, _, _ := strings.Cut(name, "/"); !slices.Contains([]string{"cmd", "internal", "functions"}, first) || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				return true
+			}
+			for _, at := range namedPage.FindAllStringIndex(text.Value, -1) {
+				if named++; !strings.HasSuffix(text.Value[:at[0]], address) {
+					t.Errorf("%s: write %s before %s", name, address, text.Value[at[0]:at[1]])
+				}
+			}
+			return true
+		})
+	}
+	if named < 10 {
 		t.Errorf("only %d names of pages were found", named)
 	}
 }

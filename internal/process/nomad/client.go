@@ -120,7 +120,7 @@ func (c *client) token() (string, error) {
 
 const (
 	adviceLater = "the next tick tries again"
-	adviceRight = "give the token a policy with the capabilities list-jobs, read-job and dispatch-job in the namespace (docs/nomad.md has it)"
+	adviceRight = "give the token a policy with the capabilities list-jobs, read-job and dispatch-job in the namespace (https://github.com/terrapulse/terrapulse/blob/main/docs/nomad.md has it)"
 )
 
 // rules classify what Nomad says, by a part of the text.

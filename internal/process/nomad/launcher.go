@@ -77,7 +77,7 @@ func (l *Launcher) Reach(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", l.client.classify(act, err)
 	case job.ParameterizedJob == nil:
-		return "", fmt.Errorf("%s: it is not parameterized, so it cannot be dispatched: docs/nomad.md", act)
+		return "", fmt.Errorf("%s: it is not parameterized, so it cannot be dispatched: https://github.com/terrapulse/terrapulse/blob/main/docs/nomad.md", act)
 	case job.Stop:
 		return "", fmt.Errorf("%s: it is stopped: run it again with `nomad job run`", act)
 	}

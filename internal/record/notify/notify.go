@@ -224,7 +224,7 @@ func eventHint(pattern string) string {
 	if len(names) == 0 {
 		names = []string{"run_failed", "run_*"}
 	}
-	return "such as " + strings.Join(names, ", ") + "; docs/reference/events.md lists all"
+	return "such as " + strings.Join(names, ", ") + "; https://github.com/terrapulse/terrapulse/blob/main/docs/reference/events.md lists all"
 }
 
 // Unique reports blocks with the same name.
