@@ -87,6 +87,10 @@ func (c *cluster) instance(id, works string) (s *Shared, stop func()) {
 }
 
 func (c *cluster) instanceWith(id string, works func() string) (s *Shared, stop func()) {
+	return c.instanceOn(c, id, works)
+}
+
+func (c *cluster) instanceOn(store state.Store, id string, works func() string) (s *Shared, stop func()) {
 	ctx, term := context.WithCancel(c.t.Context())
 	local := NewLocal(ctx, 2, slog.New(slog.DiscardHandler), func(ctx context.Context, _ state.Launch, run state.PlannedRun) error {
 		c.mu.Lock()
@@ -106,7 +110,7 @@ func (c *cluster) instanceWith(id string, works func() string) (s *Shared, stop 
 		c.mu.Unlock()
 		return nil
 	})
-	s = NewShared(local, c, id)
+	s = NewShared(local, store, id)
 	s.Works, s.Now, s.Log = works, time.Now, slog.New(slog.DiscardHandler)
 	serving, unshare := context.WithCancel(c.t.Context())
 	var served sync.WaitGroup
@@ -122,9 +126,14 @@ func (c *cluster) instanceWith(id string, works func() string) (s *Shared, stop 
 // launch writes launches of one run each, and starts them at the leader.
 func (c *cluster) launch(leader *Shared, names ...string) {
 	c.t.Helper()
+	c.launchOn(c, leader, names...)
+}
+
+func (c *cluster) launchOn(store state.Store, leader *Shared, names ...string) {
+	c.t.Helper()
 	for _, name := range names {
 		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
-		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
+		if _, err := store.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
 			c.t.Fatal(err)
 		}
 		if err := leader.Start(c.t.Context(), l); err != nil {

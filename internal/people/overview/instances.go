@@ -15,14 +15,14 @@ func (r Reader) instances(ctx context.Context) (*[]apispec.InstanceRoom, error) 
 		return nil, nil
 	}
 	alive := map[string]bool{}
-	members, _, err := state.ReadEach[state.Instance](ctx, r.Store, state.InstancePrefix)
+	members, err := state.ReadPeers[state.Instance](ctx, r.Store, state.InstancePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of the cluster: %w", err)
 	}
 	for _, m := range members {
 		alive[m.Data.ID] = m.Data.Lives(r.Now())
 	}
-	runners, _, err := state.ReadEach[state.Runner](ctx, r.Store, state.RunnerPrefix)
+	runners, err := state.ReadPeers[state.Runner](ctx, r.Store, state.RunnerPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read how much room the instances of the cluster have: %w", err)
 	}

@@ -205,7 +205,7 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	if err != nil {
 		return apispec.ClusterStatus{}, err
 	}
-	runners, _, err := state.ReadEach[state.Runner](ctx, m.Store, state.RunnerPrefix)
+	runners, err := state.ReadPeers[state.Runner](ctx, m.Store, state.RunnerPrefix)
 	if err != nil {
 		return apispec.ClusterStatus{}, fmt.Errorf("read how much room the instances of the cluster have: %w", err)
 	}
@@ -262,7 +262,7 @@ func (m *Member) members(ctx context.Context) ([]state.Instance, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	stored, err := state.ReadAll[state.Instance](ctx, m.Store, state.InstancePrefix)
+	stored, err := state.ReadPeers[state.Instance](ctx, m.Store, state.InstancePrefix)
 	if err != nil {
 		return nil, "", fmt.Errorf("list the instances of the cluster: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/process/cluster"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -416,5 +418,38 @@ func TestTimingOf_TakeoverTakesOneToTwoSessions(t *testing.T) {
 		if timing.Claim > session || timing.Skew <= 0 || timing.Skew > 5*time.Second {
 			t.Errorf("session_ttl %s: %+v", session, timing)
 		}
+	}
+}
+
+func TestStatus_InstanceOfANewerVersionHidesNoOther(t *testing.T) {
+	r := newFixture(t)
+	a, b := r.join("cts-01", nil), r.join("cts-02", nil)
+	r.leads(a)
+	runner := state.Runner{ID: "cts-02", Parallel: 2, Room: 2, Until: r.clock().Add(time.Hour)}
+	if _, err := r.store.Apply(t.Context(), state.Create(state.RunnerKey("cts-02"), state.Encode(runner))); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{state.InstanceKey("cts-02"), state.RunnerKey("cts-02")} {
+		rec, err := r.store.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newer := bytes.Replace(rec.Value, fmt.Appendf(nil, `"format":%d`, state.Format), fmt.Appendf(nil, `"format":%d`, state.Format+1), 1)
+		if _, err := r.store.Apply(t.Context(), state.Replace(rec, newer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, err := a.Status(t.Context())
+	if err != nil || len(status.Members) != 1 || status.Members[0].ID != "cts-01" || !status.Members[0].Leader {
+		t.Errorf("the cluster: %+v, %v", status, err)
+	}
+	o, err := overview.Reader{Store: r.store, Now: r.clock, Where: apispec.Store{Kind: "consul"}}.Read(t.Context(), nil)
+	if err != nil || o.Leader == nil {
+		t.Errorf("the overview: %+v, %v", o, err)
+	}
+	b.log.take()
+	a.Join(t.Context())
+	if log := a.log.take(); strings.Contains(log, "cannot check") {
+		t.Errorf("the older instance logs %s", log)
 	}
 }

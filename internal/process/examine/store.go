@@ -51,7 +51,7 @@ func (e *examination) read(ctx context.Context) (*records, error) {
 	if r.Overview, err = (overview.Reader{Store: store, Now: e.Now}).Read(ctx, nil); err != nil {
 		return nil, err
 	}
-	members, _, err := state.ReadEach[state.Instance](ctx, store, state.InstancePrefix)
+	members, err := state.ReadPeers[state.Instance](ctx, store, state.InstancePrefix)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances of the cluster: %w", err)
 	}

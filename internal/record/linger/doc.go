@@ -80,6 +80,15 @@
 //     so the next one starts it. The former one may begin it as well, as ever: the claim
 //     decides.
 //
+// # Other versions of Terrapulse
+//
+// Nothing compares versions: only the format of a record says who can read it (state.Format).
+//
+//   - A newer instance writes a record that an older leader cannot read: it gets no offer. If it was offered
+//     a launch before its upgrade, the leader withdraws the offer and leaves the record of the instance as it is.
+//   - A newer leader writes its offers into records that an older instance cannot read: the instance takes
+//     nothing, and the offer is withdrawn.
+//
 // # States that the backend did not take
 //
 // Such a state (errored.tfstate) is in the folder of the task on one instance, and a run that begins

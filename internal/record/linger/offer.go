@@ -146,7 +146,8 @@ func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, 
 // withdraw gives an offered launch to a container of its own, and ends the runner.
 func (o *Offers) withdraw(ctx context.Context, launch state.Stored[state.Launch]) error {
 	runner, err := state.Read[state.Runner](ctx, o.Store, state.RunnerKey(launch.Data.Offer))
-	if err != nil && !errors.As(err, new(*state.CorruptError)) {
+	newer := errors.As(err, new(*state.NewerError)) // the runner was upgraded since the offer, which it does not have any more
+	if err != nil && !newer && !errors.As(err, new(*state.CorruptError)) {
 		return err
 	}
 	next := launch.Data

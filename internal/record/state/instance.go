@@ -1,6 +1,8 @@
 package state
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"time"
 )
@@ -27,3 +29,23 @@ type Instance struct {
 
 // Lives reports whether the instance wrote its record in time.
 func (i Instance) Lives(now time.Time) bool { return now.Sub(i.Seen) <= i.Silent }
+
+// ReadPeers returns what other processes of a cluster have written about themselves below a prefix. Records that
+// cannot be decoded, such as those of a newer version, are left out: they must not hide the others.
+func ReadPeers[T any](ctx context.Context, s Store, prefix string) ([]Stored[T], error) {
+	records, err := s.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Stored[T], 0, len(records))
+	for _, rec := range records {
+		stored, err := Decode[T](rec)
+		switch {
+		case err == nil:
+			all = append(all, stored)
+		case !errors.As(err, new(*CorruptError)) && !errors.As(err, new(*NewerError)):
+			return nil, err
+		}
+	}
+	return all, nil
+}
