@@ -46,7 +46,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		{"terrapulse inspect -config-file " + file + " ", []string{"newt", "other"}},
 		{"terrapulse render -config-file=" + file + " o", []string{"other"}},
 		{"terrapulse start -config-file " + file + " -inspect-task n", []string{"newt"}},
-		{"terrapulse status -", []string{"-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-health", "-http-addr", "-json", "-label", "-limit", "-name", "-phase", "-ssl-verify", "-stack", "-store", "-token", "-token-file"}},
+		{"terrapulse status -", []string{"-after", "-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-enabled", "-health", "-http-addr", "-json", "-label", "-limit", "-name", "-phase", "-reason", "-search", "-sort", "-ssl-verify", "-stack", "-store", "-token", "-token-file"}},
 		{"terrapulse status -phase f", []string{"failing"}},
 		{"consul-terraform-sync task dis", []string{"disable"}},
 	} {

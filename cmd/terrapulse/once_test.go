@@ -246,7 +246,7 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		{[]string{"status", "more"}, exitFlags, "status takes no arguments, got [\"more\"]: `terrapulse status -name=more` shows only this task, `terrapulse runs more` its runs"},
 		{[]string{"validate", "-config-file", "a.hcl", "b.hcl"}, exitFlags, "b.hcl"},
 		{[]string{"start", "-parallel", "0"}, exitFlags, "from 1 on"},
-		{[]string{"runs"}, exitMissing, "TASK"},
+		{[]string{"runs", "lb", "dns"}, exitMissing, "TASK"},
 		{[]string{"logs"}, exitMissing, "RUN"},
 		{[]string{"render"}, exitMissing, "TASK"},
 		{[]string{"-config-file", "nowhere.hcl"}, exitConfig, "nowhere.hcl"},

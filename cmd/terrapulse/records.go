@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -36,6 +38,8 @@ type records interface {
 	Events(ctx context.Context, query url.Values) (apispec.EventsResponse, error)
 	// Runs returns the runs of a task, the latest first.
 	Runs(ctx context.Context, task string) ([]apispec.Run, error)
+	// LatestRuns returns the latest runs of all tasks, at most so many.
+	LatestRuns(ctx context.Context, most int) ([]apispec.Run, error)
 	// Find returns the runs whose ids begin with a prefix.
 	Find(ctx context.Context, prefix string) ([]apispec.Run, error)
 	// Output returns what Terraform printed in a run from an offset on: all of
@@ -90,18 +94,27 @@ func (r storeRecords) Overviews(ctx context.Context, selected selection.Selectio
 	if selected.Every() {
 		read = from.ListAll
 	}
-	var effective *overlay.Effective
-	if len(selected.Labels) > 0 {
-		var err error
-		if effective, err = r.effective(ctx); err != nil {
-			return onePart(apispec.Overview{}, err)
-		}
+	effective, err := r.defined(ctx, selected)
+	if err != nil {
+		return onePart(apispec.Overview{}, err)
 	}
 	tasks, err := read(ctx, effective)
 	if err != nil {
 		return onePart(apispec.Overview{}, err)
 	}
 	return onePart(tasks.Select(ctx, selected))
+}
+
+// defined returns the configuration if the selection compares what it has; otherwise nil.
+func (r storeRecords) defined(ctx context.Context, selected selection.Selection) (*overlay.Effective, error) {
+	if len(selected.Labels) == 0 && selected.Search == "" {
+		return nil, nil
+	}
+	effective, err := r.effective(ctx)
+	if errors.Is(err, errNoFiles) && len(selected.Labels) == 0 { // a search finds what the store has
+		return nil, nil
+	}
+	return effective, err
 }
 
 func (r storeRecords) Health(ctx context.Context) error {
@@ -151,6 +164,45 @@ func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.
 	runs := make([]apispec.Run, len(stored))
 	for i, run := range stored {
 		runs[len(runs)-1-i] = apiview.Run(run.Data)
+	}
+	return runs, nil
+}
+
+// readsAtOnce is how many runs are read from a store at a time.
+const readsAtOnce = 16
+
+func (r storeRecords) LatestRuns(ctx context.Context, most int) ([]apispec.Run, error) {
+	latest, err := overview.Reader{Store: r.Store, Now: time.Now}.Latest(ctx, most, func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	found, corrupt := make([]*apispec.Run, len(latest)), make([]error, len(latest))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for i, named := range latest {
+		group.Go(func() error {
+			run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(named.Task, named.ID))
+			switch {
+			case errors.As(err, new(*state.CorruptError)):
+				corrupt[i] = err
+			case err != nil:
+				return fmt.Errorf("read run %s of task %s: %w", named.ID, named.Task, err)
+			case run.Exists(): // otherwise it has fallen out of the history by now
+				found[i] = new(apiview.Run(run.Data))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	runs := []apispec.Run{}
+	for i := range latest {
+		if corrupt[i] != nil {
+			fmt.Fprintf(r.warnings, "Warning: a run is left out: %s\n", corrupt[i])
+		} else if found[i] != nil {
+			runs = append(runs, *found[i])
+		}
 	}
 	return runs, nil
 }

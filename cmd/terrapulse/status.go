@@ -26,9 +26,10 @@ func (a *app) statusCommand() command {
 	tasks.register(f)
 	f.BoolVar(&onlyHealth, "health", false, "Print only whether Terrapulse does its work. With -http-addr this needs no token.")
 	return command{flags: f, synopsis: "Show every task: its phase, why, last run, due time",
-		examples: []string{onFile, "-stack=network", "-stack=network -phase failing -name 'web-*' -limit 20", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
+		examples: []string{onFile, "-stack=network", "-stack=network -phase failing -name 'web-*' -limit 20", "-stack=network -sort last -limit 20", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
-		values:   map[string]complete.Predictor{"phase": complete.PredictSet(selection.Phases()...)},
+		values: map[string]complete.Predictor{"phase": complete.PredictSet(selection.Phases()...), "sort": complete.PredictSet(selection.Sorts...),
+			"reason": complete.PredictSet(list.Map(lifecycle.Reasons, func(r lifecycle.Row) string { return string(r.Code) })...)},
 		help: `Usage: terrapulse status [flags]
 
   Shows who leads and, for every task, its phase, the reason, the last run and
@@ -36,8 +37,10 @@ func (a *app) statusCommand() command {
   Name the task files of the instance, its store, or the stack of a deployment
   in AWS: without any, the store is looked for in the default working_dir.
 
-  -phase, -name, -label and -limit select tasks. A last line then counts all of
-  them. Labels are in the task files: without an instance, name these.
+  -phase, -name, -label, -enabled, -reason and -search select tasks, and -limit
+  and -after list a part of them. The last lines then count all tasks, and say
+  how to list the next part. Labels are in the task files, as are the data and
+  the files that -search finds: without an instance, name the task files.
 
   -health prints one line and is for health checks: the exit code is 0 if
   Terrapulse does its work, and 11 if it does not or cannot be asked.

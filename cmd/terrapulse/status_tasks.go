@@ -29,7 +29,20 @@ func (t *taskFlags) register(f *flag.FlagSet) {
 		t.Labels = append(t.Labels, one.Labels...)
 		return err
 	})
-	f.Func("limit", "List at most this `number` of tasks, by name. Default: all.", func(s string) error {
+	f.BoolFunc("enabled", "List only tasks that are enabled; with -enabled=false, only the others.", func(s string) error {
+		one, err := parsed("enabled", s)
+		t.Enabled = one.Enabled
+		return err
+	})
+	f.StringVar(&t.Reason, "reason", "", "List only tasks whose reason has this `code`, such as backing_off.")
+	f.StringVar(&t.Search, "search", "", "List only tasks with each of these `words` in the name, the reason, the changes, the watched data, the labels or the file.")
+	f.Func("sort", "List in this `order`: "+strings.Join(selection.Sorts, ", ")+"; with - before it, the opposite. Default: name if tasks are selected, otherwise that of the task files.", func(s string) error {
+		one, err := parsed("sort", s)
+		t.Sort = one.Sort
+		return err
+	})
+	f.StringVar(&t.After, "after", "", "List only the tasks that follow this `task`: the next part of a list that -limit has cut.")
+	f.Func("limit", "List at most this `number` of tasks. Default: all.", func(s string) error {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 0 {
 			return errors.New("give a number from 0 on")
@@ -72,6 +85,7 @@ func joined(parts iter.Seq2[apispec.Overview, error]) (apispec.Overview, error) 
 // printStatus prints an overview whose tasks come in parts, as they come.
 func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Time) error {
 	var whole apispec.Overview
+	var next *string
 	common, listed, began := commonReasons{}, 0, false
 	for part, err := range parts {
 		if err != nil {
@@ -85,7 +99,7 @@ func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Tim
 			common.add(part.Tasks)
 			a.printTasks(part.Tasks, common, now)
 		}
-		listed += len(part.Tasks)
+		listed, next = listed+len(part.Tasks), part.Next
 	}
 	for _, text := range common.texts() {
 		fmt.Fprintln(a.stdout)
@@ -96,6 +110,9 @@ func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Tim
 		a.paragraph("", fmt.Sprintf("\nListed: %d of %s (%s)", listed, plural(counts.All, "task", "tasks"), phasesOf(counts)))
 	case listed == 0:
 		a.paragraph("", "No task has been decided on yet.")
+	}
+	if next != nil {
+		a.paragraph("", fmt.Sprintf("More tasks follow: add -after='%s'", *next))
 	}
 	if len(whole.Overrides) > 0 {
 		fmt.Fprintln(a.stdout, "\nChanged through the API, beside the task files:")

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,9 +50,24 @@ func TestStatus_ListsTheTasksThatFlagsSelect(t *testing.T) {
 			{"-name web -limit 1100", 1100, "Listed: 1100 of 1200 tasks"},
 			{"-phase running", 0, "Listed: 0 of 1200 tasks"},
 			{"-limit 0", 0, "Listed: 0 of 1200 tasks"},
+			{"-limit 5", 5, "More tasks follow: add -after='web-0001'\n"},
+			{"-limit 5 -after web-0001", 5, "More tasks follow: add -after='web-0006'\n"},
+			{"-limit 1100 -after web-0001", 1100, "More tasks follow: add -after='web-"},
+			{"-after web-1190", 9, "web-1199 "},
+			{"-reason backing_off", 3, "fw-0507"},
+			{"-search NOON", 3, "fw-1007"},
+			{"-search=noon -limit 2", 2, "More tasks follow: add -after='fw-0507'\n"},
+			{"-sort -name -limit 1", 1, "web-1199 "},
+			{"-sort phase -limit 4", 4, "fw-1007"},
+			{"-enabled=false", 0, "Listed: 0 of 1200 tasks"},
+			{"-enabled -name fw", 3, "Listed: 3 of 1200 tasks"},
 		} {
 			args := append([]string{"status", source}, strings.Fields(tt.flags)...)
 			text, _ := commandOf(t, exitOK, args...)
+			all := tt.rows != 5 && !strings.Contains(tt.has, "More") && !strings.Contains(tt.flags, "-limit")
+			if all && strings.Contains(text, "More tasks follow") {
+				t.Errorf("%s: status %s lists all selected tasks, and prints %.3000s", where, tt.flags, text)
+			}
 			if rows := len(row.FindAllString(text, -1)); rows != tt.rows || !strings.Contains(text, tt.has) || strings.Contains(text, "Listed") == (tt.flags == "") {
 				t.Errorf("%s: status %s lists %d tasks, want %d and %q: %.3000s", where, tt.flags, rows, tt.rows, tt.has, text)
 			}
@@ -68,9 +85,35 @@ func TestStatus_FlagThatSelectsNothingKnownIsRefused(t *testing.T) {
 		"-phase=broken": `invalid value "broken" for flag -phase: use applied, soon, running, waiting, stopped, failing, unreadable, drifted, unverified, removed, attention`,
 		"-limit=few":    `invalid value "few" for flag -limit: give a number from 0 on`,
 		"-limit=-1":     `invalid value "-1" for flag -limit: give a number from 0 on`,
+		"-sort=size":    `invalid value "size" for flag -sort: use name, phase, last, due, or one of them with - before it`,
+		"-enabled=yes":  `invalid boolean value "yes" for -enabled: use true or false`,
 	} {
 		_, errs := commandOf(t, exitFlags, "status", flags)
 		wantText(t, errs, want)
+	}
+}
+
+func TestStatus_SearchFindsWhatOnlyTheTaskFilesHave(t *testing.T) {
+	now := time.Now().UTC()
+	path, _, _ := stored(t, now, []situation{{name: "lb", task: state.Task{Observation: state.Observation{AppliedAt: now}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}})
+	store, files := "-store=sqlite:"+path, "-config-dir="+filepath.Dir(path)
+	if err := os.Mkdir(filepath.Join(filepath.Dir(path), "m"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		rows int
+	}{
+		{[]string{store, "-search=tasks.hcl"}, 0},
+		{[]string{store, files, "-search=tasks.hcl"}, 1},
+		{[]string{store, files, "-search=service web LB"}, 1},
+		{[]string{store, "-search=nothing changed"}, 1},
+		{[]string{store, files, "-search=no such word"}, 0},
+	} {
+		out, _ := commandOf(t, exitOK, append([]string{"status"}, tt.args...)...)
+		if rows := strings.Count(out, "\nlb "); rows != tt.rows {
+			t.Errorf("status %s lists %d tasks, want %d: %s", tt.args, rows, tt.rows, out)
+		}
 	}
 }
 

@@ -52,11 +52,14 @@ func (a *app) openStore(flags *storeFlags) (*stores.Store, int) {
 	return store, a.fail(exitError, err)
 }
 
+// errNoFiles says that a selection needs the task files.
+var errNoFiles = errors.New("labels are in the task files: name them with -config-file or -config-dir, or use the API with -http-addr")
+
 // effective returns a function that reads the task files, and what people changed beside them.
 func (s *storeFlags) effective(store state.Store) func(context.Context) (*overlay.Effective, error) {
 	return func(ctx context.Context) (*overlay.Effective, error) {
 		if len(s.config.paths) == 0 {
-			return nil, errors.New("labels are in the task files: name them with -config-file or -config-dir, or use the API with -http-addr")
+			return nil, errNoFiles
 		}
 		cfg, err := s.config.read()
 		if err != nil {

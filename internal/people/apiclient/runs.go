@@ -87,7 +87,7 @@ func (e *WaitsError) Error() string { return "the run is requested and waits: " 
 // The error is *WaitsError if the run does not begin before a person or a window lets it.
 func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(reason string)) (apispec.Run, error) {
 	said := ""
-	query := url.Values{"limit": {runLimit}}
+	query := url.Values{"limit": {allRuns}}
 	if after != "" {
 		query.Set("after", after)
 	}

@@ -132,18 +132,21 @@ func (c *Client) Overviews(ctx context.Context, selected selection.Selection) it
 	}
 }
 
-// runLimit is how many runs one request asks for, which is the most there is.
-const runLimit = "200"
+// MaxRuns is how many runs one answer has at most.
+const MaxRuns = 200
+
+// allRuns asks for as many runs as one answer has.
+var allRuns = strconv.Itoa(MaxRuns)
 
 // Runs returns the runs of a task, of every kind, the latest first.
 func (c *Client) Runs(ctx context.Context, task string) ([]apispec.Run, error) {
-	answer, err := get[apispec.RunsResponse](ctx, c, taskPath(task)+"/runs", url.Values{"limit": {runLimit}})
+	answer, err := get[apispec.RunsResponse](ctx, c, taskPath(task)+"/runs", url.Values{"limit": {allRuns}})
 	return answer.Runs, err
 }
 
-// LatestRuns returns the latest runs of all tasks.
-func (c *Client) LatestRuns(ctx context.Context) ([]apispec.Run, error) {
-	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {runLimit}})
+// LatestRuns returns the latest runs of all tasks, at most so many.
+func (c *Client) LatestRuns(ctx context.Context, most int) ([]apispec.Run, error) {
+	answer, err := get[apispec.RunsResponse](ctx, c, "v1/runs", url.Values{"limit": {strconv.Itoa(most)}})
 	return answer.Runs, err
 }
 
@@ -192,7 +195,7 @@ func (c *Client) Output(ctx context.Context, task, run string, offset int) (apis
 // runs first.
 func (c *Client) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {
 	other := func(run apispec.Run) bool { return !strings.HasPrefix(run.ID, prefix) }
-	latest, err := c.LatestRuns(ctx)
+	latest, err := c.LatestRuns(ctx, MaxRuns)
 	if found := slices.DeleteFunc(latest, other); err != nil || len(found) > 0 {
 		return found, err
 	}

@@ -2,11 +2,13 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
@@ -25,7 +27,7 @@ func (p *pages) runs(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	latest, err := read(r.Context(), p.source, "runs", p.source.LatestRuns)
+	latest, err := read(r.Context(), p.source, "runs", func(ctx context.Context) ([]apispec.Run, error) { return p.source.LatestRuns(ctx, apiclient.MaxRuns) })
 	return view{title: "Runs", template: "runs", shown: o.topics, data: runsOf(latest, r.URL.Query())}, err
 }
 
