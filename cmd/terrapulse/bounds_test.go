@@ -30,10 +30,12 @@ func BenchmarkBounds(b *testing.B) {
 	if err := testtools.Build(m.program, "cmd/terrapulse"); err != nil {
 		b.Fatal(err)
 	}
+	// With nothing else on two cores, the ratios of time are 0.31 and 0.21, and those of CPU time 0.55 and 0.33, which differ
+	// by a tenth between runs. With 20 other processes, those of time are 0.47 and 0.26: then the second bound is not met.
 	b.Run("once on local", func(b *testing.B) {
-		m.on(b).once("local", `backend "local" {}`, limits{0.65, 0.6}, limits{0.4, 0.37})
+		m.on(b).once("local", `backend "local" {}`, limits{0.48, 0.6}, limits{0.24, 0.37})
 	})
-	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", limits{0.65, 0.62}, limits{0.4, 0.4}) })
+	b.Run("once on Consul", func(b *testing.B) { m.on(b).once("Consul", "", limits{0.48, 0.62}, limits{0.26, 0.4}) })
 	b.Run("latency", func(b *testing.B) { m.on(b).latency() })
 	b.Run("rest", func(b *testing.B) { m.on(b).rest() })
 	b.Run("pages", func(b *testing.B) { m.on(b).pages() })
@@ -62,10 +64,13 @@ func (m *bounds) on(b *testing.B) *bounds {
 	return m
 }
 
+// row adds a row, and fails the benchmark if the bound is not met.
 func (m *bounds) row(what, measured, bound string, ok bool) {
+	m.b.Helper()
 	verdict := "met"
 	if !ok {
 		verdict = "NOT MET"
+		m.b.Errorf("%s: %s, bound %s", what, measured, bound)
 	}
 	m.rows = append(m.rows, [4]string{what, measured, bound, verdict})
 	fmt.Fprintf(os.Stderr, "%s: %s (bound %s) %s\n", what, measured, bound, verdict)

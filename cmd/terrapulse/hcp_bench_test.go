@@ -33,6 +33,7 @@ func BenchmarkHCP(b *testing.B) {
 				verdict := "met"
 				if late > bound {
 					verdict = "NOT MET"
+					b.Errorf("applied %s later than HCP Terraform needs, bound %s", late, bound)
 				}
 				fmt.Printf("HCP Terraform works for %s, a request takes %s: applied %s later, %d requests; bound %s: %s\n",
 					works, latency, late.Round(10*time.Millisecond), requests, bound, verdict)

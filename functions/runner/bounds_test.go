@@ -63,6 +63,7 @@ func BenchmarkBounds(b *testing.B) {
 			verdict := "met"
 			if ratio > bound {
 				verdict = "NOT MET"
+				b.Errorf("%.2f of bare init + apply, bound %.2f", ratio, bound)
 			}
 			fmt.Printf("runner: %d tasks, %s backend, against bare init + apply: %.2f (%s / %s), of the processor's time %.2f, bound <= %.2f: %s\n", tasks, backend.name,
 				ratio, o.Round(time.Millisecond), t.Round(time.Millisecond), ratioOf(oursCPU, bareCPU), bound, verdict)
