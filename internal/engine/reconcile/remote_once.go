@@ -69,21 +69,21 @@ func (r *Report) ran(task string) {
 	}
 }
 
-// waitRemotely returns the enabled tasks whose runs wait for another system and go on
-// by themselves, and when the first of their remote runs is polled.
+// waitRemotely returns the tasks whose runs wait for another system and continue without a person, and
+// when the first of their remote runs is polled. Of removed tasks, only destroys count.
 func (r *Reconciler) waitRemotely(ctx context.Context) (only map[string]bool, due time.Time, err error) {
 	states, _, err := r.readStates(ctx)
 	if err != nil {
 		return nil, due, err
 	}
 	only = map[string]bool{}
-	for _, task := range r.tasks {
-		t := states[task.Name].Data
+	for name, record := range states {
+		t := record.Data
 		w := t.Waits()
-		if w == nil || t.LiveRemote() == nil || w.For.ForPeople() || !w.For.Elsewhere() && (t.OnHold != nil || lifecycle.RowOf(t.Reason.Code).Waits) {
+		if _, configured := r.effective.Config.Task(name); w == nil || !configured && !t.Run.Destroys() || t.LiveRemote() == nil || w.For.ForPeople() || !w.For.Elsewhere() && (t.OnHold != nil || lifecycle.RowOf(t.Reason.Code).Waits) {
 			continue
 		}
-		only[task.Name], due = true, clock.Earlier(due, decide.NextPoll(w.Since, r.Now()))
+		only[name], due = true, clock.Earlier(due, decide.NextPoll(w.Since, r.Now()))
 	}
 	return only, due, nil
 }

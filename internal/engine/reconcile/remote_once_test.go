@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
 )
 
 // hcp is a driver whose runs go on elsewhere: each is planned and applied after a while.
@@ -53,6 +54,10 @@ func (h *hcp) Apply(ctx context.Context, job driver.Job) (*state.Changes, error)
 		err = &driver.WaitError{Wait: state.Wait{For: wait}}
 	}
 	return nil, err
+}
+
+func (h *hcp) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return h.Apply(ctx, job)
 }
 
 func (h *hcp) Poll(_ context.Context, _ *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error) {
@@ -98,5 +103,34 @@ func TestOnce_FollowsRunsThatGoOnElsewhereWithoutRetries(t *testing.T) {
 		if len(h.began) != 2 {
 			t.Errorf("%d runs began", len(h.began))
 		}
+	})
+}
+
+func TestOnce_FollowsDestroysThatGoOnElsewhereInTheOppositeOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		h := &hcp{machine: m, began: map[string]time.Time{}}
+		once := func(all []config.Task) {
+			p := m.process(t.Context(), all)
+			p.Remote, p.runner.Driver = h, h
+			outcomes, err := p.Once(t.Context(), p.launcher.Wait)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range outcomes {
+				if o.Run == nil || o.Failed() {
+					t.Errorf("the outcome is %+v", o)
+				}
+			}
+		}
+		all := configtest.Load(t, t.TempDir(), "f.yaml", `task:
+  - {name: a, module: ./m, on_removal: destroy, approve_destroy: never, condition: {services: {names: [a]}}}
+  - {name: b, module: ./m, on_removal: destroy, approve_destroy: never, condition: {services: {names: [b]}}, after: [a]}
+`).Tasks
+		once(all)
+		once(nil) // they are missing
+		time.Sleep(time.Minute)
+		once(nil)
+		expect(t, "applied, and then destroyed", m.applied, "a", "b", "b", "a")
 	})
 }
