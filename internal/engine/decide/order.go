@@ -57,7 +57,7 @@ type order struct {
 	blockers map[string]*blocker               // of tasks that are known
 	groups   map[*config.Predecessors]*blocker // of what entries of `after` name
 
-	destroys map[int][]int // inputs that are destroyed before another one; nil until it is needed
+	opposite *opposite // of the destroys; nil until it is needed
 }
 
 func (o *order) decision(i int) Decision {
@@ -264,77 +264,6 @@ func (d *decider) awaits(b *blocker, t trigger) *hold {
 	return h
 }
 
-// beforeDestroy returns the first task that must be destroyed before another one is: those that
-// come after it go first. It does not wait for a task that stays, except for its run under way.
-func (o *order) beforeDestroy(name string) *blocker {
-	i := o.at[name]
-	for j := range o.inputs {
-		in := &o.inputs[j]
-		if live := in.State.Run; j != i && live != nil && live.Wait == nil && in.Lost == nil && in.Task.ComesAfter(name) {
-			return &blocker{task: in.Task.Name, reason: state.Reason{Code: state.ReasonRunning, Text: fmt.Sprintf("it comes after this task, and its run %s is under way", live.ID)}}
-		}
-	}
-	if o.destroys == nil {
-		o.orderDestroys()
-	}
-	for _, j := range o.destroys[i] {
-		d := o.decision(j)
-		reason := d.Reason
-		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
-		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}
-	}
-	return nil
-}
-
-// orderDestroys finds which inputs are destroyed before which. The definitions of removed tasks may be
-// of different times, and form a cycle: then one of them begins.
-func (o *order) orderDestroys() {
-	o.destroys = map[int][]int{}
-	var all []int
-	for i := range o.inputs {
-		if o.inputs[i].leaves() {
-			all = append(all, i)
-		}
-	}
-	const open, done = 1, 2
-	marks := map[int]int{}
-	var visit func(i int)
-	visit = func(i int) {
-		marks[i] = open
-		for _, j := range all {
-			if j == i || marks[j] == open || !o.inputs[j].Task.ComesAfter(o.inputs[i].Task.Name) {
-				continue
-			}
-			if marks[j] != done {
-				visit(j)
-			}
-			o.destroys[i] = append(o.destroys[i], j)
-		}
-		marks[i] = done
-	}
-	for _, i := range all {
-		if marks[i] != done {
-			visit(i)
-		}
-	}
-}
-
-// leaves reports whether what a task has made is to be destroyed: not if a person has rejected or
-// cancelled that.
-func (in *Input) leaves() bool {
-	s := &in.State
-	switch {
-	case in.Corrupt != nil:
-		return false
-	case s.Destroy != nil || s.Run != nil && s.Run.Destroys():
-		return true
-	case !in.Removed || !in.Destroy && in.Undestroyable == nil:
-		return false
-	}
-	last := s.Last
-	return last == nil || last.Kind != state.KindDestroy || last.State != state.RunCancelled
-}
-
 // Before returns all tasks that come, directly or not, before one whose run was decided on. What was
 // decided is right only if Consul shows no change of them.
 func (o Order) Before(decisions []Decision) map[string]bool {
@@ -372,6 +301,12 @@ func (o Order) Before(decisions []Decision) map[string]bool {
 // Begins reports whether a run was decided on that keeps the order of its task's `after`.
 func Begins(d Decision) bool {
 	return (d.Action == Run || d.Action == Resume) && d.Kind != state.KindDestroy && len(d.Task.After) > 0
+}
+
+// KeepsOrder reports whether a run was decided on that must not overtake another task: one that comes
+// before it, or one that comes after what is destroyed.
+func KeepsOrder(d Decision) bool {
+	return Begins(d) || (d.Action == Run || d.Action == Resume) && d.Kind == state.KindDestroy
 }
 
 // ordered makes the decisions in the order of the tasks.

@@ -76,10 +76,10 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 func (t *tick) carryOut(ctx context.Context, states map[string]state.Stored[state.Task], now time.Time) error {
 	// Beside the records of its tasks a batch writes that of its events and, if
 	// it launches, that of the launch and of the runner to which it is offered. A launch of
-	// applies may check the reconcile record, too.
+	// applies or destroys may check the reconcile record, too.
 	quiet := batch{tick: t, now: now, limit: lease.MaxChanges - 1}
 	runs := batch{tick: t, now: now, limit: lease.MaxChanges - 4, launches: state.KindApply}
-	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 3, launches: state.KindDestroy}
+	destroys := batch{tick: t, now: now, limit: lease.MaxChanges - 4, launches: state.KindDestroy}
 	runs.peer, destroys.peer = &destroys, &runs
 	checks := batch{tick: t, now: now, limit: lease.MaxChanges - 2, launches: state.KindDrift}
 	erased := 0

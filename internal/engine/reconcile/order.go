@@ -53,7 +53,7 @@ func (t *tick) unreadBefore(ctx context.Context, order decide.Order) (map[string
 
 // unrequested returns the check that nobody has requested anything since the tick read the records
 // of tasks: each request writes the reconcile record. A launch needs it if it has a task that comes after
-// others, because a request may concern one of these.
+// others, or that destroys, because a request may concern one of these, or one that is destroyed first.
 func (b *batch) unrequested() []state.Change {
 	if b.launches == "" || !b.tick.rec.Exists() || !slices.ContainsFunc(b.items, item.keepsOrder) {
 		return nil
@@ -61,5 +61,5 @@ func (b *batch) unrequested() []state.Change {
 	return []state.Change{state.Check(b.tick.rec.Record)}
 }
 
-// keepsOrder reports whether the decision is to run a task that comes after others.
-func (it item) keepsOrder() bool { return decide.Begins(*it.decision) }
+// keepsOrder reports whether the decision is to begin what must not overtake another task.
+func (it item) keepsOrder() bool { return decide.KeepsOrder(*it.decision) }

@@ -1,0 +1,232 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+)
+
+// opposite is the opposite order of a tick: what comes after a task, directly or along a chain, is
+// destroyed first. A task that stays is not waited for, except while something may be applied for it.
+type opposite struct {
+	first map[int][]int // inputs that are destroyed before another one
+	busy  map[int][]int // inputs that come after another one, and for which something may be applied
+}
+
+// beforeDestroy returns the first task that has to end before another one is destroyed; nil if there is none.
+func (o *order) beforeDestroy(name string) *blocker {
+	if o.opposite == nil {
+		o.opposite = o.orderDestroys()
+	}
+	i := o.at[name]
+	for _, j := range o.opposite.busy[i] {
+		in := &o.inputs[j]
+		return &blocker{task: in.Task.Name, reason: *in.underWay(), stuck: in.Corrupt != nil}
+	}
+	for _, j := range o.opposite.first[i] {
+		d := o.decision(j)
+		reason := d.Reason
+		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
+		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}
+	}
+	return nil
+}
+
+// orderDestroys finds which inputs are destroyed before which. The definitions of removed tasks may be
+// of different times, and form a cycle: then one of them begins.
+func (o *order) orderDestroys() *opposite {
+	c := o.newChains()
+	after, all := map[int][]int{}, []int{}
+	next := &opposite{first: map[int][]int{}, busy: map[int][]int{}}
+	for j := range o.inputs {
+		in := &o.inputs[j]
+		leaves, busy := in.leaves(), in.underWay() != nil
+		if leaves {
+			all = append(all, j)
+		}
+		if !leaves && !busy {
+			continue
+		}
+		for _, i := range c.before(in.Task.Name) {
+			if leaves {
+				after[i] = append(after[i], j)
+			}
+			if busy {
+				next.busy[i] = append(next.busy[i], j)
+			}
+		}
+	}
+	const open, done = 1, 2
+	marks := map[int]int{}
+	var visit func(i int)
+	visit = func(i int) {
+		marks[i] = open
+		for _, j := range after[i] {
+			if marks[j] == open {
+				continue
+			}
+			if marks[j] != done {
+				visit(j)
+			}
+			next.first[i] = append(next.first[i], j)
+		}
+		marks[i] = done
+	}
+	for _, i := range all {
+		if marks[i] != done {
+			visit(i)
+		}
+	}
+	return next
+}
+
+// leaves reports whether what a task has made is to be destroyed: not if a person has rejected or
+// cancelled that.
+func (in *Input) leaves() bool {
+	s := &in.State
+	switch {
+	case in.Corrupt != nil:
+		return false
+	case s.Destroy != nil || s.Run != nil && s.Run.Destroys():
+		return true
+	case !in.Removed || !in.Destroy && in.Undestroyable == nil:
+		return false
+	}
+	last := s.Last
+	return last == nil || last.Kind != state.KindDestroy || last.State != state.RunCancelled
+}
+
+// underWay says that something is applied for the task, or may be; nil if nothing is. A run that only
+// plans, or that waits for a person, applies nothing before it is decided on again.
+func (in *Input) underWay() *state.Reason {
+	says := func(code state.ReasonCode, format string, args ...any) *state.Reason {
+		return &state.Reason{Code: code, Text: "it comes after this task, and " + fmt.Sprintf(format, args...)}
+	}
+	if in.Corrupt != nil {
+		return says(state.ReasonCorrupt, "it is not known whether a run of it is under way: %s", state.Cut(in.Corrupt.Error()))
+	}
+	s := in.State
+	if in.Stopped != nil {
+		s = s.Stopped(in.Stopped.Applied)
+	}
+	if in.Lost != nil {
+		s, _ = s.Conclude(*in.Lost, "")
+	}
+	if wait := s.Waits(); wait != nil && in.Remote != nil && s.LiveRemote() != nil && wait.For.EndedBy(in.Remote.Phase) {
+		s.NoteRemote(*in.Remote)
+	}
+	switch left := s.GivenUp(); {
+	case s.Run != nil && s.Run.Wait == nil:
+		return says(state.ReasonRunning, "its run %s is under way", s.Run.ID)
+	case s.Elsewhere():
+		return says(state.ReasonRunning, "its run %s %s", s.Run.ID, s.Run.Wait)
+	case left != nil:
+		return says(state.ReasonRunning, "its remote run %s is to be stopped first", left.ID)
+	}
+	return nil
+}
+
+// chains find what comes before a task, directly or along tasks that stay.
+type chains struct {
+	*order
+	leaving map[string]int      // inputs to be destroyed, by task
+	links   []string            // tasks that are to be destroyed, or that come after others
+	linked  map[string]bool     // the same
+	entries map[string][]string // links that an entry of `after` names
+	found   map[string][]int    // what comes before a task
+}
+
+func (o *order) newChains() *chains {
+	c := &chains{order: o, leaving: map[string]int{}, linked: map[string]bool{}, entries: map[string][]string{}, found: map[string][]int{}}
+	link := func(name string) {
+		if !c.linked[name] {
+			c.links, c.linked[name] = append(c.links, name), true
+		}
+	}
+	for i := range o.inputs {
+		in := &o.inputs[i]
+		leaves := in.leaves()
+		if leaves {
+			c.leaving[in.Task.Name] = i
+		}
+		if leaves || in.Removed && (len(in.Task.After) > 0 || in.movedTo() != "") {
+			link(in.Task.Name)
+		}
+	}
+	for _, name := range o.Tasks.Tasks() {
+		link(name)
+	}
+	return c
+}
+
+// before returns the inputs to be destroyed that come before a task.
+func (c *chains) before(task string) []int {
+	if found, known := c.found[task]; known {
+		return found
+	}
+	c.found[task] = nil // definitions of different times may form a cycle
+	var all []int
+	has := map[int]bool{}
+	add := func(i int) {
+		if !has[i] {
+			all, has[i] = append(all, i), true
+		}
+	}
+	for _, name := range c.after(task) {
+		i, leaves := c.leaving[name]
+		switch {
+		case name == task:
+		case leaves:
+			add(i)
+		default:
+			for _, i := range c.before(name) {
+				add(i)
+			}
+		}
+	}
+	c.found[task] = all
+	return all
+}
+
+// after returns the links that the `after` of a task names. A renamed task has the one of its new name.
+func (c *chains) after(task string) (names []string) {
+	if i, ok := c.at[task]; ok && c.inputs[i].Removed {
+		if to := c.inputs[i].movedTo(); to != "" {
+			return []string{to}
+		}
+		for _, entry := range c.inputs[i].Task.After {
+			names = append(names, c.named(entry)...)
+		}
+		return names
+	}
+	for _, p := range c.Tasks.Before(task) {
+		if names = append(names, c.named(p.Entry)...); p.Renamed != "" {
+			names = append(names, p.Tasks...)
+		}
+	}
+	return names
+}
+
+// named returns the links that an entry of `after` names. Many tasks may have the same pattern.
+func (c *chains) named(entry string) []string {
+	if c.linked[entry] {
+		return []string{entry}
+	}
+	names, known := c.entries[entry]
+	if known {
+		return names
+	}
+	p := config.Predecessors{Entry: entry}
+	for _, name := range c.links {
+		if p.Matches(name) {
+			names = append(names, name)
+		}
+	}
+	c.entries[entry] = names
+	return names
+}
+
+// movedTo is the name under which a removed task is, or will be; "" if it was not renamed.
+func (in *Input) movedTo() string { return cmp.Or(in.MovedTo, in.State.MovedTo) }
