@@ -23,7 +23,11 @@ func (o *order) beforeDestroy(name string) *blocker {
 	i := o.at[name]
 	for _, j := range o.opposite.busy[i] {
 		in := &o.inputs[j]
-		return &blocker{task: in.Task.Name, reason: *in.underWay(), stuck: in.Corrupt != nil}
+		b := &blocker{task: in.Task.Name, reason: *in.underWay(), stuck: in.Corrupt != nil}
+		if in.Lost != nil || in.Stopped != nil {
+			b.due = o.now // the end is known, and this tick records it
+		}
+		return b
 	}
 	for _, j := range o.opposite.first[i] {
 		d := o.decision(j)
@@ -99,7 +103,8 @@ func (in *Input) leaves() bool {
 }
 
 // underWay says that something is applied for the task, or may be; nil if nothing is. A run that only
-// plans, or that waits for a person, applies nothing before it is decided on again.
+// plans, or that waits for a person, applies nothing before it is decided on again. An end counts once it is
+// recorded: a runner that was thought to be dead may prevent that.
 func (in *Input) underWay() *state.Reason {
 	says := func(code state.ReasonCode, format string, args ...any) *state.Reason {
 		return &state.Reason{Code: code, Text: "it comes after this task, and " + fmt.Sprintf(format, args...)}
@@ -108,12 +113,6 @@ func (in *Input) underWay() *state.Reason {
 		return says(state.ReasonCorrupt, "it is not known whether a run of it is under way: %s", state.Cut(in.Corrupt.Error()))
 	}
 	s := in.State
-	if in.Stopped != nil {
-		s = s.Stopped(in.Stopped.Applied)
-	}
-	if in.Lost != nil {
-		s, _ = s.Conclude(*in.Lost, "")
-	}
 	if wait := s.Waits(); wait != nil && in.Remote != nil && s.LiveRemote() != nil && wait.For.EndedBy(in.Remote.Phase) {
 		s.NoteRemote(*in.Remote)
 	}

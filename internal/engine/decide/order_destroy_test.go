@@ -84,14 +84,6 @@ var successors = map[string]func() *chain{
 			in.Lost = &state.Run{ID: "r1", State: state.RunLost, Times: state.Times{Ended: noon}}
 		})
 	},
-	"its lost run has a remote run": func() *chain {
-		return destroyed(func(in *Input) {
-			runs(in)
-			in.Driver = "terraform-cloud"
-			in.Lost = &state.Run{ID: "r1", State: state.RunLost, Times: state.Times{Ended: noon}}
-			in.Lost.Remote = &state.RemoteRun{ID: "run-1", Version: "v", Driver: "terraform-cloud", Phase: state.RemotePlanning}
-		})
-	},
 	"checked for drift": func() *chain {
 		return destroyed(func(in *Input) {
 			in.Task.Drift = drift.Spec{Enabled: true, Action: drift.Report}
@@ -201,6 +193,28 @@ func TestOrder_EverySituationOfASuccessorHasARow(t *testing.T) {
 	}
 	if len(successors) != len(lifecycle.Successors) {
 		t.Errorf("%d situations, %d rows", len(successors), len(lifecycle.Successors))
+	}
+}
+
+// What is known to have ended is recorded in this tick: the next one destroys.
+func TestOrder_ADestroyIsDecidedAgainOnceAnEndIsRecorded(t *testing.T) {
+	stopped := func() *chain {
+		c := successors["a remote run of it is given up"]()
+		c.inputs[1].Stopped = &Stopped{}
+		return c
+	}
+	for name, set := range map[string]func() *chain{"its run was lost": successors["its run was lost"], "its remote run is stopped": stopped} {
+		c := set()
+		all := c.decide()
+		if d := all["firewall"]; d.Action != Wait || !d.State.Due.Equal(noon) {
+			t.Errorf("%s: action %d, due %s: %+v", name, d.Action, d.State.Due, d.Reason)
+		}
+		for i := range c.inputs {
+			c.inputs[i].State, c.inputs[i].Lost, c.inputs[i].Stopped = all[c.inputs[i].Task.Name].State, nil, nil
+		}
+		if d := c.decide()["firewall"]; d.Action != Run {
+			t.Errorf("%s: then action %d: %+v", name, d.Action, d.Reason)
+		}
 	}
 }
 

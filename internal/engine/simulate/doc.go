@@ -36,7 +36,7 @@
 // read by the real client (documents_test.go).
 //
 // In histories from seed orderSeeds on, tasks come after others (order_test.go), and some are verified after
-// each apply (verified_test.go).
+// each apply (verified_test.go). In histories from seed remoteOrderSeeds on, HCP Terraform applies what they need.
 //
 // In histories from seed fleetSeeds on, a deployment has hundreds of tasks, which queue
 // (fleet_test.go). make test-all has 100,000 tasks in 200 deployments.

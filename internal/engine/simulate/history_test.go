@@ -52,7 +52,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.drawRemote(seed)
 		}
 		w.fleet = seed >= fleetSeeds && seed < crossingSeeds
-		if w.ordered = seed >= orderSeeds && seed < fleetSeeds; w.ordered {
+		if w.ordered = seed >= orderSeeds && seed < fleetSeeds || seed >= remoteOrderSeeds && seed < thirdSeeds; w.ordered {
 			w.pointer = w.firstBundle()
 			w.judge.pushes[0] = bundles[w.pointer].digest
 			w.unverifies = seed%2 == 0

@@ -11,13 +11,20 @@ import (
 
 // In histories from orderSeeds on, tasks come after others: api after web, db after api, and report after
 // all of them. Everything else is as in other histories. The judge checks that no run is decided on while a
-// task that comes before has work. At the end, everything is applied.
+// task that comes before has work. At the end, everything is applied. In histories from remoteOrderSeeds on,
+// HCP Terraform applies what such tasks need.
 
-// orderSeeds is the first seed of such histories.
-const orderSeeds = fleetSeeds / 2
+const (
+	// orderSeeds and remoteOrderSeeds are the first seeds of such histories.
+	orderSeeds       = fleetSeeds / 2
+	remoteOrderSeeds = remoteSeeds + remoteSeeds/2
+)
 
-// withOrder is the first of the bundles of such histories.
-var withOrder = withFleets - withRemote
+// withOrder is the first of the bundles of such histories, and withRemoteOrder that for HCP Terraform.
+var (
+	withOrder       = withRemoteOrder - withRemote
+	withRemoteOrder = withFleets - withRemote
+)
 
 // predecessors are what tasks come after. A pattern does not wait for a task that a bundle lacks.
 var predecessors = map[string][]string{"api": {"we?"}, "db": {"ap*"}, "report": {"web*", "ap?", "d*"}}
@@ -39,14 +46,28 @@ func forOrder(plain []bundle) []bundle {
 	return all
 }
 
+// forRemoteOrder are bundles with an order again, for HCP Terraform.
+func forRemoteOrder(ordered []bundle) []bundle {
+	all := forRemote(ordered)
+	for i := range all {
+		all[i].digest = "h" + ordered[i].digest[1:]
+	}
+	return all
+}
+
 // ordered looks at a run that is launched: all tasks that come before its own must be at rest in the
 // records, with everything applied that was seen and that Consul still shows, unless this tick has seen what
 // is applied.
 func (j *judge) ordered(v view, launch state.Launch, before, run state.Run) {
-	if !v.ordered || run.Kind != state.KindApply || run.State != state.RunIntended || before.State == state.RunIntended || launch.ID == "" || launch.ID != run.Launch {
+	launched := run.Kind.Applies() && run.State == state.RunIntended && before.State != state.RunIntended && launch.ID != "" && launch.ID == run.Launch
+	if !v.ordered || !launched || run.Remote.PastApproval() {
 		return
 	}
 	cfg := j.decidedBy(v, launch)
+	if run.Kind == state.KindDestroy {
+		j.destroysInOrder(v, cfg, run)
+		return
+	}
 	order, seen := cfg.Order(), map[string]bool{}
 	var visit func(task string)
 	visit = func(task string) {
@@ -106,4 +127,11 @@ func TestNoHistoryWithAnOrderBreaksWhatMustAlwaysHold(t *testing.T) {
 		t.Skip("this seed alone is meant")
 	}
 	simulates(t, orderSeeds+*firstSeed)
+}
+
+func TestNoHistoryWithAnOrderAndHCPTerraformBreaksWhatMustAlwaysHold(t *testing.T) {
+	if *firstSeed >= documentSeeds || *traced || *stride > 0 {
+		t.Skip("this seed alone is meant")
+	}
+	simulates(t, remoteOrderSeeds+*firstSeed)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	tf "github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 )
 
 // This file judges runs in HCP Terraform: remote runs. The judge sees every request to HCP
@@ -213,6 +214,9 @@ func (j *judge) appliedThere(w *world, r *remoteRun) {
 		b.perhaps = b.perhaps || r.plan.task == nil || r.confirmedBy != ""
 		j.rules.base[r.id] = b
 		j.did(r.task, r.id, it)
+		if it.task != nil && w.unverifies && len(verify.Active(it.task.Verify)) > 0 {
+			j.proofs.must[r.run] = true
+		}
 	}
 }
 

@@ -115,7 +115,8 @@ func (f *function) carriesOut(ctx context.Context) {
 	context.AfterFunc(ctx, stop)
 	f.local = launch.NewLocal(until, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
 		b := indexOf(l.Bundle)
-		r := &runner.Runner{Store: summary.Keep(view{process: f.process}), Source: new(overlay.Source), Logs: &hand{process: f.process}, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
+		hand := &hand{process: f.process}
+		r := &runner.Runner{Store: summary.Keep(view{process: f.process}), Source: new(overlay.Source), Logs: hand, Verify: hand.verify, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
 			Config: func() *config.Config { return bundles[b].config }, Consul: eyes{process: f.process, act: new(act)}, Driver: f.far}
 		return r.Run(ofRun(ctx, run), l, run)
 	})

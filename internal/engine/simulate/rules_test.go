@@ -107,6 +107,8 @@ func (w *world) firstBundle() int {
 		return withShrinking
 	case w.third:
 		return withThird
+	case w.remote && w.ordered:
+		return withRemoteOrder
 	case w.remote:
 		return withRemote
 	case w.consul.docs != nil:

@@ -45,7 +45,7 @@ func forShrinking(plain bundle) []bundle {
 
 // drawShrinking prepares such a history.
 func (w *world) drawShrinking(seed uint64) {
-	plain := seed < orderSeeds || w.remote && !w.third
+	plain := seed < orderSeeds || w.remote && !w.third && !w.ordered
 	if w.shrinks = w.ruled && plain && !w.removes && seed%shrinkEvery == shrinkFirst; !w.shrinks {
 		return
 	}

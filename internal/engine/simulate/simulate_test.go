@@ -153,7 +153,7 @@ func simulates(t *testing.T, first uint64) {
 const tallyMark = "tally "
 
 // kinds is how many kinds of histories share the time: each TestNoHistory… makes one.
-const kinds = 7
+const kinds = 8
 
 // workers makes histories in as many processes, each with one core.
 func workers(count, first, n uint64, limit time.Duration) (tally, error) {

@@ -35,6 +35,9 @@ func (h *hand) verify(ctx context.Context, all []verify.Spec, applied verify.App
 	for _, s := range verify.Active(all) {
 		r := state.Verified{Name: s.Name, State: state.VerifyPassed, Attempts: 1, Holds: s.OnFailure == verify.Hold}
 		if h.unverifies {
+			h.mu.Lock()
+			delete(h.judge.proofs.passed, applied.Run) // what an earlier process has found is not recorded
+			h.mu.Unlock()
 			passed, err := ask(ctx, h.process, terraform, working+applied.Task+", to verify it", func() (bool, error) {
 				passed := !h.chance(300)
 				h.judge.proofs.passed[applied.Run] = passed
