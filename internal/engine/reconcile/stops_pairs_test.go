@@ -2,12 +2,14 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // over is a stop that comes upon another one, and ends again.
@@ -19,6 +21,8 @@ type over struct {
 	holds bool
 	// unread says that the condition is not read meanwhile: new input is seen when it ends.
 	unread bool
+	// files says that the files have it, so that it does not concern a task that was made through the API.
+	files bool
 }
 
 var overs = []over{
@@ -44,6 +48,51 @@ var overs = []over{
 	{name: "blocked",
 		begin: func(b *bench, task string) { b.blocks(task) },
 		end:   func(b *bench, _ string) { b.Blocked = nil; b.now = b.now.Add(refreshEvery) }},
+	{name: "outside its window", files: true,
+		begin: func(b *bench, _ string) { b.closesWindow() },
+		end:   func(b *bench, _ string) { b.opensWindow() }},
+	{name: "Consul was replaced",
+		begin: func(b *bench, task string) {
+			b.must(state.SaveInputs(b.t.Context(), b.store, task, state.Inputs{Elements: map[string]string{"A": "1"}}))
+			b.replacesConsul(newConsul)
+			b.catalog.set("D", nil)
+		},
+		end: func(b *bench, _ string) { b.approvesLosses() }},
+	{name: "after another task", files: true,
+		begin: func(b *bench, task string) { b.comesAfterHeld(task) },
+		end: func(b *bench, _ string) {
+			b.must(b.people().SetEnabled(b.t.Context(), "first", false, control.ChangeOptions{By: "ann"}))
+		}},
+}
+
+// approvesLosses approves what tasks lose with the Consul that was replaced, if one does.
+func (b *bench) approvesLosses() {
+	b.t.Helper()
+	if err := b.people().ApproveAll(b.t.Context(), ann, ""); err != nil && !errors.Is(err, control.ErrNotReplaced) {
+		b.t.Fatal(err)
+	}
+}
+
+// opensWindow puts task files without windows in force.
+func (b *bench) opensWindow() {
+	for i := range b.Config.Tasks {
+		b.Config.Tasks[i].Windows = nil
+	}
+	b.effective = nil
+}
+
+// comesAfterHeld puts one more task in force, which is on hold and comes before another one.
+func (b *bench) comesAfterHeld(task string) {
+	first := eachItsOwn(1)[0]
+	first.Name = "first"
+	all := append(slices.Clone(b.Config.Tasks), first)
+	for i := range all {
+		if all[i].Name == task {
+			all[i].After = append(slices.Clone(all[i].After), "first")
+		}
+	}
+	b.Config, b.effective = &config.Config{Tasks: all, KeepRemoved: keptRemoved}, nil
+	b.must(b.people().Hold(b.t.Context(), "first", "ann", ""))
 }
 
 // With two stops at once, no run begins until both have ended. New input and a new leader
@@ -53,6 +102,9 @@ func TestStops_NothingRunsBeforeBothOfTwoHaveEnded(t *testing.T) {
 		for _, s := range lifecycle.Stops {
 			if s.Name == o.name || s.On[lifecycle.OnDisable] == lifecycle.Refused {
 				continue // nobody can stop a task that is removed, or whose record is broken
+			}
+			if o.files && s.Name == "created without a run" {
+				continue
 			}
 			t.Run(o.name+" over "+s.Name, func(t *testing.T) {
 				b, task := stopped(t, s)
