@@ -154,7 +154,7 @@ var Reasons = []Row{
 		Until: "its window opens; the sentence contains the time"},
 	{Code: state.ReasonAfter, Phase: Soon, Refuses: true, Behind: true,
 		Means: "a task in its `after` is not at rest. The sentence names this predecessor and its reason. After `after_timeout`, the phase is `waiting`. See [order.md](../order.md).",
-		Until: "all its predecessors have applied everything; a removed task is destroyed when its successors are destroyed"},
+		Until: "all its predecessors have applied everything; a task is destroyed when its successors are destroyed, and nothing is applied for those that stay"},
 	{Code: state.ReasonRules,
 		Means: "its run waited, and its guard, approval, window or check has changed.",
 		Until: "the next tick decides again"},
