@@ -10,6 +10,13 @@ var verifiedMutants = []mutant{
 		new:  "	if v.Passed() || v.State == VerifyInterrupted {\n\t\tt.Unverified = nil",
 		says: "what is not verified says so",
 	}, {
+		rule: "verification: what is not verified says so, also if HCP Terraform has applied it",
+		seed: remoteOrderSeeds, stride: 2,
+		file: "record/state/verification.go",
+		old:  "	if v.Passed() {\n\t\tt.Unverified = nil",
+		new:  "	if v.Passed() || v.State == VerifyFailed {\n\t\tt.Unverified = nil",
+		says: "what is not verified says so",
+	}, {
 		rule: "verification: a failure puts its task on hold",
 		seed: orderSeeds, stride: 2,
 		file: "record/state/verification.go",
