@@ -203,3 +203,43 @@ func TestWhatIf_ATaskWaitsForThoseThatItComesAfter(t *testing.T) {
 		would(t, results, "lb", outcome, "would be applied after edge-*: 1 to add")
 	}
 }
+
+// What a task would lose is held if Consul was replaced, however little it is, and what comes before a task
+// may keep it waiting although the what-if does not concern that.
+func TestWhatIf_SaysWhatHoldsATaskBesidesItsPlan(t *testing.T) {
+	s := newParallelSite(t)
+	s.rack("rack-a", "web", 1, 12)
+	s.rack("rack-b", "web", 13, 20)
+	s.rack("rack-c", "api", 1, 1)
+	on := func(what string) string { return "condition \"services\" {\n names = [\"" + what + "\"]\n }\n" }
+	file := s.config(s.task("firewall", on("api")) + s.task("relay", on("api")+"after = [\"firewall\"]") + s.task("lb", on("web")+"after = [\"relay\"]"))
+	wantCode(t, s.run("-once", "-config-file", file), exitOK)
+	store := []string{"inspect", "-store", "sqlite:" + s.path("state.db"), "-config-file", file, "-json", "-without", "node=rack-b"}
+	_, results := answerOf(t, s.run(store...))
+	would(t, results, "lb", apispec.WouldBeApplied, "would be applied after relay")
+
+	wantCode(t, s.run("hold", "-config-file", file, "firewall"), exitOK)
+	const waits = "would not run: waits for relay, which waits for firewall: on hold by "
+	_, results = answerOf(t, s.run(store...))
+	would(t, results, "lb", apispec.WouldBeStopped, waits)
+	at := s.start("-config-file", file).served()
+	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b", "lb"))
+	would(t, results, "lb", apispec.WouldBeStopped, waits)
+	wantCode(t, s.run("release", "-http-addr", at, "firewall"), exitOK)
+	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b"))
+	would(t, results, "lb", apispec.WouldBeApplied, "would be applied after relay")
+
+	s.consul.Restart() // empty
+	s.rack("rack-a", "web", 1, 12)
+	s.rack("rack-b", "web", 13, 20)
+	s.rack("rack-c", "api", 1, 1)
+	const replaced = "8 of 20 service instances are gone"
+	for name, r := range map[string]result{"files": s.run(store...), "instance": s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b")} {
+		_, results = answerOf(t, r)
+		would(t, results, "lb", apispec.WouldBeHeld, replaced)
+		would(t, results, "lb", apispec.WouldBeHeld, ", and Consul was replaced since they were applied: it")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}

@@ -65,7 +65,7 @@ func (c *Client) Suppose(ctx context.Context, tasks []*config.Task, w condition.
 }
 
 // maxUnreadable is how many bytes a question may have of errors, as far as it is about at most 1,000 tasks.
-const maxUnreadable = 200_000
+const maxUnreadable = 150_000
 
 // Sort notes in a question which of the tasks are not concerned, and which cannot be read. It returns
 // the others, for which prepare is called with their place if it is set: its error says that a task

@@ -196,6 +196,25 @@ func restless(d Decision) *state.Reason {
 	return nil
 }
 
+// Keeps says why a task that is decided about without the order would keep those waiting that come after it,
+// for longer than a run takes; "" if it would not.
+func Keeps(d Decision) string {
+	reason := restless(d)
+	if reason == nil {
+		return ""
+	}
+	switch d.Reason.Code {
+	case state.ReasonRetry:
+		return "its latest run has failed"
+	case state.ReasonRunning, state.ReasonBuffering, state.ReasonQueued, state.ReasonUnread:
+		return ""
+	}
+	if d.Action == Run || d.Action == Resume || d.Action == End {
+		return ""
+	}
+	return reason.Text
+}
+
 // stuck reports whether a task that is not at rest stays so until a person helps, or until a retry succeeds.
 func stuck(d Decision) bool {
 	switch wait := d.State.Waits(); {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/engine/verdict"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -69,7 +71,32 @@ func (p Planner) question(ctx context.Context, w condition.WhatIf, names []strin
 	if raw, wrong := json.Marshal(w); wrong == nil {
 		q = q.Asked(raw, names)
 	}
+	if err == nil {
+		q.Order, err = Places(ctx, p.Store, effective.Config, tasks, p.Now())
+	}
 	return q, effective.Config, tasks, err
+}
+
+// Places returns the places of tasks in the order, and of those that come before them, as they are now. Without
+// a store, nothing is known of what the tasks have applied.
+func Places(ctx context.Context, store state.Store, cfg *config.Config, tasks []*config.Task, now time.Time) ([]state.Place, error) {
+	if !verdict.Ordered(cfg, tasks) {
+		return nil, nil
+	}
+	known := verdict.Records{Tasks: map[string]state.Task{}, Corrupt: map[string]error{}}
+	if store != nil {
+		records, corrupt, err := state.ReadEach[state.Task](ctx, store, state.TaskPrefix)
+		if err != nil {
+			return nil, fmt.Errorf("read the tasks that come before others: %w", err)
+		}
+		for _, r := range records {
+			known.Tasks[state.TaskName(r.Key)] = r.Data
+		}
+		for _, wrong := range corrupt {
+			known.Corrupt[state.TaskName(wrong.Record.Key)] = wrong
+		}
+	}
+	return verdict.Places(cfg, tasks, known, now), nil
 }
 
 // ask launches the runs that answer a question, and writes it.

@@ -88,30 +88,51 @@ func TestRun_WhatIfReadsTheRecordOfItsTaskOnce(t *testing.T) {
 	j.step(time.Minute, 35)
 	j.consul.count = 25
 	j.driver.plan.Changes = &state.Changes{Destroy: 10}
-	j.Suppose = &Supposer{Verdict: verdict.Of, Read: func(ctx context.Context, t *config.Task, _ json.RawMessage) (*consul.Snapshot, bool, error) {
-		snap, err := j.consul.Snapshot(ctx, t)
-		return snap, true, err
-	}}
-	run, err := state.Read[state.Run](t.Context(), j.store, state.RunKey("web", j.launch.Runs[0].ID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := run.Data
-	next.Kind, next.WhatIf, next.Created = state.KindPlan, &state.WhatIf{Supposed: "without node n7"}, noon.Add(2*time.Minute)
-	if _, err := j.store.Apply(t.Context(), run.Write(next)); err != nil {
-		t.Fatal(err)
-	}
-	j.launch.Kind, j.launch.WhatIf = state.KindPlan, json.RawMessage(`{}`)
-	got := j.reads(func() {
-		if err := j.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-	v := j.stored(next.ID).WhatIf.Verdict
+	var v *state.Verdict
+	got := j.reads(func() { v = j.whatIf(nil) })
 	if v == nil || v.Outcome != state.WouldHold || len(v.Causes) != 2 {
 		t.Errorf("the verdict is %+v, want one with the window of both guards", v)
 	}
 	if got != 1 {
 		t.Errorf("the record of the task was read %d times, want once", got)
 	}
+}
+
+// whatIf has the run of the task plan under a what-if, and returns its verdict. change changes the record of the task
+// before; nil if it stays.
+func (j *judging) whatIf(change func(*state.Task)) *state.Verdict {
+	j.t.Helper()
+	j.Suppose = &Supposer{Verdict: verdict.Of, Read: func(ctx context.Context, t *config.Task, _ json.RawMessage) (*consul.Snapshot, bool, error) {
+		snap, err := j.consul.Snapshot(ctx, t)
+		return snap, true, err
+	}}
+	run, err := state.Read[state.Run](j.t.Context(), j.store, state.RunKey("web", j.launch.Runs[0].ID))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	next := run.Data
+	next.Kind, next.WhatIf, next.Created = state.KindPlan, &state.WhatIf{Supposed: "without node n7"}, noon.Add(2*time.Minute)
+	changes := []state.Change{run.Write(next)}
+	if change != nil {
+		task, err := state.Read[state.Task](j.t.Context(), j.store, state.TaskKey("web"))
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		record := task.Data
+		record.Run = nil
+		change(&record)
+		changes = append(changes, task.Write(record))
+	}
+	if _, err := j.store.Apply(j.t.Context(), changes...); err != nil {
+		j.t.Fatal(err)
+	}
+	j.launch.Kind, j.launch.WhatIf = state.KindPlan, json.RawMessage(`{}`)
+	if err := j.run(j.t.Context()); err != nil {
+		j.t.Fatal(err)
+	}
+	v := j.stored(next.ID).WhatIf.Verdict
+	if v == nil {
+		j.t.Fatalf("no verdict: %+v", j.stored(next.ID))
+	}
+	return v
 }

@@ -131,3 +131,48 @@ func TestJudge_UnconfirmedLossWaitsInARunThatGoesOnElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A plan that applies nothing, such as that of a what-if, says that a run of the task would wait because Consul
+// was replaced.
+func TestWhatIf_AnyLossWouldWaitIfConsulWasReplaced(t *testing.T) {
+	another := map[string]state.Identity{"": {Cluster: "new"}}
+	for name, tt := range map[string]struct {
+		all    state.Reconcile
+		now    state.Identity
+		left   int
+		change func(*judging, *state.Task)
+		want   state.WouldBe
+	}{
+		"a tick has seen it":            {state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Now: another}}, state.Identity{}, 59, nil, state.WouldHold},
+		"it was replaced since":         {state.Reconcile{Consuls: map[string]state.Identity{"": {Cluster: "old"}}}, state.Identity{Cluster: "new"}, 59, nil, state.WouldHold},
+		"nothing is gone":               {state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Now: another}}, state.Identity{}, 61, nil, state.WouldApply},
+		"it is the same":                {state.Reconcile{Consuls: map[string]state.Identity{"": {Cluster: "new"}}}, state.Identity{Cluster: "new"}, 59, nil, state.WouldApply},
+		"others are held on":            {state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Now: another, Unconfirmed: 1}}, state.Identity{}, 59, nil, state.WouldApply},
+		"the task alone is held on":     {state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Now: another, Unconfirmed: 1}}, state.Identity{}, 59, func(_ *judging, s *state.Task) { s.Unconfirmed = true }, state.WouldHold},
+		"a person has accepted exactly": {state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Now: another}}, state.Identity{}, 59, (*judging).accepted, state.WouldApply},
+	} {
+		j := newJudging(t, config.Rules{Guard: guard.Default})
+		j.record(tt.all)
+		j.consul.identity, j.consul.count = tt.now, tt.left
+		j.driver.plan.Changes = &state.Changes{Change: 1}
+		v := j.whatIf(func(s *state.Task) {
+			s.AppliedAt = noon
+			if tt.change != nil {
+				tt.change(j, s)
+			}
+		})
+		if v.Outcome != tt.want || tt.want == state.WouldHold && v.Causes[0].Rule != state.RuleReplaced {
+			t.Errorf("%s: %+v, want %s", name, v, tt.want)
+		}
+	}
+}
+
+// accepted has a person accept what the task would read.
+func (j *judging) accepted(s *state.Task) {
+	snap, err := j.consul.Snapshot(j.t.Context(), nil)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	s.Accept(&state.Accepted{Observed: snap.Condition.Digest,
+		Approval: state.Approval{Given: state.Given{By: "ann"}, Content: state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}}})
+}

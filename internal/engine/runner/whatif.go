@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/engine/verdict"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
@@ -76,6 +77,11 @@ func (c *claim) judgePlanned(ctx context.Context, cfg *config.Config, task *conf
 	if err != nil {
 		return err
 	}
+	replaced, err := Replacement{Task: task, All: all.Data, Record: record.Data, Content: j.content(driver.Plan{}), Sources: j.sources, Unknown: unknown}.Causes(ctx, c.Consul, c.Now())
+	if err != nil {
+		return err
+	}
+	j.input = append(replaced, j.input...)
 	known := verdict.Case{Task: task, Definition: done.definition, State: record.Data, Paused: all.Data.Paused, Condition: done.snap.Condition.Digest,
 		Causes: j.input, Removals: done.entries.OnlyRemovals(), Now: c.Now()}
 	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx, done.plan) })

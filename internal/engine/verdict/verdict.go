@@ -52,18 +52,14 @@ func (c Case) Planned(changes *state.Changes, failed error, causes func() ([]sta
 // would do is for apiview.InOrder.
 func Of(c Case) state.Verdict {
 	v := c.judged()
-	if v.Outcome == state.WouldNotChange {
-		return v
-	}
-	stop, later := c.admitted()
+	stop, later, keeps := c.admitted()
 	switch {
+	case v.Outcome == state.WouldNotChange:
+		v.Keeps = keeps
 	case stop != "":
 		v = state.Verdict{Outcome: state.WouldStop, Text: fmt.Sprintf("would not run: %s; after that it %s", stop, v.Text), Causes: v.Causes}
 	case later != "" && v.Outcome == state.WouldApply:
-		v = state.Verdict{Outcome: state.WouldLater, Text: fmt.Sprintf("would change nothing now, and its next run would apply it: %s (%s)", c.Changes.ToDo(), later)}
-	}
-	if v.Outcome != state.WouldStop && v.Outcome != state.WouldLater {
-		v.After = c.Task.After
+		v = state.Verdict{Outcome: state.WouldLater, Text: fmt.Sprintf("would change nothing now, and its next run would apply it: %s (%s)", c.Changes.ToDo(), later), Keeps: keeps}
 	}
 	v.Text = state.Cut(v.Text)
 	return v
@@ -79,7 +75,7 @@ func (c Case) judged() state.Verdict {
 		return state.Verdict{Outcome: state.WouldFail, Text: "would fail: " + c.Err.Error()}
 	case c.Changes == nil:
 		return state.Verdict{Outcome: state.WouldFail, Text: "would fail: the driver shows no plan"}
-	case !c.Changes.Any():
+	case !c.Changes.Any() && !c.replaced():
 		return state.Verdict{Outcome: state.WouldNotChange, Text: "no change: the plan has nothing to apply"}
 	case len(c.Causes) > 0:
 		for _, cause := range c.Causes {
@@ -99,20 +95,24 @@ func (c Case) judged() state.Verdict {
 	return state.Verdict{Outcome: state.WouldApply, Text: "would be applied" + after + ": " + c.Changes.ToDo()}
 }
 
-// admitted says why the task would not run, or why nothing would trigger it yet.
-func (c Case) admitted() (stop, later string) {
+// replaced reports whether a tick would hold the task because Consul was replaced: before there is a plan.
+func (c Case) replaced() bool { return state.Wait{Causes: c.Causes}.Has(state.RuleReplaced) }
+
+// admitted says why the task would not run, or why nothing would trigger it yet; and why it would keep those
+// waiting that come after it, should it have nothing to apply.
+func (c Case) admitted() (stop, later, keeps string) {
 	t := *c.Task
-	t.BufferPeriod.Enabled, t.Windows = false, nil // a buffer period is over soon; judged has the windows
-	s := c.State
+	t.BufferPeriod.Enabled, t.Windows, t.After = false, nil, nil // a buffer period is over soon; judged has the windows, and apiview.InOrder the order
+	s := c.State.WithoutRun()
 	s.DropRequests()
-	s.Run, s.Pending, s.Recheck = nil, nil, false
+	s.Pending, s.Recheck = nil, false
 	d := decide.Decide([]decide.Input{{Task: &t, Definition: c.Definition, State: s, Paused: c.Paused,
 		Reading: decide.Reading{Observed: &decide.Observed{Digest: c.Condition}}}}, c.Now)[0]
-	switch {
+	switch keeps = decide.Keeps(d); {
 	case d.Action == decide.Run:
-		return "", ""
+		return "", "", keeps
 	case d.Reason.Code == state.ReasonUnchanged:
-		return "", d.Reason.Text
+		return "", d.Reason.Text, keeps
 	}
-	return d.Reason.Text, ""
+	return d.Reason.Text, "", keeps
 }

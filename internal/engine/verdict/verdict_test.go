@@ -40,6 +40,7 @@ func closed(exceptRemovals bool) []window.Window {
 func TestOf_SaysWhatWouldHappen(t *testing.T) {
 	gone := []state.Cause{{Rule: state.RuleInputGuard, Text: "12 of 20 are gone"}}
 	approval := []state.Cause{{Rule: state.RuleApproval, Text: "every plan needs an approval"}}
+	replaced := []state.Cause{{Rule: state.RuleReplaced, Text: "1 of 20 are gone, and Consul was replaced since they were applied"}}
 	for want, change := range map[string]func(*verdict.Case){
 		"applied would be applied: 1 to add, 0 to change, 1 to destroy": func(*verdict.Case) {},
 		"unchanged no change":                                                            func(c *verdict.Case) { c.Changes = &state.Changes{} },
@@ -61,7 +62,11 @@ func TestOf_SaysWhatWouldHappen(t *testing.T) {
 		"stopped would not run: the task is disabled":                     func(c *verdict.Case) { t := *c.Task; t.Enabled = false; c.Task = &t },
 		"later would change nothing now, and its next run would apply it": func(c *verdict.Case) { c.Condition = "A" },
 		"applied would be applied: 1 to add":                              func(c *verdict.Case) { c.State = state.Task{} },
-		"applied would be applied: 1 to add, 0":                           func(c *verdict.Case) { c.State.Run = &state.LiveRun{ID: "r"} },
+		"held would be held: 1 of 20 are gone, and Consul was replaced":   func(c *verdict.Case) { c.Causes = replaced },
+		"held would be held: 1 of 20 are gone, and Consul was": func(c *verdict.Case) {
+			c.Causes, c.Changes = replaced, &state.Changes{} // a tick holds it before there is a plan
+		},
+		"applied would be applied: 1 to add, 0": func(c *verdict.Case) { c.State.Run = &state.LiveRun{ID: "r"} },
 	} {
 		outcome, text, _ := strings.Cut(want, " ")
 		v := verdict.Of(known(change))
@@ -77,5 +82,32 @@ func TestOf_ChangesNoRecord(t *testing.T) {
 	verdict.Of(c)
 	if c.State.Run == nil {
 		t.Error("the record has changed")
+	}
+}
+
+// Tasks that come after one that would apply nothing wait if it does not get to rest either.
+func TestOf_SaysWhyATaskWithNothingToApplyKeepsOthersWaiting(t *testing.T) {
+	hold := &state.OnHold{By: "ann", At: noon.Add(-time.Hour)}
+	unverified := &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
+	for name, tt := range map[string]struct {
+		change func(*verdict.Case)
+		want   string
+	}{
+		"no change":                  {func(c *verdict.Case) { c.Changes = &state.Changes{} }, ""},
+		"no change, on hold":         {func(c *verdict.Case) { c.Changes, c.State.OnHold = &state.Changes{}, hold }, "on hold by ann"},
+		"no change, and verified so": {func(c *verdict.Case) { c.Changes, c.State.Unverified = &state.Changes{}, unverified }, ""},
+		"no change, and no run": {func(c *verdict.Case) {
+			c.Changes, c.State.Unverified, c.Condition = &state.Changes{}, unverified, "A"
+		}, "not verified: vip failed"},
+		"a later run":               {func(c *verdict.Case) { c.Condition = "A" }, ""},
+		"a later run, not verified": {func(c *verdict.Case) { c.Condition, c.State.Unverified = "A", unverified }, "not verified: vip failed"},
+		"a run under way meanwhile": {func(c *verdict.Case) {
+			c.Condition, c.State.Run = "A", &state.LiveRun{ID: "r"}
+			c.State.RemoteRun = &state.RemoteRun{Driver: "terraform-cloud", ID: "run-1", GivenUp: &state.GivenUp{}}
+		}, ""},
+	} {
+		if got := verdict.Of(known(tt.change)).Keeps; !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+			t.Errorf("%s: others wait because %q, want %q", name, got, tt.want)
+		}
 	}
 }

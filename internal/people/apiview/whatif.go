@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Verdict returns what would happen to a task as the API shows it; nil if that is not known.
@@ -25,37 +23,6 @@ func Verdict(v *state.Verdict) *apispec.Verdict {
 		shown.Causes = new(Causes(state.Wait{Causes: v.Causes}))
 	}
 	return shown
-}
-
-// InOrder corrects the verdicts of tasks, by their names: a task waits if one that it comes after would
-// not be applied.
-func InOrder(would map[string]*state.Verdict) {
-	names := slices.Sorted(maps.Keys(would))
-	blocking := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !unfinished(would[name].Outcome) })
-	for len(blocking) > 0 {
-		var next []string
-		for _, name := range names {
-			v := would[name]
-			if len(v.After) == 0 || v.Outcome == state.WouldFail || v.Outcome == state.WouldNotChange {
-				continue
-			}
-			t := config.Task{Name: name, After: v.After}
-			if i := slices.IndexFunc(blocking, t.ComesAfter); i >= 0 {
-				text := fmt.Sprintf("would not run: waits for %s, which %s; after that it %s", blocking[i], Words(would[blocking[i]].Outcome), v.Text)
-				if !unfinished(v.Outcome) {
-					next = append(next, name)
-				}
-				would[name] = &state.Verdict{Outcome: state.WouldStop, Text: state.Cut(text), Causes: v.Causes}
-			}
-		}
-		blocking = next
-	}
-}
-
-// unfinished reports whether a task would not be at rest with everything applied, so that those
-// that come after it wait.
-func unfinished(o state.WouldBe) bool {
-	return slices.Contains([]state.WouldBe{state.WouldFail, state.WouldHold, state.WouldApprove, state.WouldStop, state.WouldWindow}, o)
 }
 
 // Words are an outcome in words, such as "would be held".
@@ -78,17 +45,19 @@ func Question(q state.Question, runs map[string]state.Run, now time.Time) apispe
 	if len(q.Unmatched) > 0 {
 		shown.Unmatched = &q.Unmatched
 	}
+	places := Places(q)
 	for _, t := range q.Unreadable {
 		shown.Results = append(shown.Results, apispec.WhatIfResult{Task: t.Task, State: apispec.WhatIfResultStateFailed, Error: &t.Error})
 	}
-	would := map[string]*state.Verdict{}
+	would, alive := map[string]*state.Verdict{}, lastSign(q, runs)
 	for _, answering := range q.Runs {
 		if run, kept := runs[answering.Run]; kept && run.State.Ended() && run.WhatIf != nil && run.WhatIf.Verdict != nil {
 			would[answering.Task] = run.WhatIf.Verdict
+		} else if !kept || run.State.Ended() || lostPlan(run, alive, now) != "" {
+			places = append(places, state.Place{Tasks: []string{answering.Task}, Keeps: "it is not known what would happen to it"})
 		}
 	}
-	InOrder(would)
-	alive := lastSign(q, runs)
+	InOrder(would, places)
 	for _, answering := range q.Runs {
 		run, kept := runs[answering.Run]
 		result := apispec.WhatIfResult{Task: answering.Task, Run: Optional(answering.Run), RunURL: Optional(RunURL(answering.Task, answering.Run))}

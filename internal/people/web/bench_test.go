@@ -141,9 +141,10 @@ func BenchmarkWhatIf(b *testing.B) {
 			changes.Name(fmt.Sprintf("module.%s.panos_address_object.instance[\"web-%d.node-%d.dc2\"]", name, i, i), "delete")
 		}
 		text := "12 of 20 service instances are gone: web-1 (10.0.0.1:8080), web-2 (10.0.0.2:8080), web-3 (10.0.0.3:8080), and 9 more, and max_decrease is 50 %"
-		run.Changes, run.WhatIf = changes, &state.WhatIf{ID: q.ID, Supposed: q.Supposed, Verdict: &state.Verdict{Outcome: state.WouldHold, Text: "would be held: " + text, After: []string{"site-*", "edge-*"},
+		run.Changes, run.WhatIf = changes, &state.WhatIf{ID: q.ID, Supposed: q.Supposed, Verdict: &state.Verdict{Outcome: state.WouldHold, Text: "would be held: " + text,
 			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: text}}}}
 		q.Runs = append(q.Runs, state.Answering{Task: name, Run: run.ID})
+		q.Order = append(q.Order, state.Place{Tasks: []string{name}, After: []string{"site-*", "task-000*"}})
 		put(state.RunKey(name, run.ID), state.Encode(run))
 	}
 	put(state.QuestionKey(q.ID), state.Encode(q))

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/preview"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/engine/verdict"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -55,13 +57,13 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 	}
 	q := state.Question{Supposed: what.String(), Tasks: len(enabled)}
 	planner := w.Planner
-	var paused *state.Paused
+	var all state.Reconcile
 	if w.Store != nil {
-		all, err := state.ReadReconcile(ctx, w.Store)
+		rec, err := state.ReadReconcile(ctx, w.Store)
 		if err != nil {
 			return apispec.WhatIf{}, err
 		}
-		paused = all.Data.Paused
+		all = rec.Data
 		if kind := planner.Config.Driver().Kind(); kind.Remote {
 			planner.Remote = func(ctx context.Context, t *config.Task) (state.Remote, error) {
 				return state.ReadRemote(ctx, w.Store, t.Name, kind.Name)
@@ -75,15 +77,18 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 	})
 	planner.WhatIf = &state.WhatIf{Supposed: q.Supposed}
 	planner.Snapshot = func(_ context.Context, t *config.Task) (*consul.Snapshot, error) { return known[t].snap, nil }
+	if q.Order, err = reconcile.Places(ctx, w.Store, planner.Config, enabled, time.Now()); err != nil {
+		return apispec.WhatIf{}, err
+	}
 	w.Planning(len(concerned))
 	shown := apiview.Question(q, nil, time.Now())
 	would := map[string]*state.Verdict{}
 	for _, r := range planner.Plan(ctx, concerned) {
-		result, v := w.result(ctx, r, *known[r.Task], paused)
+		result, v := w.result(ctx, r, *known[r.Task], all)
 		would[r.Task.Name] = &v
 		shown.Results = append(shown.Results, result)
 	}
-	apiview.InOrder(would)
+	apiview.InOrder(would, apiview.Places(q))
 	for i, r := range shown.Results {
 		if v := would[r.Task]; v != nil {
 			shown.Results[i].Verdict = apiview.Verdict(v)
@@ -129,17 +134,21 @@ func (w WhatIf) compare(ctx context.Context, t *config.Task, supposed *consul.Su
 }
 
 // result judges a plan.
-func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, paused *state.Paused) (apispec.WhatIfResult, state.Verdict) {
+func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, all state.Reconcile) (apispec.WhatIfResult, state.Verdict) {
 	t, plan := planned.Task, planned.Plan
 	var changed state.EntryChanges
 	for _, d := range c.differences {
 		d.CountIn(&changed)
 	}
 	now := time.Now()
-	causes, _ := t.InputCauses(runner.Sources(c.differences, c.record), c.unknown, now)
-	known := verdict.Case{Task: t, Definition: t.Digest(w.Planner.Config), State: c.record, Paused: paused, Condition: c.snap.Condition.Digest,
+	definition, sources := t.Digest(w.Planner.Config), runner.Sources(c.differences, c.record)
+	causes, _ := t.InputCauses(sources, c.unknown, now)
+	replaced, err := runner.Replacement{Task: t, All: all, Record: c.record, Content: state.Content{Definition: definition, Input: c.snap.Digest()},
+		Sources: sources, Unknown: c.unknown}.Causes(ctx, w.Planner.Consul, now)
+	causes = append(replaced, causes...)
+	known := verdict.Case{Task: t, Definition: definition, State: c.record, Paused: all.Paused, Condition: c.snap.Condition.Digest,
 		Causes: causes, Removals: changed.OnlyRemovals(), Now: now}
-	v := verdict.Of(known.Planned(plan.Changes, planned.Err, func() ([]state.Cause, error) {
+	v := verdict.Of(known.Planned(plan.Changes, cmp.Or(planned.Err, err), func() ([]state.Cause, error) {
 		refused, err := w.check(ctx, t, plan, c)
 		if err != nil {
 			return nil, err

@@ -27,8 +27,14 @@ type Verdict struct {
 	Outcome WouldBe `json:"outcome"`
 	Text    string  `json:"text"`             // in one sentence, such as "would be held: 12 of 20 service instances are gone, and …"
 	Causes  []Cause `json:"causes,omitempty"` // of an approval
-	// After are the names and patterns of the tasks that the task comes after, if it would run.
-	After []string `json:"after,omitempty"`
+	// Keeps is why the task would keep those waiting that come after it, although nothing of it would be applied.
+	Keeps string `json:"keeps,omitempty"`
+}
+
+// WithoutRun returns the task without its run, for a what-if: it does not wait for the end of that.
+func (t Task) WithoutRun() Task {
+	t.Run, t.RemoteRun = nil, nil
+	return t
 }
 
 // WouldBe is what would happen to a task.
@@ -73,6 +79,8 @@ type Question struct {
 	Unmatched    []string     `json:"unmatched,omitempty"`  // what concerns nothing, in words
 	Unreadable   []UnreadTask `json:"unreadable,omitempty"` // tasks whose data cannot be read now
 	Runs         []Answering  `json:"runs,omitempty"`
+	// Order has the places of the tasks, and of those that come before them.
+	Order []Place `json:"order,omitempty"`
 	// Request is what was asked, as POST /v1/what-if takes it, so that people can ask again. A long one is not kept.
 	Request json.RawMessage `json:"request,omitempty"`
 }
@@ -105,6 +113,14 @@ type UnreadTask struct {
 type Answering struct {
 	Task string `json:"task"`
 	Run  string `json:"run"`
+}
+
+// Place is the place of tasks in the order when a what-if was asked.
+type Place struct {
+	Tasks []string `json:"tasks"`
+	After []string `json:"after,omitempty"` // names and patterns of the tasks that each comes after
+	// Keeps is why each keeps those waiting that come after it, if the what-if does not concern it.
+	Keeps string `json:"keeps,omitempty"`
 }
 
 // QuestionPrefix is the collection of the questions. Their ids sort by time.
