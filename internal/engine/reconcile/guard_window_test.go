@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -42,6 +44,8 @@ type shrinking struct {
 	ahead   time.Duration // of all clocks
 	runner  time.Duration // how far that of the runner is ahead of that of the leader
 	applied int           // entries, by the latest apply
+	remote  bool          // another system applies
+	works   state.VerifyState
 }
 
 // newShrinking is a task that was applied with 60 instances, each of which is a resource.
@@ -51,6 +55,7 @@ func newShrinking(t *testing.T, spec guard.Spec) *shrinking {
 	t.Cleanup(func() { store.Close() })
 	s := &shrinking{t: t, store: summary.Keep(store), task: task("web"), count: 60, consul: state.Identity{Cluster: "one", Index: 100}}
 	s.task.Rules.Guard = spec
+	s.task.Rules.Verify = []verify.Spec{{Name: "vip", Enabled: true}}
 	s.pass("succeeded")
 	return s
 }
@@ -102,7 +107,35 @@ func (s *shrinking) Apply(ctx context.Context, job driver.Job) (*state.Changes, 
 	if s.broken == nil {
 		s.applied = left
 	}
+	if s.remote {
+		if err := job.Record(ctx, state.Remote{By: job.Run.ID, Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: state.RemoteApplying}}); err != nil {
+			return nil, err
+		}
+		return changes, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
+	}
 	return changes, s.broken
+}
+
+// halfVerified has the service shrink to so many instances, which another system applies. The process that
+// verified that had to end.
+func (s *shrinking) halfVerified(count int) {
+	s.t.Helper()
+	s.remote = true
+	s.to(count, "waiting (failed)")
+	s.remote = false
+	task, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(s.task.Name))
+	s.must(err)
+	run, err := state.Read[state.Run](s.t.Context(), s.store, state.RunKey(s.task.Name, task.Data.Run.ID))
+	s.must(err)
+	wait, live, ended := *run.Data.Wait, *task.Data.Run, *run.Data.Remote
+	wait.For, ended.Phase, live.Wait = state.WaitVerify, state.RemoteEnded, &wait
+	nextRun, nextTask := run.Data, task.Data
+	nextRun.Wait, nextRun.Remote, nextTask.Run, nextTask.RemoteRun = &wait, &ended, &live, &ended
+	g := s.task.Guard
+	nextRun.Verifying = &state.Verifying{Since: s.now(), Definition: s.task.Digest(s.config()), Window: g.Window(), Limited: g.PlanLimited(),
+		Results: []state.Verified{{Name: "vip", State: state.VerifyInterrupted}}}
+	_, err = s.store.Apply(s.t.Context(), run.Write(nextRun), task.Write(nextTask))
+	s.must(err)
 }
 
 func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
@@ -114,6 +147,14 @@ func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (*state.Changes
 	}
 	s.applied = 0
 	return changes, nil
+}
+
+// verify is what comes of the verification of what was applied: it works, unless something else is set.
+func (s *shrinking) verify(_ context.Context, all []verify.Spec, _ verify.Applied) (results []state.Verified) {
+	for _, spec := range all {
+		results = append(results, state.Verified{Name: spec.Name, State: cmp.Or(s.works, state.VerifyPassed)})
+	}
+	return results
 }
 
 func (s *shrinking) now() time.Time { return time.Now().Add(s.ahead) }
@@ -144,7 +185,7 @@ func (s *shrinking) pass(want string) state.Task {
 	time.Sleep(time.Minute)
 	cfg, log, owner := s.config(), slog.New(slog.DiscardHandler), lease.NewOwner()
 	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: s.store, Consul: s, Driver: s, Owner: owner, Claim: ttl, Log: log,
-		Now: func() time.Time { return s.now().Add(s.runner) }}
+		Now: func() time.Time { return s.now().Add(s.runner) }, Verify: s.verify}
 	launcher := launch.NewLocal(s.t.Context(), 2, log, run.Run)
 	r := &reconcile.Reconciler{Config: cfg, Store: s.store, Consul: s, Launcher: launcher, Owner: owner, LeaseTTL: ttl, Now: s.now, Log: log}
 	outcomes, err := r.Once(s.t.Context(), launcher.Wait)
@@ -214,6 +255,23 @@ var windowed = map[string]func(s *shrinking){
 		_, err := s.people().Cancel(s.t.Context(), "web", "ann")
 		s.must(err)
 		s.to(26, "waiting")
+	},
+	"a run that is applied and not verified": func(s *shrinking) {
+		s.works = state.VerifyFailed
+		s.to(34, "succeeded (failed)")
+		s.works = ""
+	},
+	"another process continues the verification of a run": func(s *shrinking) {
+		s.halfVerified(34)
+		s.pass("")
+		s.halfVerified(33)
+		s.removed = true // the process that continues finds no such task
+		s.pass("")       // it may come back at once
+		s.pass("")
+		s.removed = false
+		if task := s.record(); task.Run != nil || task.Applied != "digest of 33" {
+			s.t.Fatalf("%+v", task)
+		}
 	},
 	"disable and enable, hold, pause": func(s *shrinking) {
 		s.must(s.people().Hold(s.t.Context(), "web", "ann", ""))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -84,5 +85,31 @@ func TestVerify_ContinuesUnderTheNewName(t *testing.T) {
 				t.Errorf("on hold by %q, %+v", held, task.Unverified)
 			}
 		})
+	}
+}
+
+// The process that continues a verification finds the window of the guard in the run, should the task be removed.
+func TestVerify_WhatContinuesItKnowsTheWindowOfTheGuard(t *testing.T) {
+	b := verified(t, succeed, vip("http://192.0.2.1", verify.Hold, time.Minute))
+	ofTask := &b.Config().Tasks[0].Guard
+	*ofTask = guard.Default
+	ofTask.MaxDestroy = new(5)
+	b.Verify = func(context.Context, []verify.Spec, verify.Applied) []state.Verified {
+		return []state.Verified{{Name: "vip", State: state.VerifyInterrupted}}
+	}
+	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("web", "r1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Data.Staged = true // another system has applied it
+	if _, err := b.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := b.stored("r1").Verifying
+	if v == nil || v.Window != 15*time.Minute || !v.Limited {
+		t.Errorf("%+v", v)
 	}
 }

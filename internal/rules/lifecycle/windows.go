@@ -17,6 +17,8 @@ var Windows = []Windowed{
 	{"an approval of what a guard held, once that is applied", Anew, ""},
 	{"an approval that was never applied", Keeps, ""},
 	{"a run that fails, is cancelled or is superseded; a plan that is rejected", Keeps, "nothing was applied"},
+	{"a run that is applied and not verified", Keeps, "it counts like every run that is applied"},
+	{"another process continues the verification of a run", Keeps, "also if the task was removed meanwhile, and comes back"},
 	{"disable and enable, hold, pause", Keeps, "its time passes meanwhile"},
 	{"a rename", Keeps, "it moves with the task"},
 	{"another definition, such as another module", Keeps, ""},
