@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 )
 
@@ -42,5 +43,44 @@ func TestDecide_AClockThatWasAheadDoesNotHoldForLonger(t *testing.T) {
 	d := Decide([]Input{{Task: webTask(), Definition: "def", State: s, Skew: time.Minute, Reading: Reading{Observed: &Observed{Digest: "A"}}}}, noon)[0]
 	if got := d.State.Counts[0].Peaks[0].Until; got.After(noon.Add(time.Minute)) {
 		t.Errorf("until %s", got)
+	}
+}
+
+// A plan that a guard holds is judged again in time. If another plan must wait then, all approvals are needed again.
+func TestDecide_WhatIsJudgedAgainNeedsAllApprovalsAgain(t *testing.T) {
+	again := noon.Add(10 * time.Minute)
+	task := webTask()
+	task.Rules.Guard, task.Rules.Approval = guard.Default, approval.Spec{Require: 2}
+	ann := state.Given{By: "token:ann", Authenticated: true, At: noon}
+	bob := state.Given{By: "token:bob", Authenticated: true, At: noon}
+	content := state.Content{Definition: "def", Input: "B", Plan: "p"}
+	waiting := func(id string, given ...state.Given) state.Task {
+		return with(applied(), func(s *state.Task) {
+			s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+			s.Run = &state.LiveRun{ID: id, Input: "B", Approvals: given, Wait: &state.Wait{For: state.WaitApproval, ID: "w" + id, Since: noon, Again: again, Needs: 2,
+				Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "too many are gone"}}, Content: &content, Rules: task.RulesDigest()}}
+		})
+	}
+	decide := func(s state.Task, at time.Time) Decision {
+		return Decide([]Input{{Task: task, Definition: "def", State: s, Reading: Reading{Observed: &Observed{Digest: "B"}}}}, at)[0]
+	}
+	if d := decide(waiting("r", ann), again.Add(-time.Second)); d.Action != Wait || len(d.State.Run.Approvals) != 1 {
+		t.Errorf("before that, the approval of ann is kept: %+v", d)
+	}
+	d := decide(waiting("r", ann), again)
+	if d.Action != End || d.EndAs != state.RunSuperseded {
+		t.Fatalf("%+v", d.Reason)
+	}
+	next := d.State
+	next, _ = next.Conclude(state.Run{ID: "r", Kind: state.KindApply, State: state.RunSuperseded}, "")
+	if d = decide(next, again); d.Action != Run || d.State.Run != nil || d.State.Accepted != nil {
+		t.Errorf("the task is not planned again, or with the approval of ann: %+v", d)
+	}
+	// Both had approved before that: they have approved what was judged then.
+	both := waiting("r")
+	a := state.ApprovalOf(content, []state.Given{ann, bob})
+	both.Run.Resume = &state.Resume{By: a.Names(), At: noon, Approval: &a}
+	if d = decide(both, noon); d.Action != Resume {
+		t.Errorf("%+v", d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -121,5 +122,53 @@ func TestApprovers_RejectionEndsTheRunForAll(t *testing.T) {
 	}
 	if err := people.Approve(t.Context(), "task-0", "", identity.OfToken("cho"), ""); !errors.Is(err, state.ErrNoPlan) {
 		t.Errorf("cho approves a plan that was rejected: %v", err)
+	}
+}
+
+// One of two approvals is given, and something happens before the other one.
+func TestApprovers_WhatHappensBetweenTwoApprovals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		happens func(b *bench)
+		stays   bool
+	}{
+		"nothing":                {func(*bench) {}, true},
+		"a takeover, and a tick": {func(b *bench) { b.leads() }, true},
+		"pause and resume": {func(b *bench) {
+			b.must(b.people().PauseAll(b.t.Context(), "ann", ""))
+			b.tick()
+			b.must(b.people().ResumeAll(b.t.Context(), "ann", ""))
+		}, true},
+		"hold and release": {func(b *bench) {
+			b.must(b.people().Hold(b.t.Context(), "task-0", "ann", ""))
+			b.tick()
+			b.must(b.people().Release(b.t.Context(), "task-0", "ann"))
+		}, true},
+		"disable and enable": {func(b *bench) {
+			b.must(b.people().SetEnabled(b.t.Context(), "task-0", false, control.ChangeOptions{By: "ann"}))
+			b.tick()
+			b.must(b.people().SetEnabled(b.t.Context(), "task-0", true, control.ChangeOptions{By: "ann"}))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, run := twoOf(t)
+			b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("ann"), ""))
+			tt.happens(b)
+			b.tick()
+			if got := b.run(run).Data.State; (got == state.RunWaiting) != tt.stays {
+				t.Fatalf("the run is %s: %+v", got, b.task("task-0").Reason)
+			}
+			err := b.people().Approve(t.Context(), "task-0", "", identity.OfToken("bob"), "")
+			if !tt.stays {
+				if !errors.Is(err, state.ErrNoPlan) {
+					t.Errorf("bob approves a plan that is withdrawn: %v", err)
+				}
+				return
+			}
+			b.must(err)
+			b.tick()
+			if got := b.run(run).Data; got.State != state.RunIntended || got.Approval == nil || got.Approval.Names() != "token:ann and token:bob" {
+				t.Errorf("the run is %s, approved by %+v", got.State, got.Approval)
+			}
+		})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -193,6 +195,63 @@ var renameCases = []struct {
 		run := b.runsAs(state.ReasonChanged)
 		if a := run.Approval; a == nil || a.By != "ann" || a.Content != (state.Content{Definition: b.is.Digest(b.Config), Input: "in"}) {
 			b.t.Errorf("the approval is %+v", a)
+		}
+	}},
+	{"some of several approvals are given", "all are needed again", func(b *renameBench) {
+		b.Config.Tasks[0].Approval, b.is.Approval = approvals.Spec{Require: 2}, approvals.Spec{Require: 2}
+		wait := state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}, Needs: 2}
+		planned := b.waits(wait)
+		b.must(b.people().Approve(b.t.Context(), "task-0", "", identity.OfToken("ann"), ""))
+		b.rename()
+		b.tick()
+		run := b.runsAs(state.ReasonChanged)
+		if run.Approval != nil || len(b.task("new").Run.Approvals) > 0 || b.run(planned).Data.State != state.RunSuperseded {
+			b.t.Fatalf("approved by %+v; the run of the former name is %s", run.Approval, b.run(planned).Data.State)
+		}
+		again := state.PlannedRun{ID: run.ID, Task: "new", Definition: b.is.Digest(b.Config)}
+		b.claimed(again, "container")
+		wait.ID = "w2"
+		b.wait(again, wait)
+		b.launcher.forget()
+		b.tickAfterEnd()
+		b.must(b.people().Approve(b.t.Context(), "new", "", identity.OfToken("bob"), ""))
+		b.tick()
+		if got := b.run(again).Data; got.State != state.RunWaiting {
+			b.t.Errorf("ann approved under the former name, bob under the new one, and the run is %s", got.State)
+		}
+		b.must(b.people().Approve(b.t.Context(), "new", "", identity.OfToken("ann"), ""))
+		b.tick()
+		if got := b.run(again).Data; got.State != state.RunIntended || got.Approval == nil {
+			b.t.Errorf("both approved under the new name, and the run is %s", got.State)
+		}
+	}},
+	{"input approved by several, and not applied", "moves", func(b *renameBench) {
+		for _, same := range []bool{true, false} {
+			rule := approvals.Spec{Require: 2, From: []string{"group:network"}}
+			b.Config.Tasks[0].Approval, b.is.Approval = rule, rule
+			if !same {
+				b.is.Approval.From = []string{"group:security"}
+			}
+			was := b.Config.Tasks[0].Digest(b.Config)
+			b.waits(state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Definition: was, Input: "in"}, Needs: 2, From: rule.From})
+			for _, name := range []string{"ann", "bob"} {
+				who := identity.OfToken(name)
+				who.Groups = []string{"network"}
+				b.must(b.people().Approve(b.t.Context(), "task-0", "", who, ""))
+			}
+			b.rename()
+			b.tick()
+			run := b.runsAs(state.ReasonChanged)
+			switch a := run.Approval; {
+			case !same && (a != nil || b.task("new").Accepted != nil):
+				b.t.Errorf("those who approved may not approve under the new name, and the run is approved by %+v", a)
+			case same && (a == nil || a.Names() != "token:ann and token:bob"):
+				b.t.Errorf("the approval is %+v", a)
+			}
+			*b = renameBench{newBench(b.t, tasks(1)...), renamedTask("task-0")}
+			b.settle()
+			b.launcher.forget()
+			b.now = b.now.Add(time.Minute)
 		}
 	}},
 	{"outside its window", "judged again", func(b *renameBench) {

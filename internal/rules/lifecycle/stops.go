@@ -92,6 +92,8 @@ var Stops = []Stop{
 var Renames = []struct{ Before, After string }{
 	{"plan approved, and not applied", "needs a new approval: the plan has other addresses"},
 	{"input approved, and not applied", "moves with its content"},
+	{"some of several approvals are given", "all are needed again: the plan is withdrawn, and the task is planned under its new name"},
+	{"input approved by several, and not applied", "moves if those who approved may approve under the new name; otherwise all must approve again"},
 	{"a check for drift is under way", "its outcome is dropped: the new name is checked at its next time"},
 	{"a run was given up, and continues", "runs again as soon as this is known"},
 	{"what a run has applied is being verified", "waits for the end: that is recorded under the former name, and moves; a hold of `on_failure` holds the new name"},
