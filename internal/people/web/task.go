@@ -46,6 +46,33 @@ func (p taskPage) Failed() *apispec.Run {
 	return nil
 }
 
+// SinceVerified are the runs, the latest first, that may have applied something since the latest verified one: also
+// those that failed. Before that one, there may be others that are not kept any more.
+func (p taskPage) SinceVerified() *runsSince {
+	u := p.Task.Unverified
+	if u == nil {
+		return nil
+	}
+	var runs []apispec.Run
+	for _, r := range p.Runs {
+		changes := r.State == apispec.RunStateSucceeded || r.State == apispec.RunStateFailed || r.State == apispec.RunStateLost || r.State == apispec.RunStateInterrupted
+		if r.Kind == apispec.RunKindApply && changes && r.Ended != nil && (u.Verified == nil || r.Ended.After(*u.Verified)) {
+			runs = append(runs, r)
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	shown := min(len(runs), shownRuns)
+	return &runsSince{Shown: runs[:shown], More: len(runs) - shown}
+}
+
+// runsSince are the latest runs since a time, and how many others there are.
+type runsSince struct {
+	Shown []apispec.Run
+	More  int
+}
+
 func (p *pages) task(r *http.Request) (view, error) {
 	name := r.PathValue("name")
 	o, task, err := p.source.task(r.Context(), name)

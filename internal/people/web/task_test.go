@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -318,6 +319,80 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+}
+
+// ended has a run of the task end, so many minutes ago.
+func (s *site) ended(name string, task state.Task, ago time.Duration, outcome state.RunState, how state.VerifyState, reason string) (state.Task, string) {
+	s.t.Helper()
+	at := time.Now().UTC().Add(-ago)
+	run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: outcome, Work: state.Work{Digest: "A", Changes: &state.Changes{Change: 3}},
+		Created: at, Times: state.Times{Started: at, Ended: at}, Reason: state.Reason{Code: state.ReasonChanged, Text: reason}}
+	if outcome == state.RunSucceeded {
+		run.Verification = state.NewVerification([]state.Verified{{Name: "vip", State: how, Detail: "connection refused"}})
+	} else {
+		run.Error = "no route to the firewall"
+	}
+	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
+		s.t.Fatal(err)
+	}
+	next, _ := task.Conclude(run, "definition")
+	return next, run.ID
+}
+
+func TestTaskPage_ShowsWhatChangedSinceTheLastVerifiedApply(t *testing.T) {
+	s := newSite(t, "web", "new")
+	var task state.Task
+	ids := map[string]string{}
+	for i, of := range []struct {
+		run     string
+		outcome state.RunState
+		how     state.VerifyState
+	}{
+		{"verified", state.RunSucceeded, state.VerifyPassed}, {"first", state.RunSucceeded, state.VerifyFailed},
+		{"broken", state.RunFailed, ""}, {"second", state.RunSucceeded, state.VerifyFailed}, {"stopped", state.RunSuperseded, ""},
+	} {
+		task, ids[of.run] = s.ended("web", task, time.Duration(60-10*i)*time.Minute, of.outcome, of.how, of.run+" change")
+	}
+	s.write("web", task)
+	never, _ := s.ended("new", state.Task{}, time.Minute, state.RunSucceeded, state.VerifyFailed, "it is new")
+	s.write("new", never)
+
+	b := browsertest.New(t)
+	reaches(t, b, s.url+"/ui/tasks/web", "Applied, and not verified", "vip failed", "What changed since the last verified apply", "The latest verified run ended")
+	section := b.Text("section[aria-labelledby=unverified]")
+	for run, listed := range map[string]bool{"verified": false, "first": true, "broken": true, "second": true, "stopped": false} {
+		if strings.Contains(section, run+" change") != listed {
+			t.Errorf("the %s run is listed: %v; the page says\n%s", run, !listed, section)
+		}
+	}
+	page, _ := s.page("/ui/tasks/web")
+	_, page, _ = strings.Cut(page, `id="unverified"`)
+	page, _, _ = strings.Cut(page, "</section>")
+	if link := `href="/ui/tasks/web/runs/` + ids["first"]; !strings.Contains(page, link) || strings.Contains(page, ids["verified"]) {
+		t.Errorf("the list has no %s, or links to the verified run:\n%s", link, page)
+	}
+	reaches(t, b, s.url+"/ui/tasks/new", "No run was verified before", "it is new")
+}
+
+// 60 were applied within the window of the guard or before it, 35 last, and 25 are there.
+func TestTaskPage_SaysWhatTheGuardComparesWith(t *testing.T) {
+	const exceeded = `<span class="chip ask">exceeded</span>`
+	s := newSite(t, "web", "calm")
+	for name, ago := range map[string]time.Duration{"web": time.Minute, "calm": time.Hour} {
+		task := s.history(name)
+		task.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 35, Now: 25, Peaks: state.Peaks{{Count: 60, Until: time.Now().UTC().Add(-ago)}}}}
+		s.write(name, task)
+	}
+	page, _ := s.page("/ui/tasks/web")
+	for _, want := range []string{"at most 50 % of the service instances, which is 30, may go within 15m", "60 were applied within the last 15m, 35 were applied last, 25 are there now", exceeded} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	page, _ = s.page("/ui/tasks/calm")
+	if !strings.Contains(page, "which is 17, may go within 15m: 35 were applied, 25 are there now") || strings.Contains(page, exceeded) {
+		t.Error("after the window, the page compares with what was applied in it")
 	}
 }
 
