@@ -16,7 +16,8 @@ const MessageType = "message"
 
 // needPeople are the kinds of events that messages are about.
 var needPeople = []outbox.Kind{
-	outbox.RunFailed, outbox.RunLost, outbox.TaskRecovered, outbox.RunWaiting, outbox.DriftFound, outbox.TaskDelayed, outbox.ConfigurationRefused,
+	outbox.RunFailed, outbox.RunLost, outbox.TaskRecovered, outbox.RunUnverified, outbox.TaskVerified, outbox.RunWaiting, outbox.DriftFound, outbox.TaskDelayed,
+	outbox.ConfigurationRefused,
 	outbox.ConsulReplaced, outbox.ConsulLost, outbox.ConsulFound, outbox.TasksUnreadable, outbox.TasksReadable,
 }
 

@@ -71,16 +71,46 @@ func TestMessages_AreAboutWhatNeedsAPerson(t *testing.T) {
 			kinds = append(kinds, string(kind))
 		}
 	}
-	want := []string{"configuration_refused", "consul_found", "consul_lost", "consul_replaced", "drift_found", "run_failed", "run_lost", "run_waiting", "task_delayed", "task_recovered", "tasks_readable", "tasks_unreadable"}
+	want := []string{"configuration_refused", "consul_found", "consul_lost", "consul_replaced", "drift_found", "run_failed", "run_lost", "run_unverified", "run_waiting", "task_delayed", "task_recovered", "task_verified", "tasks_readable", "tasks_unreadable"}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("messages are about %v, want %v", kinds, want)
 	}
-	for _, e := range []outbox.Event{{Kind: outbox.RunFailed, Quiet: true}, {Kind: outbox.RunWaiting, WaitFor: state.WaitWindow}, {Kind: outbox.RunWaiting, WaitFor: state.WaitRemote}} {
+	for _, e := range []outbox.Event{{Kind: outbox.RunFailed, Quiet: true}, {Kind: outbox.RunUnverified, Quiet: true}, {Kind: outbox.RunWaiting, WaitFor: state.WaitWindow}, {Kind: outbox.RunWaiting, WaitFor: state.WaitRemote}} {
 		if (eventbridge.Messages{}).Wants(e) {
 			t.Errorf("there is a message about %+v", e)
 		}
 	}
 	if !(eventbridge.Messages{}).Wants(outbox.Event{Kind: outbox.RunWaiting, WaitFor: state.WaitApproval}) {
 		t.Error("there is no message about a plan that waits for approval")
+	}
+}
+
+// TestMessages_SayThatATaskIsNotVerifiedAndThatItIsAgain sends what the end of three runs writes.
+func TestMessages_SayThatATaskIsNotVerifiedAndThatItIsAgain(t *testing.T) {
+	sink, bus := start(t)
+	var task state.Task
+	for i, results := range [][]state.Verified{
+		{{Name: "vip", State: state.VerifyFailed, Detail: "connection refused"}},
+		{{Name: "vip", State: state.VerifyFailed, Detail: "connection refused"}},
+		{{Name: "vip", State: state.VerifyPassed}},
+	} {
+		run := state.Run{ID: fmt.Sprint("r", i), Task: "edge", Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: noon},
+			Work: state.Work{Digest: "d", Verification: state.NewVerification(results)}}
+		next, _ := task.Conclude(run, "d")
+		for _, e := range outbox.OfEnd(task, next, run) {
+			if messages := (eventbridge.Messages{Sink: sink}); messages.Wants(e) {
+				if err := messages.Deliver(t.Context(), e); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		task = next
+	}
+	var got []string
+	for _, e := range bus.Events() {
+		got = append(got, e.Detail.Message)
+	}
+	if len(got) != 2 || !strings.HasPrefix(got[0], "edge: the run is applied and not verified") || !strings.Contains(got[0], "vip failed: connection refused") || !strings.HasPrefix(got[1], "edge: the task is verified again") {
+		t.Errorf("the messages are:\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -19,8 +19,8 @@ const (
 	moves                     // all incidents of its task continue under another name; it is news only for them
 )
 
-// failing are the kinds of events of a task that fails, or does not work, until it has recovered.
-var failing = []outbox.Kind{outbox.RunFailed, outbox.RunLost, outbox.RunUnverified}
+// failing are the kinds of events of a task that fails, until it has recovered.
+var failing = []outbox.Kind{outbox.RunFailed, outbox.RunLost}
 
 // incidents says to which kind of incident an event belongs. A kind of event that is not here is a
 // message of its own.
@@ -28,12 +28,14 @@ var incidents = map[outbox.Kind]struct {
 	of   string
 	role role
 }{
-	outbox.RunWaiting: {"run", opens}, outbox.RunFailed: {"run", opens}, outbox.RunLost: {"run", opens}, outbox.RunUnverified: {"run", opens},
+	outbox.RunWaiting: {"run", opens}, outbox.RunFailed: {"run", opens}, outbox.RunLost: {"run", opens},
 	outbox.PlanApproved: {"run", continues}, outbox.PlanRejected: {"run", continues},
-	outbox.RunSucceeded: {"run", closes}, outbox.TaskRecovered: {"run", closes}, outbox.RunCancelled: {"run", closes}, outbox.TaskVerified: {"run", closes},
+	outbox.RunSucceeded: {"run", closes}, outbox.TaskRecovered: {"run", closes}, outbox.RunCancelled: {"run", closes},
 	outbox.RunSuperseded: {"run", stops},
 	outbox.TaskRemoved:   {"", leaves}, outbox.TaskForgotten: {"", leaves}, outbox.TaskMoved: {"", moves},
 
+	// Each run that is not verified has succeeded before: that ends nothing here.
+	outbox.RunUnverified: {"verification", opens}, outbox.TaskVerified: {"verification", closes},
 	outbox.DriftFound: {"drift", opens}, outbox.DriftEnded: {"drift", closes},
 	outbox.HoldBegun: {"hold", opens}, outbox.HoldEnded: {"hold", closes},
 	outbox.TaskUnreadable: {"reading", opens}, outbox.TaskReadable: {"reading", closes},

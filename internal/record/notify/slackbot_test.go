@@ -166,6 +166,37 @@ func TestBot_ASupersededPlanIsMarkedAndTheNextOneIsAnotherThread(t *testing.T) {
 	}
 }
 
+// Each run that is not verified has succeeded: the thread must not say that all is well.
+func TestBot_TaskThatIsNotVerifiedIsOneThreadUntilItIs(t *testing.T) {
+	c := newChat(t)
+	unverified := func() outbox.Event {
+		e := c.event(outbox.RunUnverified, "web")
+		e.Detail = "vip failed: connection refused"
+		return e
+	}
+	c.deliver(false, c.event(outbox.RunWaiting, "web"))
+	c.deliver(false, c.event(outbox.RunSucceeded, "web"))
+	c.deliver(false, unverified())
+	c.deliver(false, c.event(outbox.RunSucceeded, "web")) // a retry, which is not verified either
+	repeated := unverified()
+	if repeated.Quiet = true; c.sink.(outbox.Choosy).Wants(repeated) {
+		t.Error("people hear of each run that fails the same verification")
+	}
+	threads := c.slack.Messages("")
+	c.says(threads[1].Text, "*web: the run is applied and not verified", "vip failed: connection refused")
+	c.deliver(false, c.event(outbox.RunSucceeded, "web"))
+	c.deliver(false, c.event(outbox.TaskVerified, "web"))
+	threads = c.slack.Messages("")
+	c.says(threads[1].Text, "*web: the task is verified again*", "_It began with:_ *web: the run is applied and not verified")
+	if replies := c.slack.Messages(threads[1].TS); len(replies) != 1 {
+		t.Errorf("the replies are %s", headlines(replies))
+	}
+	c.deliver(false, unverified())
+	if all := headlines(c.slack.Messages("")); strings.Count(all, "not verified") != 1 || strings.Count(all, "verified again") != 1 {
+		t.Errorf("after the end of the incident, the next one is no other thread: %s", all)
+	}
+}
+
 func TestBot_TasksThatFailTogetherAreOneThread(t *testing.T) {
 	c := newChat(t)
 	var failed, recovered []outbox.Event

@@ -118,7 +118,7 @@ var kinds = map[Kind]About{
 	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started"}},
 
 	RunUnverified: {Task, slog.LevelWarn, "the run is applied and not verified: perhaps what it has applied does not work", []string{"run", "detail", "started", "since", "changes", "entries", "quiet"}},
-	TaskVerified:  {Task, slog.LevelInfo, "the task is verified again", []string{"run", "since"}},
+	TaskVerified:  {Task, slog.LevelInfo, "the task is verified again", []string{"run", "since", "quiet"}},
 
 	DriftFound:       {Task, slog.LevelWarn, "the task is drifted: something differs from what was applied last", []string{"run", "detail", "changes", "drift"}},
 	DriftEnded:       {Task, slog.LevelInfo, "the task is not drifted any more", []string{"since", "detail"}},

@@ -61,6 +61,54 @@ func TestOfEnd_FailingTaskThatWasCancelledHasRecoveredWhenItSucceeds(t *testing.
 	}
 }
 
+// verifies concludes a run that has succeeded, with what came of its verification of the VIP; "" if it has none.
+func (b *told) verifies(s state.VerifyState, at time.Time) {
+	run := state.Run{ID: "r " + at.String(), Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: at}}
+	if s != "" {
+		run.Verification = state.NewVerification([]state.Verified{{Name: "vip", State: s, Detail: "connection refused"}})
+	}
+	next, _ := b.task.Conclude(run, "d")
+	for _, e := range outbox.OfEnd(b.task, next, run) {
+		if b.events++; !e.Quiet {
+			b.messages = append(b.messages, e)
+		}
+	}
+	b.task = next
+}
+
+func TestOfEnd_PeopleHearOnceThatATaskIsNotVerifiedAndOnceThatItIsAgain(t *testing.T) {
+	const failed, interrupted, passed = state.VerifyFailed, state.VerifyInterrupted, state.VerifyPassed
+	for name, tt := range map[string]struct {
+		runs []state.VerifyState
+		want []outbox.Kind // beside run_succeeded
+	}{
+		"passes":                            {[]state.VerifyState{passed, passed}, nil},
+		"has none":                          {[]state.VerifyState{""}, nil},
+		"fails, and passes":                 {[]state.VerifyState{failed, passed, passed}, []outbox.Kind{outbox.RunUnverified, outbox.TaskVerified}},
+		"fails repeatedly":                  {[]state.VerifyState{failed, failed, failed}, []outbox.Kind{outbox.RunUnverified}},
+		"fails, and the next run has none":  {[]state.VerifyState{failed, ""}, []outbox.Kind{outbox.RunUnverified, outbox.TaskVerified}},
+		"is cancelled":                      {[]state.VerifyState{state.VerifyCancelled}, []outbox.Kind{outbox.RunUnverified}},
+		"is interrupted, and passes":        {[]state.VerifyState{interrupted, passed}, nil},
+		"is interrupted, and fails":         {[]state.VerifyState{interrupted, failed, passed}, []outbox.Kind{outbox.RunUnverified, outbox.TaskVerified}},
+		"is interrupted twice":              {[]state.VerifyState{interrupted, interrupted, passed}, []outbox.Kind{outbox.RunUnverified, outbox.TaskVerified}},
+		"fails, is interrupted, and passes": {[]state.VerifyState{failed, interrupted, passed}, []outbox.Kind{outbox.RunUnverified, outbox.TaskVerified}},
+	} {
+		var people told
+		for i, s := range tt.runs {
+			people.verifies(s, noon.Add(time.Duration(i)*time.Minute))
+		}
+		got := slices.DeleteFunc(people.kinds(), func(k outbox.Kind) bool { return k == outbox.RunSucceeded })
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: people hear %v, want %v", name, got, tt.want)
+		}
+		for _, e := range people.messages {
+			if e.Kind == outbox.TaskVerified && !e.Since.Equal(noon) || e.Kind == outbox.RunUnverified && e.Detail == "" {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+	}
+}
+
 func TestOfEnd_CancelOfATaskThatDoesNotFailIsNoFailure(t *testing.T) {
 	var people told
 	people.ends(state.RunCancelled, noon)

@@ -13,15 +13,22 @@ func ofVerification(was, next state.Task, run state.Run) (events []Event) {
 		e := Event{Kind: RunUnverified, At: run.Ended, Task: run.Task, Run: run.ID, Started: run.Started, Detail: now.Text,
 			Changes: run.Changes.Counts(), Entries: run.Entries}
 		if before != nil {
-			e.Since, e.Quiet = now.Since, before.Names == now.Names && before.State == now.State
+			e.Since, e.Quiet = now.Since, before.Names == now.Names && before.State == now.State && !before.Interrupted()
 		}
 		e.Quiet = e.Quiet || now.Interrupted() // the task runs again
 		events = append(events, e)
 	case before != nil:
-		events = append(events, Event{Kind: TaskVerified, At: run.Ended, Task: run.Task, Run: run.ID, Since: before.Since})
+		events = append(events, Event{Kind: TaskVerified, At: run.Ended, Task: run.Task, Run: run.ID, Since: before.Since, Quiet: onlyInterrupted(was)})
 	}
 	if hold := next.OnHold; hold != nil && was.OnHold == nil {
 		events = append(events, onHold(run.Task, *hold))
 	}
 	return events
+}
+
+// onlyInterrupted reports whether nothing else was wrong with what is not verified than that its
+// verification was interrupted once: people did not hear of it.
+func onlyInterrupted(was state.Task) bool {
+	last := was.Last
+	return was.Unverified.Interrupted() && last != nil && last.Run == was.Unverified.Run && last.Ended.Equal(was.Unverified.Since)
 }
