@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -30,8 +31,9 @@ func (m *bounds) pages() {
 	p := m.start(s, m.config(s, `backend "local" {}`, m.tasks(s, 10)))
 	eventually(m.b, "all ten tasks are applied", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 10 })
 	ctx, leave := context.WithCancel(m.b.Context())
+	var streams []*openStream
 	for range 20 {
-		go m.stays(ctx, p.served()+"/ui/events?topic=")
+		streams = append(streams, m.stays(ctx, p.served()+"/ui/news?topic="))
 	}
 	for range 20 {
 		for _, page := range []string{"tasks", "tasks/task0", "runs", "health", "static/style.css"} {
@@ -42,6 +44,11 @@ func (m *bounds) pages() {
 	}
 	time.Sleep(5 * time.Second)
 	open := residentMB(m.b, p.Process.Pid, "VmRSS")
+	for i, s := range streams {
+		if s.lines.Load() == 0 || s.ended.Load() {
+			m.b.Fatalf("page %d is not open any more: its stream had %d lines", i, s.lines.Load())
+		}
+	}
 	leave()
 	time.Sleep(5 * time.Second)
 	rest := residentMB(m.b, p.Process.Pid, "VmRSS")
@@ -139,17 +146,33 @@ func (m *bounds) page(url string) string {
 	return string(raw)
 }
 
-// stays keeps a page open.
-func (m *bounds) stays(ctx context.Context, url string) {
+// openStream is the stream of an open page.
+type openStream struct {
+	lines atomic.Int64
+	ended atomic.Bool
+}
+
+// stays opens the stream of a page, and reads it until ctx ends.
+func (m *bounds) stays(ctx context.Context, url string) *openStream {
+	m.b.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return
+		m.b.Fatal(err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return
+		m.b.Fatal(err)
 	}
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		m.b.Fatalf("%s answers %s with %s, which is no stream", url, res.Status, kind)
 	}
+	s := new(openStream)
+	go func() {
+		defer res.Body.Close()
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			s.lines.Add(1)
+		}
+		s.ended.Store(true)
+	}()
+	return s
 }
