@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,26 @@ func TestToken_LifetimeIsInDaysOrADuration(t *testing.T) {
 			t.Errorf("%q: %s, %v", text, got, err)
 		}
 	}
+}
+
+// postForm sends an empty form with a token.
+func postForm(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(said)
 }
 
 func TestToken_StoryOfAPerson(t *testing.T) {
@@ -29,6 +51,10 @@ api {
       roles = ["operate"]
       to    = ["group:network"]
       tasks = ["lb*"]
+    }
+    grant {
+      roles = ["view"]
+      to    = ["token:dash"]
     }
   }
 }
@@ -52,6 +78,15 @@ api {
 	as(token, exitError, "token:alice may view and operate, but needs the role administer for task lb"+fix, "task disable", "lb")
 	as(token, exitError, "token:alice needs the role view for task other, and has none"+fix, "runs", "other")
 	as(token, exitError, "needs the role administer for all tasks"+fix, "token list")
+	viewer := strings.TrimSpace(s.bare("token", "create", "-store", "sqlite:"+s.path("state.db"), "dash").stdout)
+	as(viewer, exitError, "token:dash may view, but needs the role operate for task lb"+fix, "hold", "lb")
+	as(viewer, exitError, "token:dash may view, but needs the role administer for all tasks"+fix, "pause")
+	if status, said := postForm(t, address+"/ui/tasks/lb/approve", viewer); status != http.StatusForbidden || !strings.Contains(said, "token:dash may view, but needs the role approve for task lb"+fix) {
+		t.Errorf("a form of the pages: %d %s", status, said)
+	}
+	for _, want := range []string{"POST /v1/tasks/{name}/hold: token:dash may view, but needs the role operate for task lb", "POST /v1/pause: token:dash may view", "POST /v1/tasks/{name}/approval: token:dash may view"} {
+		as("the-token-of-the-configuration", exitOK, want, "audit", "-action=refused")
+	}
 	as("the-token-of-the-configuration", exitOK, "alice "+token[len(token)-4:], "token list")
 	status := s.bare("status", "-json", "-http-addr", address, "-token", token)
 	wantCode(t, status, exitOK)

@@ -57,7 +57,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
 		Failed:  countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
 	})
-	return inTime(middleware.Compressed(allowed(settings.Act, served.Policy, http.MaxBytesHandler(served, middleware.MaxBody)))), nil
+	return inTime(middleware.Compressed(allowed(settings.Act, served.Policy, served.Refuse, http.MaxBytesHandler(served, middleware.MaxBody)))), nil
 }
 
 // inTime ends a request before the invocation's time is over, so that it gets an answer.
@@ -83,8 +83,9 @@ func countFailed(w *metrics.Writer) func() {
 const readOnly = "the stack's parameter ActArns names who may act"
 
 // allowed identifies callers, and finds what they may do: by the grants of the bundle in force or, if it
-// has none, as the parameter ActArns says. IAM lets only those in who may use the function.
-func allowed(act settings.Principals, policy func(context.Context) (roles.Policy, error), next http.Handler) http.Handler {
+// has none, as the parameter ActArns says. IAM lets only those in who may use the function. refuse says
+// which role somebody lacks who may change nothing.
+func allowed(act settings.Principals, policy func(context.Context) (roles.Policy, error), refuse func(*http.Request) error, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = middleware.WithID(r)
 		grants, err := policy(r.Context())
@@ -95,11 +96,11 @@ func allowed(act settings.Principals, policy func(context.Context) (roles.Policy
 		case err != nil:
 			middleware.Fail(w, r, http.StatusInternalServerError, "find out what "+c.Name+" may do: "+err.Error())
 			return
-		case !free && !c.Rights.MayAny(roles.View):
+		case !free && !c.Rights.MayAny(roles.View) && access.Reads(r.Method):
 			middleware.Fail(w, r, http.StatusForbidden, c.NeedAny(roles.View).Error())
 			return
 		case !c.Rights.Acts() && !access.Reads(r.Method):
-			middleware.Fail(w, r, http.StatusForbidden, c.NeedAny(roles.Operate).Error())
+			middleware.Fail(w, r, http.StatusForbidden, refuse(r.WithContext(access.With(r.Context(), c))).Error())
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), c)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,8 +16,12 @@ import (
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/api"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
@@ -95,6 +100,11 @@ func ask(t *testing.T, handle func(context.Context, *events.LambdaFunctionURLReq
 	return response.StatusCode, string(text)
 }
 
+// refuse says which role an operation of the API needs.
+func refuse(r *http.Request) error {
+	return api.New(api.Options{Control: &control.Control{Store: statetest.NewMemory(), Now: time.Now, Base: func(context.Context) (*config.Config, error) { return &config.Config{}, nil }}, Log: slog.New(slog.DiscardHandler)}).Refuse(r)
+}
+
 func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
 	var act settings.Principals
 	if err := act.UnmarshalText([]byte("*")); err != nil {
@@ -105,7 +115,7 @@ func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
 		{Roles: []roles.Role{roles.View}, To: []string{"arn:aws:iam::123456789012:user/bob"}},
 	}}
 	var failed error
-	handle := lambdaurl.Wrap(allowed(act, func(context.Context) (roles.Policy, error) { return policy, failed },
+	handle := lambdaurl.Wrap(allowed(act, func(context.Context) (roles.Policy, error) { return policy, failed }, refuse,
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Rights) })))
 	const ann, bob, eve = "arn:aws:sts::123456789012:assumed-role/NetOps/ann", "arn:aws:iam::123456789012:user/bob", "arn:aws:sts::123456789012:assumed-role/Other/NetOps"
 	for _, tt := range []struct {
@@ -115,7 +125,10 @@ func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
 	}{
 		{ann, "POST", "/v1/tasks/firewall-1/run", 200, "view (firewall-*), operate (firewall-*)"},
 		{bob, "GET", "/v1/overview", 200, "view"},
-		{bob, "POST", "/v1/tasks/firewall-1/run", 403, bob + " may view, but needs the role operate"},
+		{bob, "POST", "/v1/tasks/firewall-1/run", 403, bob + " may view, but needs the role operate for task firewall-1: "},
+		{bob, "POST", "/v1/tasks/firewall-1/approval", 403, bob + " may view, but needs the role approve for task firewall-1: "},
+		{bob, "POST", "/v1/pause", 403, bob + " may view, but needs the role administer for all tasks: "},
+		{eve, "POST", "/v1/pause", 403, eve + " needs the role administer for all tasks, and has none: "},
 		{eve, "GET", "/v1/overview", 403, eve + " needs the role view, and has none: an administrator can give it with a grant in api.access"}, // whatever ActArns says
 		{eve, "GET", "/v1/health", 200, "no role"},
 	} {
@@ -138,7 +151,7 @@ func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var level string
-	handle := lambdaurl.Wrap(allowed(act, none, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
+	handle := lambdaurl.Wrap(allowed(act, none, refuse, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
 	for _, tt := range []struct {
 		caller, method string
 		status         int

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -54,7 +53,7 @@ type Options struct {
 
 // API is the handler of the API.
 type API struct {
-	http.Handler
+	*api.Handler
 	inForce *inForce
 }
 

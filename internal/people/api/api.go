@@ -80,16 +80,21 @@ type api struct {
 	lists       shared[*overview.List]
 	known       overview.Known
 	refusals    audit.Refusals
+	needs       *http.ServeMux // which role each operation needs
 }
 
+// Handler is the handler of all requests.
+type Handler struct{ *api }
+
 // New returns the handler. It takes whole paths, which begin with /v1.
-func New(o Options) http.Handler {
-	a := &api{Options: o, ServeMux: http.NewServeMux()}
+func New(o Options) *Handler {
+	a := &api{Options: o, ServeMux: http.NewServeMux(), needs: http.NewServeMux()}
 	a.allStatuses.log, a.lists.log = o.Log, o.Log
 	for pattern, route := range a.routes() {
 		a.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, a.acting(r), route.allowed) })
+		a.needs.HandleFunc(pattern, noteNeed(route.need))
 	}
-	return a
+	return &Handler{a}
 }
 
 // A handler returns the body of the answer, or why there is none. A body is sent

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -284,6 +286,39 @@ func TestAudit_KeepsRefusedAttemptsOfProvenIdentities(t *testing.T) {
 		return e.By == "token:dan" && strings.Contains(e.Detail, "is not one of those who approve")
 	}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A server refuses who may change nothing in the words of the operation, and with its entry.
+func TestRefuse_IsAsTheOperationItselfRefuses(t *testing.T) {
+	ci := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Viewing()}
+	for name, o := range operations {
+		itself, before := waitsWithWeb(t), waitsWithWeb(t)
+		_, want := itself.answers(ci)(o.method, o.path, o.body)
+		r := httptest.NewRequestWithContext(access.With(t.Context(), ci), o.method, o.path, nil)
+		err := api.New(before.options).Refuse(middleware.WithID(r))
+		if denied := new(access.Refused); !errors.As(err, &denied) || !strings.Contains(want, err.Error()) {
+			t.Errorf("%s: %v, and the operation itself says %s", name, err, want)
+			continue
+		}
+		kept, also := before.entries(), itself.entries()
+		if len(kept) != 1 || len(also) != 1 || kept[0].Detail != also[0].Detail || kept[0].Task != also[0].Task || kept[0].Action != audit.Refused || kept[0].By != "token:ci" || kept[0].Via != audit.API || kept[0].Request == "" {
+			t.Errorf("%s: the audit record has %+v, and after the operation itself %+v", name, kept, also)
+		}
+	}
+}
+
+func TestRefuse_WhatNobodyCanDoNeedsTheRoleOperate(t *testing.T) {
+	e := newEngine(t, files)
+	handler := api.New(e.options)
+	for _, o := range [][2]string{{"POST", "/v1/nothing"}, {"PUT", "/v1/tasks/web"}, {"POST", "/"}, {"POST", "/v1/tasks//hold"}, {"BREW", "/v1/tasks/web"}} {
+		r := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Viewing()}), o[0], o[1], nil)
+		if err := handler.Refuse(r); err == nil || !strings.Contains(err.Error(), "token:ci may view, but needs the role operate: ") {
+			t.Errorf("%s %s: %v", o[0], o[1], err)
+		}
+	}
+	if all := e.entries(); len(all) != 0 {
+		t.Errorf("the audit record has %+v", all)
 	}
 }
 

@@ -35,9 +35,10 @@ type guard struct {
 	pagesAt     string       // path below which the pages are; "" if there are none
 	log         *slog.Logger
 	policy      func() roles.Policy
-	credentials *credentials.Keeper // nil if there are no named tokens
-	body        time.Duration       // time limit for a body
-	piece       time.Duration       // time limit for each piece of an answer
+	refuse      func(*http.Request) error // as in Options
+	credentials *credentials.Keeper       // nil if there are no named tokens
+	body        time.Duration             // time limit for a body
+	piece       time.Duration             // time limit for each piece of an answer
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -35,16 +35,26 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 	case err != nil:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="terrapulse"`)
 		w.refuse(r, http.StatusUnauthorized, g.explained(err))
-	case !c.Rights.MayAny(roles.View):
+	case !c.Rights.MayAny(roles.View) && (reads || !c.Proven()):
 		w.refuse(r, http.StatusForbidden, c.NeedAny(roles.View).Error())
 	case !reads && !c.Rights.Acts() && !c.Proven():
 		w.refuse(r, http.StatusForbidden, errNoIdentity)
 	case !reads && !c.Rights.Acts():
-		w.refuse(r, http.StatusForbidden, c.NeedAny(roles.Operate).Error())
+		w.refuse(r, http.StatusForbidden, g.refusal(r, c).Error())
 	default:
 		return c, true
 	}
 	return access.Caller{}, false
+}
+
+// refusal says which role somebody lacks who may change nothing.
+func (g *guard) refusal(r *http.Request, c access.Caller) error {
+	if g.refuse != nil {
+		if err := g.refuse(r.WithContext(access.With(r.Context(), c))); err != nil {
+			return err
+		}
+	}
+	return c.NeedAny(roles.Operate)
 }
 
 // explained adds to an error that people can sign in here.

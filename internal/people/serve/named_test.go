@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,50 @@ func TestGrants_DecideWhatEachTokenMayDo(t *testing.T) {
 	g.policy.Store(&roles.Policy{}) // the grants are removed: named tokens have no effect
 	if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 401 {
 		t.Errorf("without grants: %d %s", resp.StatusCode, body)
+	}
+}
+
+// Only the operation says which role it needs. It is not reached by somebody who may change nothing.
+func TestGrants_WhoMayChangeNothingHearsWhichRoleTheOperationNeeds(t *testing.T) {
+	var asked []string
+	reached := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if !access.Reads(r.Method) && !access.Of(r.Context()).Rights.Acts() {
+			t.Errorf("the handler gets %s %s of %s", r.Method, r.URL, access.Of(r.Context()).Name)
+		}
+	})
+	g := startGranted(t, Options{Handler: reached, Refuse: func(r *http.Request) error {
+		c := access.Of(r.Context())
+		asked = append(asked, c.Name+" "+r.Method+" "+r.URL.Path)
+		if r.URL.Path == "/v1/nothing" {
+			return nil
+		}
+		return c.Need(roles.Administer, "web")
+	}}, grant(roles.View, "token:dash"), grant(roles.Operate, "token:ci"))
+	other, _, err := g.keeper.Create(t.Context(), "other", "jo", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		method, path, token string
+		status              int
+		says                string
+	}{
+		{"DELETE", "/v1/tasks/web", g.tokens["dash"], 403, "token:dash may view, but needs the role administer for task web: "},
+		{"POST", "/ui/tasks/web/disable", g.tokens["dash"], 403, "token:dash may view, but needs the role administer for task web: "},
+		{"DELETE", "/v1/tasks/web", other, 403, "token:other needs the role administer for task web, and has none"},
+		{"POST", "/v1/nothing", g.tokens["dash"], 403, "token:dash may view, but needs the role operate: "},
+		{"DELETE", "/v1/tasks/web", g.tokens["ci"], 200, ""}, // the handler refuses it
+		{"GET", "/v1/tasks", g.tokens["dash"], 200, ""},
+		{"GET", "/v1/tasks", other, 403, "token:other needs the role view, and has none"},
+		{"DELETE", "/v1/tasks/web", "none", 401, "not valid"},
+	} {
+		if resp, body := g.ask(tt.method, tt.path, "", tt.token); resp.StatusCode != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s %s: %d %s, want %d %s", tt.method, tt.path, resp.StatusCode, body, tt.status, tt.says)
+		}
+	}
+	want := []string{"token:dash DELETE /v1/tasks/web", "token:dash POST /ui/tasks/web/disable", "token:other DELETE /v1/tasks/web", "token:dash POST /v1/nothing"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked for a reason were %q, want %q", asked, want)
 	}
 }
 

@@ -50,6 +50,9 @@ type Options struct {
 	// Credentials has the named tokens, and keeps their sessions; nil if there are none. They have an
 	// effect while there are grants.
 	Credentials *credentials.Keeper
+	// Refuse returns why a request is refused that would change something: its sender, which access.Of
+	// returns, is proven, and may change nothing. Without it, the answer names the role operate.
+	Refuse func(*http.Request) error
 	// Public is a path that is answered for any host and, for a sender without rights, without a token.
 	Public string
 	// Login is a path that is answered without a token.
@@ -119,7 +122,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if s.guard.policy = o.Policy; o.Policy == nil {
 		s.guard.policy = func() roles.Policy { return roles.Policy{} }
 	}
-	s.guard.login, s.guard.certs = o.Login, certs
+	s.guard.login, s.guard.certs, s.guard.refuse = o.Login, certs, o.Refuse
 	s.guard.hosts, s.guard.public, s.guard.signed, s.guard.pagesAt = newHosts(o.Hosts, certs), o.Public, o.Signed, o.Pages
 	if s.guard.tokens, err = newTokens(o.Token, o.ReadToken, o.Log); err != nil {
 		return nil, &SetupError{err}

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,12 +19,18 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/browsertest"
+	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
+	"github.com/terrapulse/terrapulse/internal/people/web"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -147,6 +156,49 @@ func TestRoles_ViewersOfDifferentTasksShareNothing(t *testing.T) {
 	}
 	if _, text := get("/ui/tasks.json", some); json.Unmarshal([]byte(text), &page) != nil || page.Total != 1 || slices.ContainsFunc(page.Tabs, func(tab struct{ Count int }) bool { return tab.Count > 1 }) {
 		t.Errorf("the counts are %+v", page)
+	}
+}
+
+// A server refuses the forms of who may change nothing in the words of the operation in which they end.
+func TestAsRequest_EachFormEndsInAnOperation(t *testing.T) {
+	store := statetest.NewMemory()
+	defer store.Close()
+	handler := api.New(api.Options{Control: &control.Control{Store: store, Now: time.Now, Base: func(context.Context) (*config.Config, error) { return &config.Config{}, nil }}, Log: slog.New(slog.DiscardHandler)})
+	refuse := func(path string) error {
+		r := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Viewing()}), http.MethodPost, path, nil)
+		return handler.Refuse(web.AsRequest(r))
+	}
+	for path, want := range map[string]string{
+		"/ui/tasks/web/approve": "approve for task web", "/ui/tasks/web/reject": "approve for task web", "/ui/tasks/web/hold": "operate for task web", "/ui/tasks/web/release": "operate for task web",
+		"/ui/tasks/web/run": "operate for task web", "/ui/tasks/web/retry": "operate for task web", "/ui/tasks/web/cancel": "operate for task web", "/ui/tasks/web/plan": "operate for task web",
+		"/ui/tasks/web/enable": "administer for task web", "/ui/tasks/a%2Fb/disable": "administer for task a/b",
+		"/ui/pause": "administer for all tasks", "/ui/resume": "administer for all tasks", "/ui/approve-all": "administer for all tasks", "/ui/approvals": "approve:", "/ui/what-if": "operate for all tasks",
+		"/ui/nothing": "operate:", "/ui/tasks/web": "operate:", "/ui/tasks/web/pause": "operate:", "/ui/hold": "operate:", "/v1/pause": "administer for all tasks",
+	} {
+		if err := refuse(path); err == nil || !strings.Contains(err.Error(), "needs the role "+want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+	all, _, err := audit.List(t.Context(), store, audit.Filter{Since: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(time.Hour), Limit: 100}, func(audit.Entry) bool { return true })
+	if err != nil || len(all) < 3 || !slices.ContainsFunc(all, func(e audit.Entry) bool { return e.Via == audit.Pages }) {
+		t.Errorf("the audit record has %+v: %v", all, err)
+	}
+	// Each button ends in one of them.
+	templates, err := filepath.Glob("templates/*.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range templates {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range regexp.MustCompile(`method="post" action="(/ui/[a-z-]+)"`).FindAllStringSubmatch(string(raw), -1) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, form[1], nil)
+			if form[1] != "/ui/session" && web.AsRequest(r) == r {
+				t.Errorf("%s: the form %s ends in no operation", file, form[1])
+			}
+		}
 	}
 }
 

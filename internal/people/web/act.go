@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -39,6 +41,36 @@ var notices = map[string]string{
 	"approve-all": "You have approved what the tasks lose. They are applied with what Consul shows now.",
 	"approvals":   "You have approved the plans. Each task applies its plan if nothing has changed meanwhile, and if it needs no further approval.",
 	"resume":      "You have resumed all tasks.",
+}
+
+// requests are the requests of the API in which the forms of the pages end, by the last part of the path of a
+// form; {name} is the task of the page.
+var requests = map[string]string{
+	"approve": "POST /v1/tasks/{name}/approval", "reject": "POST /v1/tasks/{name}/approval",
+	"hold": "POST /v1/tasks/{name}/hold", "release": "DELETE /v1/tasks/{name}/hold", "run": "POST /v1/tasks/{name}/run", "retry": "POST /v1/tasks/{name}/retry",
+	"cancel": "POST /v1/tasks/{name}/cancel", "plan": "POST /v1/tasks/{name}/plan", "enable": "PATCH /v1/tasks/{name}", "disable": "PATCH /v1/tasks/{name}",
+	"pause": "POST /v1/pause", "resume": "POST /v1/resume", "approve-all": "POST /v1/consul/approval", "approvals": "POST /v1/approvals", "what-if": "POST /v1/what-if",
+}
+
+// AsRequest returns the request of the API in which a form of the pages ends, without its body. Other requests
+// are returned as they are.
+func AsRequest(r *http.Request) *http.Request {
+	parts := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), outbox.PagesPath), "/")
+	method, pattern, ok := strings.Cut(requests[parts[len(parts)-1]], " ")
+	of := strings.Contains(pattern, "{name}")
+	if !ok || !strings.HasPrefix(r.URL.Path, outbox.PagesPath) || r.Method != http.MethodPost || of != (len(parts) == 3 && parts[0] == "tasks") || !of && len(parts) != 1 {
+		return r
+	}
+	if of {
+		pattern = strings.Replace(pattern, "{name}", parts[1], 1)
+	}
+	target, err := url.Parse(pattern)
+	if err != nil {
+		return r
+	}
+	ends := r.WithContext(asPages(r.Context(), middleware.Host(r.RemoteAddr)))
+	ends.Method, ends.URL = method, target
+	return ends
 }
 
 // acting does what a button says, and shows its page again: that of the task, or of all tasks.

@@ -42,6 +42,7 @@ func (i *Instance) listen(ctx context.Context, member *cluster.Member, cfg *conf
 		TLS: cfg.TLS, AllowOrigin: i.AllowOrigin, Log: i.Log, Handler: i.withPages(ctx, cfg, handler),
 		Credentials: options.Tokens,
 		Policy:      i.policy,
+		Refuse:      func(r *http.Request) error { return handler.Refuse(web.AsRequest(r)) },
 	}
 	var err error
 	if served.OpenID, err = i.openID(ctx, cfg); err != nil {
