@@ -265,6 +265,14 @@ func (b *Browser) media(media, scheme string) {
 	}
 }
 
+// Zone sets the time zone of the viewer, such as Europe/Berlin; at first it is UTC.
+func (b *Browser) Zone(name string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // WithoutScripts lets pages that are opened from now on run no scripts.
 func (b *Browser) WithoutScripts() {
 	b.t.Helper()

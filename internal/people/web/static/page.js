@@ -23,10 +23,31 @@
   };
   on('htmx:before:morph:node', (e) => { // the new text is written by times
     const { oldNode, newNode } = e.detail;
+    if (oldNode.className === 'zone' || oldNode.dataset?.utc != null) e.preventDefault();
     if (oldNode.tagName !== 'TIME') return;
     e.preventDefault();
     oldNode.dateTime = newNode.dateTime;
     oldNode.className = newNode.className;
+  });
+
+  // A form takes times in the zone in which the page shows them. Its address has UTC.
+  const { timeZone } = exact.resolvedOptions();
+  const minute = (at) => at.toISOString().slice(0, 16).replace('T', ' ');
+  const zones = () => {
+    for (const input of document.querySelectorAll('.utc:not([data-utc])')) {
+      const utc = input.dataset.utc = input.defaultValue, at = new Date(utc.replace(' ', 'T') + 'Z');
+      if (utc) input.defaultValue = minute(new Date(at - at.getTimezoneOffset() * 60000));
+      if (input.value === utc) input.value = input.defaultValue;
+      input.labels[0].querySelector('.zone').textContent = timeZone;
+    }
+  };
+  on('formdata', (e) => {
+    for (const input of e.target.querySelectorAll('.utc')) {
+      const [, day, time = '00:00'] = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?))?$/.exec(input.value.trim()) ?? [];
+      const at = new Date(`${day}T${time}`);
+      if (input.value === input.defaultValue) e.formData.set(input.name, input.dataset.utc);
+      else if (at > 0) e.formData.set(input.name, minute(at));
+    }
   });
 
   // What the reader has opened or closed stays so while the page refreshes itself.
@@ -157,7 +178,7 @@
     });
   }
 
-  const renew = () => { times(); follow(); };
+  const renew = () => { times(); zones(); follow(); };
   on('htmx:after:swap', (e) => {
     const { ctx } = e.detail;
     if (ctx?.target?.id === 'main' && ctx.swap !== 'none') {
