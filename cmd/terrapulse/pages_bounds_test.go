@@ -123,6 +123,7 @@ func (m *bounds) emptied(file string) string {
 		}
 	}
 	kept.WriteString("func New(context.Context, Options) http.Handler { return http.NotFoundHandler() }\n")
+	kept.WriteString("func AsRequest(r *http.Request) *http.Request { return r }\n")
 	stub := "package web\n"
 	for _, i := range source.Imports {
 		if strings.Contains(kept.String(), strings.Trim(path.Base(i.Path.Value), `"`)+".") {
