@@ -30,7 +30,8 @@ func (a *app) taskMapCommand() command {
 
   Prints what in Consul feeds which tasks, and which resources they have, as
   their latest runs have found out. For at most 10 tasks it also prints the
-  addresses of the resources.
+  addresses of the resources, and the services, instances, nodes and keys that
+  the tasks were applied with.
 `,
 		run: func(args []string) int {
 			if len(args) > 0 {
@@ -67,6 +68,18 @@ func (a *app) printMap(m apispec.MapResponse) {
 	if more := m.Counts.Tasks - len(m.Tasks); more > 0 {
 		fmt.Fprintf(a.stdout, "and %d more tasks\n", more)
 	}
+	if fed := apispec.Deref(m.Entries); len(fed) > 0 {
+		fmt.Fprintln(a.stdout)
+		var t table
+		t.row(plain, "APPLIED WITH", "SERVICE", "NODE", "ADDRESS", "TASK")
+		for _, e := range fed {
+			t.row(plain, e.Name, dash(e.Service), dash(e.Node), dash(e.Address), e.Task)
+		}
+		t.print(a.stdout)
+		if more := apispec.Deref(m.MoreEntries); more > 0 {
+			fmt.Fprintf(a.stdout, "and %d more entries\n", more)
+		}
+	}
 	if found := apispec.Deref(m.Addresses); len(found) > 0 {
 		fmt.Fprintln(a.stdout)
 		var t table
@@ -76,6 +89,14 @@ func (a *app) printMap(m apispec.MapResponse) {
 		}
 		t.print(a.stdout)
 	}
+}
+
+// dash is a text, or - if there is none.
+func dash(text *string) string {
+	if text == nil {
+		return "-"
+	}
+	return *text
 }
 
 func sourcesInWords(t apispec.MapTask) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +19,7 @@ import (
 const (
 	// mapTasks is up to how many tasks a map has for which it has addresses, too.
 	mapTasks = 10
-	// mapAddresses is how many of them it has at most.
+	// mapAddresses is how many of them it has at most, and how many entries.
 	mapAddresses = 500
 )
 
@@ -34,12 +35,20 @@ func (a *api) getMap(r *http.Request) (any, error) {
 	if answer.Counts.Tasks > mapTasks {
 		return answer, nil
 	}
-	found := make([][]apispec.MapAddress, len(answer.Tasks))
+	found, fed := make([][]apispec.MapAddress, len(answer.Tasks)), make([][]apispec.MapEntry, len(answer.Tasks))
 	group, ctx := errgroup.WithContext(r.Context())
 	for i, t := range answer.Tasks {
 		group.Go(func() (err error) {
 			found[i], err = a.addresses(r.WithContext(ctx), t.Name, selected.Type)
 			return err
+		})
+		group.Go(func() error {
+			inputs, err := state.LoadInputs(ctx, a.Control.Store, t.Name)
+			if err != nil && !errors.Is(err, state.ErrTorn) {
+				return fmt.Errorf("read what task %s was applied with: %w", t.Name, err)
+			}
+			fed[i] = l.Fed(t.Name, selected, inputs)
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -50,6 +59,11 @@ func (a *api) getMap(r *http.Request) (any, error) {
 		all = append(all, of[:min(len(of), mapAddresses-len(all))]...)
 	}
 	answer.Addresses = &all
+	entries := append([]apispec.MapEntry{}, slices.Concat(fed...)...)
+	if more := len(entries) - mapAddresses; more > 0 {
+		entries, answer.MoreEntries = entries[:mapAddresses], &more
+	}
+	answer.Entries = &entries
 	return answer, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 const mapped = `
@@ -134,4 +135,70 @@ func TestMap_HasWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 		t.Errorf("with a limit of 1: %+v", got)
 	}
 	status(t, e.get("/v1/map?limit=0"), 400)
+}
+
+// appliedWith says what a task was applied with.
+func (e *engine) appliedWith(task, kind string, elements map[string]condition.Detail, sources ...condition.Source) {
+	e.t.Helper()
+	in := state.Inputs{Kind: kind, Elements: map[string]string{}, Details: map[string]string{}}
+	for name, d := range elements {
+		in.Elements[name], in.Details[name] = "x", d.String()
+	}
+	for _, s := range sources {
+		in.Sources = append(in.Sources, s.String())
+	}
+	if err := state.SaveInputs(e.t.Context(), e.store, task, in); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func TestMap_HasTheEntriesThatTasksWereAppliedWith(t *testing.T) {
+	e := newEngine(t, mapped).serve()
+	on := func(service, node, peer string) condition.Source {
+		return condition.Source{Scope: condition.Scope{Peer: peer}, Of: condition.OfService, Name: service, Node: node}
+	}
+	e.appliedWith("edge", "services", map[string]condition.Detail{
+		"web-1.rack7.n1.dc1": {Group: "web", ID: "web-1", Address: "10.0.0.1:80"}, "web.v2.n2.dc1": {Group: "web", ID: "web.v2", Address: "10.0.0.2:80"},
+		"api-1.n1.dc1": {Group: "api", ID: "api-1", Address: "10.0.0.3:80"}}, on("web", "rack7.n1", ""), on("web", "n2", ""), on("api", "n1", ""))
+	e.appliedWith("east", "services", map[string]condition.Detail{"web-1.n1.dc2.east": {Group: "web", ID: "web-1", Address: "10.1.0.1:80"}}, on("web", "n1", "east"))
+	e.appliedWith("hosts", "nodes", map[string]condition.Detail{"n7": {Group: "nodes", Address: "10.0.0.7"}}, condition.Source{Of: condition.OfNode, Name: "n7"})
+	e.appliedWith("all", "catalog-services", map[string]condition.Detail{"dns": {Group: "services"}, "web": {Group: "services"}})
+	for query, want := range map[string]string{
+		"task=edge":          "edge:api-1.n1.dc1@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"task=hosts":         "hosts:n7@n7",
+		"service=web":        "all:web@ east:web-1.n1.dc2.east@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"service=api":        "edge:api-1.n1.dc1@n1",
+		"peer=east":          "east:web-1.n1.dc2.east@n1",
+		"source=service+web": "edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"task=nightly":       "",
+	} {
+		var got apispec.MapResponse
+		decode(t, e.get("/v1/map?"+query), &got)
+		shown := []string{}
+		for _, entry := range *got.Entries {
+			shown = append(shown, entry.Task+":"+entry.Name+"@"+apispec.Deref(entry.Node))
+		}
+		if text := strings.Join(shown, " "); text != want {
+			t.Errorf("%s: %s, want %s", query, text, want)
+		}
+	}
+	var got apispec.MapResponse
+	decode(t, e.get("/v1/map?task=east"), &got)
+	if first := (*got.Entries)[0]; *first.Service != "web" || *first.ID != "web-1" || *first.Address != "10.1.0.1:80" || *first.Peer != "east" || first.Kind != "services" {
+		t.Errorf("%+v", first)
+	}
+}
+
+func TestMap_HasABoundedNumberOfEntries(t *testing.T) {
+	e := newEngine(t, mapped).serve()
+	many := map[string]condition.Detail{}
+	for i := range 20_000 {
+		many[fmt.Sprintf("web-%05d.n%d.dc1", i, i)] = condition.Detail{Group: "web", ID: fmt.Sprintf("web-%05d", i)}
+	}
+	e.appliedWith("edge", "services", many)
+	var got apispec.MapResponse
+	decode(t, e.get("/v1/map?task=edge"), &got)
+	if len(*got.Entries) != 500 || apispec.Deref(got.MoreEntries) != 19_500 || (*got.Entries)[0].Name != "web-00000.n0.dc1" {
+		t.Errorf("%d entries and %d more", len(*got.Entries), apispec.Deref(got.MoreEntries))
+	}
 }

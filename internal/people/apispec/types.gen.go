@@ -695,14 +695,43 @@ type MapCounts struct {
 	Unknown int `json:"unknown"`
 }
 
+// MapEntry defines model for MapEntry.
+type MapEntry struct {
+	// Address of an instance, with its port, or of a node
+	Address *string `json:"address,omitempty"`
+
+	// ID of an instance
+	ID *string `json:"id,omitempty"`
+
+	// Kind the kind of condition or module input, such as services
+	Kind string `json:"kind"`
+
+	// Name its key in the variable of the module, such as web-1.node-1.dc1
+	Name string `json:"name"`
+
+	// Node of an instance, or the node itself
+	Node *string `json:"node,omitempty"`
+	Peer *string `json:"peer,omitempty"`
+
+	// Service of an instance, or of an entry of catalog-services
+	Service *string `json:"service,omitempty"`
+	Task    string  `json:"task"`
+}
+
 // MapResponse defines model for MapResponse.
 type MapResponse struct {
 	// Addresses at most 500, by task; without the resources that a task keeps no address of
 	Addresses *[]MapAddress `json:"addresses,omitempty"`
 
 	// Counts how much is selected
-	Counts    MapCounts `json:"counts"`
-	RequestID UUID      `json:"request_id"`
+	Counts MapCounts `json:"counts"`
+
+	// Entries what the tasks were applied with last, at most 500, by task; with service, key, entry, peer or source only what these select
+	Entries *[]MapEntry `json:"entries,omitempty"`
+
+	// MoreEntries how many more there are
+	MoreEntries *int `json:"more_entries,omitempty"`
+	RequestID   UUID `json:"request_id"`
 
 	// Sources those that feed the most tasks first
 	Sources []MapSource `json:"sources"`

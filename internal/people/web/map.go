@@ -122,6 +122,16 @@ func (p mapPage) More(t apispec.MapTask) int {
 // Kept is how many addresses of the selected resources the page lists.
 func (p mapPage) Kept() []apispec.MapAddress { return apispec.Deref(p.Map.Addresses) }
 
+// Entries are what the tasks were applied with, as far as the page lists it, and MoreEntries how many more there are.
+func (p mapPage) Entries() []apispec.MapEntry { return apispec.Deref(p.Map.Entries) }
+func (p mapPage) MoreEntries() int            { return apispec.Deref(p.Map.MoreEntries) }
+
+// BySource reports whether tasks are selected by what they read.
+func (p mapPage) BySource() bool {
+	s := p.Selected
+	return s.Service+s.Key+s.Entry+s.Peer+s.Source != ""
+}
+
 // drawMap draws the sources at the left, the tasks in the middle and the types of their resources at the
 // right. A box is about as high as what it is connected with.
 func drawMap(m apispec.MapResponse, selected selection.Map) drawing {

@@ -7,6 +7,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
 // clicksBox clicks on a box of the drawing.
@@ -17,7 +18,29 @@ func clicksBox(b *browsertest.Browser, name string) {
 
 func TestMap_LeadsFromAServiceToAnAddressAndItsTask(t *testing.T) {
 	n := newNetwork(t)
+	on := func(service, node string) string {
+		return condition.Source{Of: condition.OfService, Name: service, Node: node}.String()
+	}
+	fed := state.Inputs{Kind: "services", Elements: map[string]string{"printer-1.n4.dc1": "x", "scanner-1.n5.dc1": "x"}, Sources: []string{on("printer", "n4"), on("scanner", "n5")},
+		Details: map[string]string{"printer-1.n4.dc1": condition.Detail{Group: "printer", ID: "printer-1", Address: "10.0.4.1:631"}.String(), "scanner-1.n5.dc1": condition.Detail{Group: "scanner", ID: "scanner-1"}.String()}}
+	if err := state.SaveInputs(t.Context(), n.store, "switch-acls", fed); err != nil {
+		t.Fatal(err)
+	}
 	b := browsertest.New(t)
+	b.Open(n.url + "/ui/map?task=switch-acls")
+	b.Until("Applied with", "printer-1", "n4", "10.0.4.1:631", "scanner-1", "n5")
+	b.Accessible()
+	b.Window(360, 800)
+	if wide := b.Wide(); len(wide) > 0 {
+		t.Errorf("on a phone, one has to scroll sideways to %v", wide)
+	}
+	b.Window(1200, 900)
+	b.Click("printer") // in the row of the entry
+	b.Comes("service=printer")
+	b.Until("Applied with", "printer-1", "n4", "of what is selected")
+	if text := b.Text("main"); strings.Contains(text, "scanner-1") {
+		t.Errorf("the page shows entries of another source: %s", text)
+	}
 	b.Open(n.url + "/ui/map")
 	b.Until("service printer", "keys that begin with", "panos_address_group", "edge-firewall", "not known")
 	clicksBox(b, "service printer")

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	aTime     = regexp.MustCompile(`<time[^>]*>[^<]*</time>`)
-	rightly   = regexp.MustCompile(`^<time( class="date")? datetime="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ" title="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ">\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ</time>$`)
+	aTime   = regexp.MustCompile(`<time[^>]*>[^<]*</time>`)
+	rightly = regexp.MustCompile(`^<time( class="date")? datetime="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ" title="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ">\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ</time>$`)
 	// The words for a bar under the mouse are a text of SVG, in which no element can be: they have exact times in UTC.
 	ofABar    = regexp.MustCompile(`<g><title>[^<]*</title>`)
 	anyTag    = regexp.MustCompile(`<[^>]*>`)
