@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -44,7 +45,10 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file := s.config(s.task("web", "approval = \"always\"\n  buffer_period { min = \"200ms\" }\n"+onWeb) + "\nnotify \"webhook\" { url = \"" + hook.URL + "\" }\n")
+	noting := func(block, file string) string {
+		return fmt.Sprintf("  %s { command = [\"sh\", \"-c\", \"echo $TRACEPARENT >>%s\"] }\n", block, s.path(file))
+	}
+	file := s.config(s.task("web", "approval = \"always\"\n  buffer_period { min = \"200ms\" }\n"+noting(`check "noted"`, "check-trace")+noting(`verify "noted"`, "verify-trace")+onWeb) + "\nnotify \"webhook\" { url = \"" + hook.URL + "\" }\n")
 	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+r.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_HEADERS=api-key=hunter2")
 	p := s.start("-config-file", file)
 	p.served()
@@ -75,6 +79,12 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 		second.LinkAttributes["terrapulse.approved_by"] == "" || second.Attributes["terrapulse.state"] != "succeeded" || second.Attributes["terrapulse.run"] != root.Attributes["terrapulse.run"] {
 		t.Errorf("after the approval, the trace begins with %+v", second)
 	}
+	if checked := s.read("check-trace"); !strings.Contains(checked, root.Trace) || !strings.Contains(checked, second.Trace) {
+		t.Errorf("the check of each plan does not get the trace of its run, but %q", checked)
+	}
+	if noted := s.read("verify-trace"); !strings.Contains(noted, second.Trace) || strings.Contains(noted, root.Trace) {
+		t.Errorf("the verification does not get the trace of its run, but %q", noted)
+	}
 	of := func(trace string) (names []string) {
 		ids := map[string]bool{}
 		for _, s := range all {
@@ -100,7 +110,7 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 	if got := strings.Join(of(root.Trace), " "); got != "apply web claim decide judge launch plan read record start terraform" {
 		t.Errorf("the first trace has %s", got)
 	}
-	if got := strings.Join(of(second.Trace), " "); got != "apply apply web claim decide judge launch plan read record start terraform" {
+	if got := strings.Join(of(second.Trace), " "); got != "apply apply web claim decide judge launch plan read record start terraform verify" {
 		t.Errorf("the second trace has %s", got)
 	}
 	var driver otlptest.Span

@@ -72,7 +72,7 @@ func decideThousand(b *testing.B, input func(i int) Input) {
 // allRules are all rules that a task can have, with windows that are closed at noon.
 func allRules(b *testing.B) config.Rules {
 	limit := 5
-	spec := config.Rules{Guard: guard.Default, Approval: rules.Spec{Rule: rules.Destructive, Expires: time.Hour, DistinctApprover: true}}
+	spec := config.Rules{Guard: guard.Default, Approval: rules.Spec{Rule: rules.Destructive, Expires: time.Hour, DistinctApprover: true, Require: 3, From: []string{"group:network", "user:ann", "user:bob", "user:eve"}}}
 	spec.Guard.MaxDestroy, spec.Guard.MaxDestroyPercent = &limit, &limit
 	for _, w := range []window.Window{
 		{Kind: window.Allow, Schedule: "0 22 * * Mon-Fri", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin", AllowRemovalsAlways: true},
@@ -102,7 +102,12 @@ func ruledInput(i int, all config.Rules) Input {
 		in.State.Run = &state.LiveRun{ID: "r", Wait: &w, Input: "B"}
 		in.State.Observed, in.State.Attempted.Definition = "B", "def"
 	}
-	switch i % 8 {
+	in.State.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 48, Now: 20}}
+	for n := range 12 { // what was applied in the last quarter of an hour
+		in.State.Counts[0].Peaks = append(in.State.Counts[0].Peaks, state.Peak{Count: 60 - n, Until: noon.Add(time.Duration(n-12) * time.Minute)})
+	}
+	t.AfterTimeout = 10 * time.Minute
+	switch i % 10 {
 	case 0: // at rest
 		in.Observed.Digest = "A"
 	case 1: // only windows: the change waits for them
@@ -114,9 +119,16 @@ func ruledInput(i int, all config.Rules) Input {
 		waits(state.Wait{For: state.WaitApproval, Content: content, Causes: []state.Cause{{Rule: state.RulePlanGuard, Text: "6 of 60"}}})
 	case 5: // its plan is approved, and waits for its window
 		waits(state.Wait{For: state.WaitApproval, Content: content, Causes: []state.Cause{{Rule: state.RuleApproval, Text: "destructive"}}})
+		in.State.Run.Approvals = []state.Given{{By: "ann", At: noon, Expires: noon.Add(time.Hour)}, {By: "bob", At: noon, Expires: noon.Add(time.Hour)}}
 		in.State.Run.Resume = &state.Resume{By: "ann", At: noon, Approval: &state.Approval{Given: state.Given{By: "ann", At: noon, Expires: noon.Add(time.Hour)}, Content: *content}}
 	case 6: // a person holds it
 		in.State.OnHold = &state.OnHold{By: "ann", At: noon}
+	case 8: // its plan waits for the last of three people
+		waits(state.Wait{For: state.WaitApproval, Content: content, Needs: 3, Causes: []state.Cause{{Rule: state.RuleApproval, Text: "destructive"}}})
+		in.State.Run.Approvals = []state.Given{{By: "ann", At: noon, Expires: noon.Add(time.Hour)}, {By: "bob", At: noon, Expires: noon.Add(time.Hour)}}
+	case 9: // it is applied, and not verified
+		in.Observed.Digest = "A"
+		in.State.Unverified = &state.Unverified{Since: noon.Add(-time.Hour), Run: "r", State: state.VerifyFailed, Names: "vip", Text: "vip failed: connection refused"}
 	case 7: // Consul was replaced
 		in.Observed.Lost = &Loss{Entries: 1, Text: "1 of 60"}
 		in.Replaced = &state.Replaced{Since: noon, Why: "another cluster", Tasks: 125, Entries: 125}

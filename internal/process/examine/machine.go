@@ -30,6 +30,11 @@ const (
 func (e *examination) checkDisk(context.Context) (string, error) {
 	dir := existing(e.cfg.WorkingDir)
 	free, known := diskspace.Free(dir)
+	return judgeSpace(dir, free, known)
+}
+
+// judgeSpace says whether the space that is left in a folder is enough.
+func judgeSpace(dir string, free uint64, known bool) (string, error) {
 	if !known {
 		return "", notChecked("the free space of %s is not known on this system", dir)
 	}
