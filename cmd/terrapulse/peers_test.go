@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // exporter is a Consul in a datacenter of its own that exports web with so many instances.
@@ -83,5 +84,43 @@ func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
 	if log := program.stderr.String(); strings.Contains(log, "cannot watch Consul") {
 		t.Errorf("an outage of a peer is one of Consul:\n%s", log)
 	}
+	program.stop()
+}
+
+// The peering works, and says that most instances are gone: a guard holds that as it does at home.
+func TestAGuardHoldsWhatAPeerLoses(t *testing.T) {
+	s := newParallelSite(t, consultest.WithPeering())
+	there := exporter(t, 4)
+	s.consul.ImportFrom(there, "cluster-02")
+	s.consul.Imported("cluster-02", "web", 4)
+	of := func(peer string) string {
+		return s.config(s.task("far", "guard { max_removed = 1 }\n  condition \"services\" {\n    names = [\"web\"]\n    peer  = \""+peer+"\"\n  }"))
+	}
+	r := s.run("validate", "-consul", "-config-file", of("cluster-03"))
+	wantText(t, r.stdout+r.stderr, "cluster-03", "there is no peering with this name")
+	file := of("cluster-02")
+	r = s.run("validate", "-consul", "-config-file", file)
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "Terrapulse may read what the tasks watch")
+
+	program := s.start("-config-file", file)
+	lines := func(n int) func() bool { return func() bool { return strings.Count(s.read("far.txt"), "\n") == n } }
+	eventually(t, "the services of the peer are applied", lines(4))
+	for i := range 3 {
+		if _, err := there.Client().Catalog().Deregister(&api.CatalogDeregistration{Node: "n1", ServiceID: fmt.Sprintf("web-%d", i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.consul.Imported("cluster-02", "web", 1)
+	eventually(t, "the task waits for an approval", func() bool { return s.named("far").Phase == apispec.PhaseWaiting })
+	if !lines(4)() {
+		t.Errorf("most instances of the peer are removed without an approval: %q", s.read("far.txt"))
+	}
+	status := s.runInTest("status", "-json")
+	wantText(t, status.stdout, "max_removed is 1")
+	if r := s.runInTest("approve", "-http-addr", program.served(), "far"); r.code != exitOK {
+		t.Fatal(r.stderr)
+	}
+	eventually(t, "the loss is applied once it is approved", lines(1))
 	program.stop()
 }
