@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
@@ -23,10 +23,7 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 	i.ends.expect(report)
 	answer := invoke.Answer{Mode: req.Mode, Idle: report.Idle, Problem: cmp.Or(report.Record.ConsulError, i.bundles.Problem), Paused: report.Record.Paused}
 	answer.Launches, answer.Runs = started(report.Launches)
-	for _, d := range report.Decisions {
-		answer.Decisions = append(answer.Decisions, invoke.Decision{Task: d.Task.Name,
-			Run: (d.Action == decide.Run || d.Action == decide.Resume) && !slices.Contains(report.Postponed, d.Task.Name), Reason: d.Reason})
-	}
+	answer.Decisions = decisions(report)
 	values := measure(report, now)
 	if current := i.engine.current; current != nil {
 		answer.Bundle = current.Digest
@@ -73,6 +70,18 @@ func (i *invocation) answer(req invoke.Request, report reconcile.Report, err err
 		i.log.Warn("metrics not written", "error", err)
 	}
 	return answer, err
+}
+
+// decisions returns what a tick has decided about each task.
+func decisions(report reconcile.Report) []invoke.Decision {
+	postponed := make(map[string]bool, len(report.Postponed))
+	for _, task := range report.Postponed {
+		postponed[task] = true
+	}
+	return list.Map(report.Decisions, func(d decide.Decision) invoke.Decision {
+		runs := d.Action == decide.Run || d.Action == decide.Resume
+		return invoke.Decision{Task: d.Task.Name, Run: runs && !postponed[d.Task.Name], Reason: d.Reason}
+	})
 }
 
 // measure returns the metrics of a tick.

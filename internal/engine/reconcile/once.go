@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
@@ -156,11 +155,14 @@ func (r *Report) Replaced(who string) map[string]string {
 // Include adds what the next tick has done. Its decisions replace those to end a
 // waiting run, and those to wait for a task that comes before.
 func (r *Report) Include(next Report) {
+	replaced := map[string]int{} // indices, by task
+	for i, was := range r.Decisions {
+		if was.Action == decide.End || behindOthers(was) {
+			replaced[was.Task.Name] = i
+		}
+	}
 	for _, d := range next.Decisions {
-		i := slices.IndexFunc(r.Decisions, func(was decide.Decision) bool {
-			return (was.Action == decide.End || behindOthers(was)) && was.Task.Name == d.Task.Name
-		})
-		if i >= 0 {
+		if i, ok := replaced[d.Task.Name]; ok {
 			r.Decisions[i] = d
 		}
 	}

@@ -2,6 +2,7 @@ package overview
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -98,10 +99,7 @@ type mapping struct {
 }
 
 func (m *mapping) add(feeds []condition.Feed, made state.TypeList) {
-	for i, f := range feeds {
-		if slices.ContainsFunc(feeds[:i], func(other condition.Feed) bool { return other.Text == f.Text }) {
-			continue
-		}
+	for f := range distinct(feeds) {
 		s := m.sources[f.Text]
 		if s == nil {
 			s = &apispec.MapSource{Text: f.Text, Kind: f.Kind.APIName(), Name: apiview.Optional(f.Name), Datacenter: apiview.Optional(f.Scope.Datacenter),
@@ -143,12 +141,25 @@ func (m *mapping) answer(limit int) apispec.MapResponse {
 	return answer
 }
 
+// distinct yields the first of the sources with each text: a service may feed a task in two ways.
+func distinct(feeds []condition.Feed) iter.Seq[condition.Feed] {
+	return func(yield func(condition.Feed) bool) {
+		seen := make(map[string]bool, len(feeds))
+		for _, f := range feeds {
+			if seen[f.Text] {
+				continue
+			}
+			if seen[f.Text] = true; !yield(f) {
+				return
+			}
+		}
+	}
+}
+
 func mapTask(e *entry, phase apispec.Phase, feeds []condition.Feed) apispec.MapTask {
 	t := apispec.MapTask{Name: e.name, Phase: phase, Sources: []string{}, Types: []apispec.MapType{}}
-	for _, f := range feeds {
-		if !slices.Contains(t.Sources, f.Text) {
-			t.Sources = append(t.Sources, f.Text)
-		}
+	for f := range distinct(feeds) {
+		t.Sources = append(t.Sources, f.Text)
 	}
 	if more := len(t.Sources) - maxMapSources; more > 0 {
 		t.Sources, t.MoreSources = t.Sources[:maxMapSources], &more

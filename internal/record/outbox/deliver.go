@@ -108,7 +108,8 @@ type queue struct {
 	Delivery
 	sinks   []Sink
 	records []*stored // oldest first
-	items   []item    // that can be delivered, in their order
+	byKey   map[string]*stored
+	items   []item // that can be delivered, in their order
 	failed  map[Sink]error
 }
 
@@ -165,7 +166,7 @@ func (q *queue) read(ctx context.Context) error {
 		return err
 	}
 	if len(first) == 0 {
-		q.records, q.items = nil, nil
+		q.records, q.byKey, q.items = nil, nil, nil
 		return nil
 	}
 	newest := map[string]uint64{} // by stream
@@ -178,12 +179,16 @@ func (q *queue) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	byKey := make(map[string]*stored, len(records))
+	for _, rec := range records {
+		byKey[rec.Key] = rec
+	}
 	for _, old := range q.records {
-		if i := slices.IndexFunc(records, func(rec *stored) bool { return old.more && rec.Key == old.Key }); i >= 0 {
-			records[i].Data.Taken, records[i].more = old.Data.Taken, true
+		if rec := byKey[old.Key]; rec != nil && old.more {
+			rec.Data.Taken, rec.more = old.Data.Taken, true
 		}
 	}
-	q.records, q.items = records, nil
+	q.records, q.byKey, q.items = records, byKey, nil
 	for _, rec := range records {
 		for n, e := range rec.Data.Events {
 			if !rec.left {
@@ -215,10 +220,8 @@ func (d Delivery) list(ctx context.Context) ([]*stored, error) {
 // conclude takes the result of a sink in.
 func (q *queue) conclude(r result) {
 	for _, it := range r.taken {
-		for _, rec := range q.records { // which may have been read again
-			if rec.Key == it.in.Key {
-				rec.take(r.sink.Name(), it.n)
-			}
+		if rec := q.byKey[it.in.Key]; rec != nil { // it may have been read again
+			rec.take(r.sink.Name(), it.n)
 		}
 	}
 	if r.failed == nil {
@@ -257,7 +260,10 @@ func (q *queue) note(ctx context.Context, marks bool) (err error) {
 	}
 	if err = q.remove(ctx, done, write); err == nil {
 		for _, rec := range q.records {
-			rec.gone = !slices.Contains(kept, rec)
+			rec.gone = true
+		}
+		for _, rec := range kept {
+			rec.gone = false
 		}
 		q.records = kept
 		q.items = slices.DeleteFunc(q.items, func(it item) bool { return it.in.gone })
