@@ -51,6 +51,8 @@ func count(t testing.TB, target string) *counter {
 		switch kilobytes := math.Ceil(float64(r.ContentLength) / 1024); operation {
 		case "GetItem":
 			c.reads++
+		case "BatchGetItem":
+			c.reads += keysOf(r)
 		case "Query":
 			counted(r)
 		case "PutItem":
@@ -86,6 +88,13 @@ func counted(r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // an error comes again where the rest is read
 	body = bytes.Replace(body, []byte("{"), []byte(`{"ReturnConsumedCapacity":"TOTAL",`), 1)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+}
+
+// keysOf is how many records a BatchGetItem reads, each of at most 4 KB.
+func keysOf(r *http.Request) float64 {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return float64(bytes.Count(body, []byte(`"sk":`)))
 }
 
 // consumed counts what DynamoDB says.

@@ -60,6 +60,7 @@ var (
 	_ state.Writable = (*Store)(nil)
 	_ state.Awaiter  = (*Store)(nil)
 	_ state.Backward = (*Store)(nil)
+	_ state.Several  = (*Store)(nil)
 )
 
 // Unwritable implements state.Writable.
@@ -73,6 +74,11 @@ func (s *Store) Await(ctx context.Context, prefix, mark string) (string, error) 
 // Last implements state.Backward.
 func (s *Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
 	return state.Last(ctx, s.Store, prefix, before, n)
+}
+
+// GetSeveral implements state.Several.
+func (s *Store) GetSeveral(ctx context.Context, keys []string) (map[string]state.Record, error) {
+	return state.GetSeveral(ctx, s.Store, keys)
 }
 
 // At returns the place that a URL names.

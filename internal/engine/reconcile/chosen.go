@@ -20,8 +20,13 @@ import (
 // or that are in no configuration. Of the others, which rest, it knows their rows of the summary. If
 // the condition of one of them has changed, its record is read, too.
 
-// readAtOnce is how many records are read one by one; if more are needed, all are listed.
-const readAtOnce = 20
+// If more records are needed than readByKey, and more than one of readOneIn records, all are listed. With 10,000
+// tasks, 1,000 keys are 10 requests to DynamoDB, and a list has 12 to 30 pages. Consul's KV reads keys one by one:
+// that many take about as long as its list.
+const (
+	readByKey = 20
+	readOneIn = 10
+)
 
 // readChosen returns the records of the tasks that concern the tick, and the errors of
 // those that cannot be decoded. It sets tasks and resting.
@@ -39,11 +44,14 @@ func (t *tick) readChosen(ctx context.Context, rec state.Reconcile) (map[string]
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, record := range states {
-		if len(record.Data.Moving) > 0 {
-			return t.readEvery(ctx) // which task has begun with the Terraform state under a former name?
-		}
+	named := t.namedAsFormer(chosen, states)
+	more, wrong, err := t.readNames(ctx, named)
+	if err != nil {
+		return nil, nil, err
 	}
+	maps.Copy(chosen, named)
+	maps.Copy(states, more)
+	maps.Copy(corrupt, wrong)
 	t.tasks, t.resting = nil, nil
 	for i, task := range t.Reconciler.tasks {
 		if chosen[task.Name] {
@@ -110,7 +118,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 	for _, task := range t.Reconciler.tasks {
 		row, ok := t.summary.Row(task.Name)
 		switch {
-		case !ok || len(task.MovedFrom) > 0 || concerns(row, task, now, t.Skew):
+		case !ok || mayTake(row, task) || concerns(row, task, now, t.Skew):
 			chosen[task.Name] = true
 		default:
 			if at := t.checkDue(row, task, now); clock.Reached(at, now) {
@@ -128,6 +136,35 @@ func (t *tick) choose(now time.Time) map[string]bool {
 		chosen[check.task] = true
 	}
 	return chosen
+}
+
+// mayTake reports whether a task may still take along what there is under a name in its moved_from.
+func mayTake(row summary.Row, task task) bool {
+	return slices.ContainsFunc(task.MovedFrom, func(name string) bool { return !row.Took(name) })
+}
+
+// namedAsFormer returns the tasks at rest that have a name which a task of the tick had before, or that have
+// taken over what was under it: the Terraform state under the name may be theirs.
+func (t *tick) namedAsFormer(chosen map[string]bool, states map[string]state.Stored[state.Task]) map[string]bool {
+	named := map[string]bool{}
+	note := func(name string) {
+		if !chosen[name] && t.configured(name) {
+			named[name] = true
+		}
+	}
+	for _, record := range states {
+		for _, name := range record.Data.Moving {
+			note(name)
+		}
+	}
+	for _, task := range t.Reconciler.tasks {
+		if chosen[task.Name] {
+			for _, name := range task.MovedFrom {
+				note(t.latest(name, states))
+			}
+		}
+	}
+	return named
 }
 
 // dueCheck is a task that is due for a check of its drift.
@@ -158,7 +195,7 @@ func (t *tick) checkDue(row summary.Row, task task, now time.Time) time.Time {
 
 // readNames reads the records of tasks.
 func (t *tick) readNames(ctx context.Context, names map[string]bool) (map[string]state.Stored[state.Task], map[string]error, error) {
-	if len(names) > readAtOnce {
+	if len(names) > max(readByKey, len(t.Reconciler.tasks)/readOneIn) {
 		states, corrupt, err := t.readStates(ctx)
 		maps.DeleteFunc(states, func(name string, _ state.Stored[state.Task]) bool { return !names[name] })
 		return states, corrupt, err
@@ -167,17 +204,18 @@ func (t *tick) readNames(ctx context.Context, names map[string]bool) (map[string
 	if corrupt == nil {
 		corrupt = map[string]error{}
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		record, wrong, err := state.ReadAnyway[state.Task](ctx, t.Store, state.TaskKey(name))
-		if err != nil {
-			return nil, nil, fmt.Errorf("read the record of task %s: %w", name, err)
+	keys := list.Map(slices.Collect(maps.Keys(names)), state.TaskKey)
+	records, undecoded, err := state.ReadSeveral[state.Task](ctx, t.Store, keys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the records of the tasks that concern the tick: %w", err)
+	}
+	for key, record := range records {
+		if name := state.TaskName(key); record.Exists() || t.configured(name) {
+			states[name] = record
 		}
-		if _, configured := t.effective.Config.Task(name); !configured && !record.Exists() {
-			continue
-		}
-		if states[name] = record; wrong != nil {
-			corrupt[name] = wrong
-		}
+	}
+	for key, wrong := range undecoded {
+		corrupt[state.TaskName(key)] = wrong
 	}
 	return states, corrupt, nil
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,12 +31,16 @@ func eachItsOwn(n int) []config.Task {
 // changed is a catalog in which the services of some tasks have changed.
 type changed struct {
 	*catalog
-	shows map[string]string // by id of a query
+	shows      map[string]string // by id of a query
+	unreadable map[string]bool
 }
 
 func (c changed) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
 	answers := c.catalog.Observe(ctx, queries)
 	for i, q := range queries {
+		if c.unreadable[q.ID()] {
+			answers[i] = consul.Answer{Err: errors.New("permission denied")}
+		}
 		if digest, ok := c.shows[q.ID()]; ok && answers[i].Err == nil {
 			answers[i].Digest, answers[i].Elements = digest, map[string]string{digest: "1"}
 		}
@@ -45,17 +50,30 @@ func (c changed) Observe(ctx context.Context, queries []consul.Query) []consul.A
 
 // shows has the services of tasks change, and a gate move.
 func (b *bench) shows(to string, all ...config.Task) {
-	c, ok := b.Consul.(changed)
-	if !ok {
-		c = changed{b.catalog, map[string]string{}}
-		b.Consul = c
-	}
-	for _, task := range all {
-		query, _ := consul.ConditionQuery(&task)
-		c.shows[query.ID()] = to
+	for _, id := range queriesOf(all) {
+		b.changes().shows[id] = to
 	}
 	b.catalog.digest = "A" // of the others
 	b.moveGate()
+}
+
+// changes is the catalog, in which the services of some tasks are other than the rest.
+func (b *bench) changes() changed {
+	c, ok := b.Consul.(changed)
+	if !ok {
+		c = changed{b.catalog, map[string]string{}, map[string]bool{}}
+		b.Consul = c
+	}
+	return c
+}
+
+// queriesOf are the ids of what the tasks watch.
+func queriesOf(all []config.Task) (ids []string) {
+	for _, task := range all {
+		query, _ := consul.ConditionQuery(&task)
+		ids = append(ids, query.ID())
+	}
+	return ids
 }
 
 // moveGate has every gate move, though nothing else has changed.
@@ -84,6 +102,13 @@ func (a *asked) Get(ctx context.Context, key string) (state.Record, error) {
 func (a *asked) List(ctx context.Context, prefix string) ([]state.Record, error) {
 	a.reads = append(a.reads, "list "+prefix)
 	return a.Store.List(ctx, prefix)
+}
+
+func (a *asked) GetSeveral(ctx context.Context, keys []string) (map[string]state.Record, error) {
+	for _, key := range keys {
+		a.reads = append(a.reads, "get "+key)
+	}
+	return state.GetSeveral(ctx, a.Store, keys)
 }
 
 func (a *asked) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
@@ -169,6 +194,100 @@ func TestTick_ReadsTheRecordsOfTheTasksThatConcernIt(t *testing.T) {
 
 	b.now = time.Date(2086, 3, 14, 18, 0, 1, 0, time.UTC)
 	b.reads("a schedule is due", "task-10", "task-50", "task-9")
+}
+
+// notAtRest are the ways in which a task is not at rest for long.
+var notAtRest = map[string]func(b *bench, some []config.Task){
+	"unreadable": func(b *bench, some []config.Task) {
+		for _, id := range queriesOf(some) {
+			b.changes().unreadable[id] = true
+		}
+		b.moveGate()
+		b.tick()
+	},
+	"failing": func(b *bench, some []config.Task) {
+		b.shows("B", some...)
+		b.tick()
+		b.end(state.RunFailed, "")
+	},
+	"waiting for approvals": func(b *bench, some []config.Task) {
+		force := map[string]string{}
+		for _, task := range some {
+			force[task.Name] = "ann"
+		}
+		report, err := b.Tick(b.t.Context(), TickOptions{Force: force})
+		b.must(err)
+		for _, launch := range report.Launches {
+			for _, planned := range launch.Runs {
+				b.claimed(planned, "container")
+				b.wait(planned, approval)
+			}
+		}
+		b.launcher.forget()
+	},
+	"on hold": func(b *bench, some []config.Task) {
+		for _, task := range some {
+			b.must(b.people().Hold(b.t.Context(), task.Name, "ann", "maintenance"))
+		}
+	},
+}
+
+// A task that is not at rest adds its record to each tick, and no other, as long as those are few of all.
+func TestTick_TaskThatIsNotAtRestAddsItselfAlone(t *testing.T) {
+	for what, make := range notAtRest {
+		for _, tt := range []struct {
+			n   int
+			all bool
+		}{{1, false}, {35, false}, {60, true}} {
+			t.Run(fmt.Sprintf("%d tasks are %s", tt.n, what), func(t *testing.T) {
+				all := eachItsOwn(400)
+				b := newBench(t, all...)
+				b.settle()
+				make(b, all[:tt.n])
+				b.now = b.now.Add(liveCheck)
+				b.tick()
+				b.shows("C", all[300])
+				want := []string{"task-300"}
+				for _, task := range all[:tt.n] {
+					want = append(want, task.Name)
+				}
+				if slices.Sort(want); tt.all {
+					want = []string{"all", "task-300"}
+				}
+				before := b.begun("task-300")
+				b.reads("one other task changes", want...)
+				if b.begun("task-300") != before+1 {
+					t.Error("the task that has changed was not begun")
+				}
+			})
+		}
+	}
+}
+
+// A renamed task whose next run takes along its Terraform state adds the record of its former name. Once that has
+// succeeded, its moved_from has no effect.
+func TestTick_RenamedTaskAddsItsFormerName(t *testing.T) {
+	all := eachItsOwn(100)
+	b := newBench(t, slices.Clone(all)...)
+	b.settle()
+	b.shows("A", all...)
+	all[0].Name, all[0].MovedFrom = "new", []string{"task-0"}
+	b.reload(slices.Clone(all)...)
+	if b.begun("new") != 1 || !slices.Equal(b.task("new").Moving, []string{"task-0"}) {
+		t.Fatalf("the new name was begun %d times: %+v", b.begun("new"), b.task("new"))
+	}
+	b.shows("B", all[7])
+	b.reads("another task changes during its run", "new", "task-0", "task-7")
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	b.shows("C", all[9])
+	b.reads("another task changes later", "task-0", "task-7", "task-9")
+	b.shows("D", all[0])
+	b.reads("the renamed task changes", "new", "task-0", "task-7", "task-9")
+	if run := b.runs("new"); run == nil || run.Moves != nil {
+		t.Errorf("the state is taken along twice: %+v", run)
+	}
 }
 
 // Who requests a run of all tasks hears of each of them, also of one that is disabled.
@@ -272,6 +391,20 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 		}
 		b.end(state.RunSucceeded, fmt.Sprint(i))
 		b.now = b.now.Add(liveCheck)
+	}
+	for _, task := range all[:40] {
+		b.must(b.people().Hold(t.Context(), task.Name, "ann", "maintenance"))
+	}
+	b.tick()
+	b.shows("held", all[400])
+	proxy.Requests()
+	b.tick()
+	requests, total := proxy.Requests(), 0
+	for _, count := range requests {
+		total += count
+	}
+	if requests["BatchGetItem"] != 1 || total > 12 {
+		t.Errorf("with 40 tasks on hold: %d requests, at most 12: %v", total, requests)
 	}
 	if folds == 0 || removals == 0 {
 		t.Errorf("%d ticks have folded the summary, %d have removed events", folds, removals)

@@ -28,12 +28,16 @@ func (t *tick) renames(states map[string]state.Stored[state.Task], now time.Time
 	t.late = map[string]string{}
 	r := renames{t.movedFrom(states), map[string][]string{}, map[string][]string{}}
 	for name, to := range r.moved {
-		switch is := states[to].Data; {
+		is, read := states[to] // if it was not read, it rests, and was applied
+		row, _ := t.summary.Row(to)
+		switch {
 		case states[name].Data.MovedTo != "":
-		case takesOver(is):
+		case read && takesOver(is.Data):
 			r.after[name] = []string{to}
 		default:
-			if delete(r.moved, name); !slices.Contains(is.MovedFrom, name) { // else it has done so, and this is another task with the name
+			delete(r.moved, name)
+			took := slices.Contains(is.Data.MovedFrom, name) || !read && row.Took(name)
+			if !took { // else this is another task with the name
 				t.late[name] = to
 			}
 		}
@@ -87,7 +91,7 @@ func (t *tick) isNew(task *config.Task, record state.Stored[state.Task]) bool {
 // movedFrom returns the tasks whose moved_from names a removed one, by its name.
 func (t *tick) movedFrom(states map[string]state.Stored[state.Task]) map[string]string {
 	moved := map[string]string{}
-	for _, task := range t.tasks {
+	for _, task := range t.Reconciler.tasks {
 		for _, name := range task.MovedFrom {
 			moved[name] = task.Name
 		}

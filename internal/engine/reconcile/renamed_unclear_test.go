@@ -403,3 +403,28 @@ func TestRename_MovedFromThatHasNoEffectAnyMoreKeepsNoOtherTaskWithTheName(t *te
 		t.Errorf("it is not destroyed: %+v", b.task("lb").Reason)
 	}
 }
+
+// What a former name stood for is at rest, so that a tick does not read it for anything else.
+func TestRename_FormerNameOfATaskAtRestIsNotTakenByAnother(t *testing.T) {
+	all := eachItsOwn(30)
+	b := newBench(t, slices.Clone(all)...)
+	b.settle()
+	b.shows("A", all...)
+	all[0].Name, all[0].MovedFrom = "new", []string{"task-0"}
+	b.reload(slices.Clone(all)...)
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	all[0].MovedFrom = nil
+	other := eachItsOwn(31)[30]
+	other.Name, other.MovedFrom = "other", []string{"task-0"}
+	b.reload(append(all, other)...)
+	for range 3 {
+		if is := b.task("other"); is.Run != nil || !strings.Contains(is.Reason.Text, "names an earlier name of task new") {
+			t.Fatalf("%+v, with the run %+v", is.Reason, is.Run)
+		}
+		b.now = b.now.Add(liveCheck)
+		b.moveGate()
+		b.tick()
+	}
+}

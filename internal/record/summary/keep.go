@@ -16,6 +16,7 @@ var (
 	_ state.Writable = Store{}
 	_ state.Awaiter  = Store{}
 	_ state.Backward = Store{}
+	_ state.Several  = Store{}
 )
 
 // Keep returns the store, with a summary that each Apply keeps up to date.
@@ -32,6 +33,11 @@ func (s Store) Await(ctx context.Context, prefix, mark string) (string, error) {
 // Last implements state.Backward.
 func (s Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
 	return state.Last(ctx, s.Store, prefix, before, n)
+}
+
+// GetSeveral implements state.Several.
+func (s Store) GetSeveral(ctx context.Context, keys []string) (map[string]state.Record, error) {
+	return state.GetSeveral(ctx, s.Store, keys)
 }
 
 // Apply implements state.Store. If it changes records of tasks, it writes their rows with them.

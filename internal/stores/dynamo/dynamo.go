@@ -80,6 +80,7 @@ type Store struct {
 var (
 	_ state.Store    = (*Store)(nil)
 	_ state.Backward = (*Store)(nil)
+	_ state.Several  = (*Store)(nil)
 )
 
 // New returns the store in a table. It does not check that the table exists: Check does, and every
@@ -210,19 +211,24 @@ func (s *Store) Apply(ctx context.Context, changes ...state.Change) ([]state.Rec
 		}
 	}
 	token := uuid.NewString()
-	waits := backoff.NewExponentialBackOff()
-	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = firstWait, longestWait, 2
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := s.apply(ctx, changes, written, &token)
 		if refused, ok := errors.AsType[*Error](err); err != nil && (!ok || !refused.again) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(waits), backoff.WithMaxTries(tries))
+	}, backoff.WithBackOff(waits()), backoff.WithMaxTries(tries))
 	if err != nil {
 		return nil, err
 	}
 	return written, nil
+}
+
+// waits returns the waits between tries.
+func waits() backoff.BackOff {
+	w := backoff.NewExponentialBackOff()
+	w.InitialInterval, w.MaxInterval, w.Multiplier = firstWait, longestWait, 2
+	return w
 }
 
 // apply makes the changes.

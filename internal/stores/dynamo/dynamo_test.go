@@ -152,6 +152,14 @@ func TestStore_NumberOfRequests(t *testing.T) {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 	asks("a list of 250 KB", map[string]int{"Query": 1})
+	var keys []string
+	for i := range 250 {
+		keys = append(keys, "task/"+strconv.Itoa(i))
+	}
+	if got, err := s.GetSeveral(t.Context(), keys); err != nil || len(got) != 63 {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+	asks("250 keys", map[string]int{"BatchGetItem": 3})
 }
 
 func TestCheck_AcceptsATableOfTerrapulse(t *testing.T) {
@@ -187,6 +195,7 @@ func TestStore_ReadsSeeConfirmedWrites(t *testing.T) {
 	}
 	proxy.Next("GetItem", look)
 	proxy.Next("Query", look, look)
+	proxy.Next("BatchGetItem", look)
 	for i := range 12 {
 		apply(t, s, state.Create(fmt.Sprintf("log/%02d", i), bytes.Repeat([]byte("v"), 120_000)))
 	}
@@ -194,6 +203,9 @@ func TestStore_ReadsSeeConfirmedWrites(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.List(t.Context(), "log/"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.GetSeveral(t.Context(), []string{"log/00", "log/01"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -109,6 +109,7 @@ func TestStore_RetriesThrottledRequests(t *testing.T) {
 	do := map[string]func() error{
 		"GetItem":            func() error { _, err := s.Get(t.Context(), "task/a"); return err },
 		"Query":              func() error { _, err := s.List(t.Context(), "task/"); return err },
+		"BatchGetItem":       func() error { _, err := s.GetSeveral(t.Context(), []string{"task/a", "task/b"}); return err },
 		"PutItem":            func() error { _, err := s.Apply(t.Context(), state.Create("lease/b", nil)); return err },
 		"TransactWriteItems": func() error { _, err := s.Apply(t.Context(), state.Check(rec)); return err },
 	}

@@ -20,6 +20,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -77,6 +78,7 @@ type Store struct {
 var (
 	_ state.Store    = (*Store)(nil)
 	_ state.Backward = (*Store)(nil)
+	_ state.Several  = (*Store)(nil)
 )
 
 // errReadOnly is the error of Apply on a store that ReadOnly opened.
@@ -350,6 +352,26 @@ func (s *Store) List(ctx context.Context, prefix string) ([]state.Record, error)
 // Last implements state.Backward.
 func (s *Store) Last(ctx context.Context, prefix, before string, n int) ([]state.Record, error) {
 	return s.list(ctx, prefix, before, "ORDER BY key DESC", n)
+}
+
+// GetSeveral implements state.Several with one query.
+func (s *Store) GetSeveral(ctx context.Context, keys []string) (map[string]state.Record, error) {
+	if err := s.stillThere(); err != nil {
+		return nil, err
+	}
+	list, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.query(ctx, "SELECT key, value, version FROM records WHERE key IN (SELECT value FROM json_each(?))", string(list))
+	if err != nil {
+		return nil, s.explain(fmt.Sprintf("read %d records, beginning with %s, from", len(keys), keys[0]), err)
+	}
+	byKey := make(map[string]state.Record, len(records))
+	for _, rec := range records {
+		byKey[rec.Key] = rec
+	}
+	return byKey, nil
 }
 
 // list returns at most n records in an order; all if n is negative.

@@ -18,7 +18,7 @@ type Faulty struct {
 	// that error although everything was written: the answer was lost.
 	After func(changes []state.Change) error
 
-	Reads, Writes atomic.Int64 // Gets and Lists; Applies
+	Reads, Writes atomic.Int64 // Gets, also of several records, and Lists; Applies
 }
 
 // Get implements state.Store.
@@ -31,6 +31,12 @@ func (f *Faulty) Get(ctx context.Context, key string) (state.Record, error) {
 func (f *Faulty) List(ctx context.Context, prefix string) ([]state.Record, error) {
 	f.Reads.Add(1)
 	return f.Store.List(ctx, prefix)
+}
+
+// GetSeveral implements state.Several.
+func (f *Faulty) GetSeveral(ctx context.Context, keys []string) (map[string]state.Record, error) {
+	f.Reads.Add(1)
+	return state.GetSeveral(ctx, f.Store, keys)
 }
 
 // Apply implements state.Store.

@@ -26,6 +26,7 @@ func Test(t *testing.T, create func(t *testing.T) (open func() state.Store)) {
 		"a list is in key order":                                list,
 		"the last records come first":                           last,
 		"a long list is complete":                               longList,
+		"several records are read by their keys":                several,
 		"an expired record can be replaced until it is removed": expired,
 		"a record replaced without expiry does not expire":      expiryIsForgotten,
 		"no increment is lost":                                  increments,
@@ -172,6 +173,32 @@ func last(t *testing.T, open func() state.Store) {
 	}
 }
 
+// More records are read by their keys than any store takes in one request; those that do not exist are left out.
+func several(t *testing.T, open func() state.Store) {
+	s := open()
+	want := map[string]state.Record{}
+	var keys []string
+	for i := range 250 {
+		key := fmt.Sprintf("task/%03d", i)
+		if keys = append(keys, key); i%5 > 0 {
+			want[key] = create(t, s, key, key)
+		}
+	}
+	want["run/a/1"] = apply(t, s, state.Create("run/a/1", []byte{0x1f, 0x8b, 0xff, 0}))[0]
+	create(t, s, "task/other", "not read")
+	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	got, err := state.GetSeveral(context.Background(), open(), append(keys, "run/a/1", keys[0]))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := state.GetSeveral(context.Background(), s, nil); err != nil || len(got) != 0 {
+		t.Errorf("no keys: %v, %v", got, err)
+	}
+	if _, err := state.GetSeveral(context.Background(), s, []string{"task/001", "task"}); err == nil {
+		t.Error("a malformed key is accepted")
+	}
+}
+
 // longList is longer than a page of any store (DynamoDB's is 1 MB).
 func longList(t *testing.T, open func() state.Store) {
 	s := open()
@@ -220,6 +247,9 @@ func endedContext(t *testing.T, open func() state.Store) {
 	}
 	if _, err := s.List(ctx, "task/"); !errors.Is(err, context.Canceled) {
 		t.Errorf("list: %v", err)
+	}
+	if _, err := state.GetSeveral(ctx, s, []string{"task/a", "task/b"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("get several: %v", err)
 	}
 	if _, err := s.Apply(ctx, state.Replace(r, []byte("b"))); !errors.Is(err, context.Canceled) {
 		t.Errorf("apply: %v", err)
