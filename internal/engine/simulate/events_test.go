@@ -52,7 +52,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 	var events []outbox.Event
 	delivered := func(key, what string) {
 		for _, id := range j.news.kept[key] {
-			if time.Since(j.news.at[id]) > outbox.MaxAge-maxAhead { // it was given up
+			if first := j.news.kept[key][0]; time.Since(j.news.at[first]) > outbox.MaxAge-maxAhead { // the record was given up
 				j.news.delivered[id] = true
 			}
 			if !j.news.delivered[id] {
