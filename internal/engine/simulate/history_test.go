@@ -77,6 +77,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		if w.fleet {
 			w.drawFleet()
 		}
+		w.spoils = seed%spoiltEvery == spoiltFirst
 		steps := 50 + w.rng.IntN(350)
 		if w.lingers { // a launch has ended before another one is offered
 			steps *= 2

@@ -40,19 +40,20 @@ type judge struct {
 	spoilt   map[string]*process // by task: it lost the run, and its Terraform ended after the next one had begun
 	meant    map[int]string      // by process of a person: the wait that is to end
 
-	crossings crossings
-	proofs    proofs
-	news      news
-	rules     rules
-	removal   removals
-	pauses    pauses
-	remote    remoteKnown
-	launches  map[string]state.Launch
-	leaders   map[uint64]string // by fencing token
-	offers    map[string]uint64 // by launch: the token under which it was offered last
-	took      int               // launches that instances of a cluster took
-	withdrew  int               // launches that the leader withdrew from them
-	unsaved   int               // states that instances keep because the backend did not take them
+	crossings      crossings
+	proofs         proofs
+	news           news
+	rules          rules
+	removal        removals
+	pauses         pauses
+	remote         remoteKnown
+	launches       map[string]state.Launch
+	leaders        map[uint64]string // by fencing token
+	offers         map[string]uint64 // by launch: the token under which it was offered last
+	took           int               // launches that instances of a cluster took
+	withdrew       int               // launches that the leader withdrew from them
+	withoutSummary int               // writes of the reconcile record by leaders, since there was a summary
+	unsaved        int               // states that instances keep because the backend did not take them
 }
 
 func (j *judge) init() {
@@ -86,6 +87,7 @@ func decoded[T any](value []byte) T {
 // written checks a write of a process that could not read the conditions of some tasks.
 func (j *judge) written(v view, unread map[string]bool, changes []state.Change) {
 	j.summarized(v, changes)
+	j.madeAnew(v, changes)
 	if wrong := j.transitions(v, changes); wrong != "" {
 		defer func() { v.violated("%s", wrong) }()
 	}

@@ -57,6 +57,7 @@ type world struct {
 	unverifies bool
 	partly     bool // a replaced Consul takes something from tasks that need different approvals
 	crosses    bool // tasks are renamed, and people end what they like
+	spoils     bool // the summary is lost or damaged now and then
 	absent     bool // nobody approves or releases anything, once the faults have ended
 	weather    weather
 
@@ -262,6 +263,10 @@ func (w *world) step() {
 	}
 	if w.lingers && w.chance(4) {
 		w.deploy()
+		return
+	}
+	if w.spoils && w.chance(15) {
+		w.spoilSummary()
 		return
 	}
 	if w.removes && w.chance(25) { // tasks come and go

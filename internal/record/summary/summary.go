@@ -71,7 +71,6 @@ type Summary struct {
 	notice map[string]string // versions of the notes
 	shards map[string]string // versions of the shards, by key
 	read   map[string][]Row  // rows of the shards as they were read, by key and version
-	broken []string          // keys of shards that cannot be decoded
 	unsure map[string]bool   // tasks whose records were removed, and perhaps made again
 }
 
@@ -115,7 +114,7 @@ func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) 
 		default:
 			rows, err := s.unpacked(rec, before)
 			if err != nil {
-				s.known, s.broken = false, append(s.broken, rec.Key)
+				s.known = false
 			}
 			if err := unlessCorrupt(err); err != nil {
 				return false, err
@@ -271,8 +270,10 @@ func (s *Summary) Rebuild(ctx context.Context, apply state.Apply, tasks map[stri
 			concerned[shardKey(row.Task)] = true
 		}
 	}
-	for _, key := range s.broken {
-		concerned[key] = true
+	if !s.known { // shards may be damaged, or lost since they were read
+		for key := range s.shards {
+			concerned[key] = true
+		}
 	}
 	slices.Sort(wrong)
 	if s.known && len(wrong) == 0 && len(s.notes) <= maxNotes {
@@ -342,7 +343,7 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 		return nil
 	}
 	s.folds++
-	s.known, s.broken = true, nil
+	s.known = true
 	s.notes, s.notice, s.unsure = map[string][]Row{}, map[string]string{}, map[string]bool{}
 	return nil
 }
