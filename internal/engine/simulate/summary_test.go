@@ -34,6 +34,9 @@ func (w *world) spoilSummary() {
 	w.judge.withoutSummary = 0
 	switch w.rng.IntN(3) {
 	case 0:
+		if len(w.pending) > 0 {
+			return // a tick would write rows of before, and what others have noted since would be lost with the notes
+		}
 		w.note("the summary is lost")
 		for _, rec := range all {
 			w.memory.spoil(rec.Key, nil)
