@@ -21,16 +21,16 @@ func (o *order) beforeDestroy(name string) *blocker {
 		o.opposite = o.orderDestroys()
 	}
 	i := o.at[name]
-	for _, j := range o.opposite.busy[i] {
-		in := &o.inputs[j]
+	if busy := o.opposite.busy[i]; len(busy) > 0 {
+		in := &o.inputs[busy[0]]
 		b := &blocker{task: in.Task.Name, reason: *in.underWay(), stuck: in.Corrupt != nil}
 		if in.Lost != nil || in.Stopped != nil {
 			b.due = o.now // the end is known, and this tick records it
 		}
 		return b
 	}
-	for _, j := range o.opposite.first[i] {
-		d := o.decision(j)
+	if first := o.opposite.first[i]; len(first) > 0 {
+		d := o.decision(first[0])
 		reason := d.Reason
 		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
 		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}
