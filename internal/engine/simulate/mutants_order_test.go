@@ -39,8 +39,8 @@ var orderMutants = []mutant{
 		rule: "destroys: what comes after a task is destroyed first",
 		seed: orderSeeds + removalFirst, stride: removalEvery,
 		file: "engine/decide/order_destroy.go",
-		old:  "for _, j := range o.opposite.first[i] {",
-		new:  "for _, j := range o.opposite.first[-1] {",
+		old:  "if first := o.opposite.first[i]; len(first) > 0 {",
+		new:  "if first := o.opposite.first[i]; len(first) < 0 {",
 		says: "destroys have the opposite order",
 	}, {
 		rule: "destroys: nothing is destroyed while a run of what comes after it is under way",
