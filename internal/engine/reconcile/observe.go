@@ -80,8 +80,10 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 
 	r := t.toRead(inputs, moved, now)
 	if unreachable {
-		for _, i := range r.asked {
-			inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
+		for i, task := range t.tasks {
+			if task.query != nil && task.Enabled && inputs[i].Corrupt == nil {
+				inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
+			}
 		}
 		return inputs, nil
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -150,5 +152,29 @@ func TestTick_ConsulThatDiesBetweenGatesAndReadsIsAnOutage(t *testing.T) {
 	}
 	if rec := w.reconcileRecord(); !rec.ConsulUnreachable || rec.Unreadable != nil {
 		t.Errorf("the record is %+v", rec)
+	}
+}
+
+// What is released, or resumed, while nothing of Consul can be read waits for Consul: a run would only fail.
+func TestOutage_TaskThatIsReleasedWaitsForConsul(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.must(b.people().Hold(t.Context(), "task-0", "ann", "maintenance"))
+	b.catalog.set("B", nil)
+	b.tick()
+	b.launcher.forget()
+	b.catalog.set("B", errors.New("connection refused"))
+	b.must(b.people().Release(t.Context(), "task-0", "ann"))
+	for range 3 {
+		b.tick()
+		b.now = b.now.Add(time.Minute)
+	}
+	if runs, r := b.launchedRuns(), b.task("task-0").Reason; len(runs) > 0 || r.Code != state.ReasonUnreadable {
+		t.Errorf("during the outage it has %d runs, and says %+v", len(runs), r)
+	}
+	b.catalog.set("B", nil)
+	b.tick()
+	if n := b.launchedRuns()["task-0"]; n != 1 {
+		t.Errorf("after the outage it has %d runs, and says %+v", n, b.task("task-0").Reason)
 	}
 }

@@ -323,6 +323,41 @@ func TestFold_ThatFailsLosesNothing(t *testing.T) {
 	}
 }
 
+// The summary is lost while it is made anew: the new head does not stand for shards that are gone.
+func TestRebuild_ShardsThatAreLostMeanwhileAreMissed(t *testing.T) {
+	b := newBench(t)
+	var s summary.Summary
+	tasks := map[string]state.Stored[state.Task]{}
+	for _, task := range []string{"web", "dns"} {
+		b.put(task, resting("A"))
+	}
+	b.rebuild(&s)
+	spoil := func(prefix string) {
+		records, err := b.store.List(t.Context(), prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rec := range records {
+			b.apply(state.Delete(rec))
+		}
+	}
+	spoil(summary.Prefix + "notes/")
+	if b.read(&s) {
+		t.Fatal("there is a summary without its head")
+	}
+	for _, task := range []string{"web", "dns"} {
+		tasks[task] = b.record(task)
+	}
+	spoil(summary.Prefix)
+	_, _ = s.Rebuild(t.Context(), b.store.Apply, tasks, nil)
+	for _, reader := range []*summary.Summary{{}, &s} {
+		if !b.read(reader) {
+			b.rebuild(reader)
+		}
+		b.holds(reader)
+	}
+}
+
 // What releases a lease, too, may have taken place in an attempt whose answer was lost: then nothing is
 // known of the records.
 func TestSummary_LastWriteOfAFoldMayLackTheRecords(t *testing.T) {
