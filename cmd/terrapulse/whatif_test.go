@@ -222,18 +222,23 @@ func TestWhatIf_SaysWhatHoldsATaskBesidesItsPlan(t *testing.T) {
 	const waits = "would not run: waits for relay, which waits for firewall: on hold by "
 	_, results = answerOf(t, s.run(store...))
 	would(t, results, "lb", apispec.WouldBeStopped, waits)
-	at := s.start("-config-file", file).served()
+	instance := s.start("-config-file", file)
+	at := instance.served()
 	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b", "lb"))
 	would(t, results, "lb", apispec.WouldBeStopped, waits)
 	wantCode(t, s.run("release", "-http-addr", at, "firewall"), exitOK)
 	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b"))
 	would(t, results, "lb", apispec.WouldBeApplied, "would be applied after relay")
 
+	// No tick sees Consul while it is empty. One of its entries does not come back: otherwise the first tick
+	// would accept the new Consul.
+	instance.stop()
 	s.consul.Restart() // empty
-	s.rack("rack-a", "web", 1, 12)
+	s.rack("rack-a", "web", 2, 12)
 	s.rack("rack-b", "web", 13, 20)
 	s.rack("rack-c", "api", 1, 1)
-	const replaced = "8 of 20 service instances are gone"
+	at = s.start("-config-file", file).served()
+	const replaced = "9 of 20 service instances are gone"
 	for name, r := range map[string]result{"files": s.run(store...), "instance": s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b")} {
 		_, results = answerOf(t, r)
 		would(t, results, "lb", apispec.WouldBeHeld, replaced)
