@@ -50,13 +50,9 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	// same: everything is read then.
 	recovered := rec.ConsulError != "" && t.problem() == ""
 	t.everything = t.everything || t.opts.Leads || recovered || rec.Config != t.digest || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew)
-	moved := t.moved(rec)
 	// If no gate can be read, no view can either: tasks that need one wait.
 	unreachable := t.opts.GatesErr != nil && !t.sighted()
 	t.leftOut.partial = !t.everything || unreachable
-	if unreachable {
-		moved = func(consul.Query) bool { return false }
-	}
 
 	inputs, err := t.stored(ctx, states, now)
 	if err != nil {
@@ -78,16 +74,19 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		}
 	}
 
-	r := t.toRead(inputs, moved, now)
-	if unreachable {
-		for i, task := range t.tasks {
-			if task.query != nil && task.Enabled && inputs[i].Corrupt == nil {
-				inputs[i].Unreadable, inputs[i].ConsulUnreachable = t.opts.GatesErr, true
-			}
-		}
-		return inputs, nil
+	if !unreachable {
+		return t.readConsul(ctx, inputs, states, t.toRead(inputs, t.moved(rec), now))
 	}
-	return t.readConsul(ctx, inputs, states, r)
+	for i, task := range t.tasks {
+		switch in := &inputs[i]; {
+		case !task.Enabled || in.Corrupt != nil:
+		case task.query == nil:
+			in.Observed = &decide.Observed{}
+		default:
+			in.Unreadable, in.ConsulUnreachable = t.opts.GatesErr, true
+		}
+	}
+	return inputs, nil
 }
 
 // stored returns the input of the decision as far as it is known without Consul and without
