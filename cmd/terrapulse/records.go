@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -168,43 +166,11 @@ func (r storeRecords) list(ctx context.Context, task, prefix string) ([]apispec.
 	return runs, nil
 }
 
-// readsAtOnce is how many runs are read from a store at a time.
-const readsAtOnce = 16
-
 func (r storeRecords) LatestRuns(ctx context.Context, most int) ([]apispec.Run, error) {
-	latest, err := overview.Reader{Store: r.Store, Now: time.Now}.Latest(ctx, most, func(string) bool { return true })
-	if err != nil {
-		return nil, err
-	}
-	found, corrupt := make([]*apispec.Run, len(latest)), make([]error, len(latest))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readsAtOnce)
-	for i, named := range latest {
-		group.Go(func() error {
-			run, err := state.Read[state.Run](ctx, r.Store, state.RunKey(named.Task, named.ID))
-			switch {
-			case errors.As(err, new(*state.CorruptError)):
-				corrupt[i] = err
-			case err != nil:
-				return fmt.Errorf("read run %s of task %s: %w", named.ID, named.Task, err)
-			case run.Exists(): // otherwise it has fallen out of the history by now
-				found[i] = new(apiview.Run(run.Data))
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	runs := []apispec.Run{}
-	for i := range latest {
-		if corrupt[i] != nil {
-			fmt.Fprintf(r.warnings, "Warning: a run is left out: %s\n", corrupt[i])
-		} else if found[i] != nil {
-			runs = append(runs, *found[i])
-		}
-	}
-	return runs, nil
+	latest, err := overview.Reader{Store: r.Store, Now: time.Now}.LatestRuns(ctx, most, func(string) bool { return true }, func(_ string, wrong error) {
+		fmt.Fprintf(r.warnings, "Warning: a run is left out: %s\n", wrong)
+	})
+	return list.Map(latest, apiview.Run), err
 }
 
 func (r storeRecords) Find(ctx context.Context, prefix string) ([]apispec.Run, error) {

@@ -11,8 +11,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -71,28 +70,10 @@ func (a *api) getRuns(r *http.Request) (any, error) {
 // latest reads the latest n runs that the sender may view. Their ids sort by time, so that no more runs
 // than these are read.
 func (a *api) latest(r *http.Request, n int) ([]apispec.Run, error) {
-	ctx := r.Context()
-	all, err := a.reader().Latest(ctx, n, sees(r))
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*state.Run, len(all))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readsAtOnce)
-	for i, run := range all {
-		group.Go(func() (err error) {
-			found[i], err = a.kept(ctx, run.Task, run.ID)
-			return err
-		})
-	}
-	err = group.Wait()
-	runs := []apispec.Run{}
-	for _, run := range found {
-		if run != nil {
-			runs = append(runs, a.shown(*run))
-		}
-	}
-	return runs, err
+	latest, err := a.reader().LatestRuns(r.Context(), n, sees(r), func(task string, wrong error) {
+		a.Log.Warn("a run cannot be shown", "task", task, "error", wrong)
+	})
+	return list.Map(latest, a.shown), err
 }
 
 // kept reads a run of a task's history. It returns nil if the run has fallen out
