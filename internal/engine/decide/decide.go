@@ -131,7 +131,10 @@ func (d *decider) note() {
 	}
 	if !d.Removed {
 		s.Configured()
-		s.Shape, s.Renamed = d.Shape, d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
+		s.Shape = d.Shape
+		if d.Unmoved == "" { // else a moved_from that cannot be followed yet is perhaps taken back
+			s.Renamed = d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
+		}
 		if s.Forced != "" || !s.AppliedAt.IsZero() {
 			s.Renamed = nil // somebody has said that it is a new task
 		}

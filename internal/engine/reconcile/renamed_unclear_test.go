@@ -216,6 +216,29 @@ func TestRename_OfATaskThatWaitsForAPersonCanBeReverted(t *testing.T) {
 	}
 }
 
+func TestRename_MovedFromThatIsTakenBackWhileItWaitsDestroysNothing(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.inForce(alike(t, dir, "edge"))
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "lb"))
+	b.catalog.set("B", nil)
+	b.tick() // its run is under way
+	b.inForce(alike(t, dir, "edge<lb"))
+	if r := b.task("edge").Reason; r.Code != state.ReasonRenamed || !strings.Contains(r.Text, "has not ended") {
+		t.Fatalf("the rename does not wait for the run: %+v", r)
+	}
+	b.now = b.now.Add(liveCheck)
+	b.tick() // the former name is removed by now
+	b.end(state.RunSucceeded, "B")
+	b.launcher.forget()
+	b.now = b.now.Add(renameTime + time.Minute)
+	b.inForce(alike(t, dir, "edge"))
+	b.waitsAs(map[string]string{"edge": "perhaps this is task lb", "lb": "nothing is destroyed"})
+}
+
 func TestRename_ToATaskThatAPersonHasDestroyedMakesNothingAgain(t *testing.T) {
 	dir := t.TempDir()
 	b := newBench(t)
