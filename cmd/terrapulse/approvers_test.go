@@ -27,7 +27,7 @@ api {
 }
 `)
 	s.register("web", "web-1", 8080, "passing")
-	p := s.start("-config-file", s.config(s.task("lb", onWeb+"\n  approval = \"always\"\n  approvers {\n    require = 2\n    from = [\"group:network\"]\n  }")), "-config-file", access)
+	p := s.start("-config-file", s.config(s.task("lb", onWeb+"\n  approval {\n    mode = \"always\"\n    require = 2\n    from = [\"group:network\"]\n  }")), "-config-file", access)
 	address := strings.Replace(p.served(), "localhost", "127.0.0.1", 1)
 	eventually(t, "the plan waits", func() bool { return s.named("lb").Phase == apispec.PhaseWaiting })
 	approve := func(name string, code int, says string) {

@@ -161,7 +161,7 @@ const (
 
 // Approval who approved the plan
 type Approval struct {
-	// As the entry of approvers.from by which this person may approve, if the task has that key
+	// As the entry of approval.from by which this person may approve, if the task has that key
 	As *string   `json:"as,omitempty"`
 	At time.Time `json:"at"`
 
@@ -202,6 +202,9 @@ type ApprovalResult struct {
 	Task  string  `json:"task"`
 }
 
+// ApprovalRule which plans a person must approve before they are applied, how many people must approve, and who they may be
+type ApprovalRule = map[string]any
+
 // ApprovalsRequest defines model for ApprovalsRequest.
 type ApprovalsRequest struct {
 	// By who sends the request, as user@host. It is used only if the sender is not authenticated, and marked as not proven.
@@ -215,9 +218,6 @@ type ApprovalsResponse struct {
 	RequestID string           `json:"request_id"`
 	Results   []ApprovalResult `json:"results"`
 }
-
-// Approvers how many people must approve, and who may approve
-type Approvers = map[string]any
 
 // AttributeChange defines model for AttributeChange.
 type AttributeChange struct {
@@ -1344,8 +1344,8 @@ type Task struct {
 	// Example: 30m
 	AfterTimeout *string `json:"after_timeout,omitempty"`
 
-	// Approval which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource. Not given: the global value
-	Approval *string `json:"approval,omitempty"`
+	// Approval which plans a person must approve before they are applied, how many people must approve, and who they may be; a text is its mode. Not given: the global value
+	Approval *any `json:"approval,omitempty"`
 
 	// ApprovalExpires how long an approval lasts; '0s': no limit. Not given: the global value
 	//
@@ -1354,9 +1354,6 @@ type Task struct {
 
 	// ApproveDestroy whether a person must approve the destroy of a task's infrastructure. Not given: the global value
 	ApproveDestroy *string `json:"approve_destroy,omitempty"`
-
-	// Approvers how many people must approve, and who may approve
-	Approvers *Approvers `json:"approvers,omitempty"`
 
 	// AwsRole ARN of the IAM role that Terraform assumes for this task
 	//

@@ -1,7 +1,6 @@
-// Package approval says which plans need the approval of a person, and how long an
-// approval lasts, how many people must approve, and who they may be: the keys approval,
-// approval_expires and require_distinct_approver and the block approvers of a task, or of the whole
-// configuration.
+// Package approval says which plans need the approval of a person, how many people must approve,
+// who they may be, and how long an approval lasts: the block approval and the keys approval_expires
+// and require_distinct_approver of a task, or of the whole configuration.
 package approval
 
 import (
@@ -39,15 +38,15 @@ var Default = Spec{Rule: Never, Expires: 24 * time.Hour}
 
 // Keys are the keys of a task or of the whole configuration.
 type Keys struct {
-	Approval                block.String   `key:"approval" default:"never" one:"never always destructive" doc:"which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource"`
+	Approval                ApprovalKeys   `key:"approval" short:"mode" doc:"which plans a person must approve before they are applied, how many people must approve, and who they may be"`
 	ApprovalExpires         block.Duration `key:"approval_expires" default:"24h" form:"delay" example:"8h" doc:"how long an approval lasts; '0s': no limit"`
 	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': people who created or changed the task through the API cannot approve its plans"`
-	Approvers               ApproversKeys  `key:"approvers" doc:"how many people must approve, and who may approve"`
 }
 
-// ApproversKeys are the keys of an approvers block.
-type ApproversKeys struct {
+// ApprovalKeys are the keys of an approval block.
+type ApprovalKeys struct {
 	block.Origin
+	Mode    block.String  `key:"mode" default:"never" one:"never always destructive" doc:"which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource"`
 	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve"`
 	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who may approve: identities and groups, as in the grants of 'api.access'"`
 }
@@ -55,9 +54,10 @@ type ApproversKeys struct {
 // Spec checks the keys, and returns the rule: a key that is not set has the value of
 // parent.
 func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
-	rule := Rule(k.Approval.Or(string(parent.Rule)))
-	if k.Approval.Set && rule != Never && rule != Always && rule != Destructive {
-		r.Fail(k.Approval.Origin, "invalid approval "+block.Quoted(k.Approval.V), "allowed: never, always, destructive")
+	mode := k.Approval.Mode
+	rule := Rule(mode.Or(string(parent.Rule)))
+	if mode.Set && rule != Never && rule != Always && rule != Destructive {
+		r.Fail(mode.Origin, "invalid approval "+block.Quoted(mode.V), "allowed: never, always, destructive")
 	}
 	if k.ApprovalExpires.V < 0 {
 		r.Fail(k.ApprovalExpires.Origin, fmt.Sprintf("%s is negative", block.Quoted(k.ApprovalExpires.Text)), `a duration such as "8h", or "0s" for no limit`)
@@ -67,12 +67,12 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 		Expires:          k.ApprovalExpires.Or(parent.Expires),
 		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
 	}
-	spec.Require, spec.From = k.Approvers.spec(r, parent)
+	spec.Require, spec.From = k.Approval.people(r, parent)
 	return spec
 }
 
-// spec checks the keys, and returns how many people must approve, and who they may be.
-func (k *ApproversKeys) spec(r *block.Report, parent Spec) (require int, from []string) {
+// people checks the keys, and returns how many people must approve, and who they may be.
+func (k *ApprovalKeys) people(r *block.Report, parent Spec) (require int, from []string) {
 	if k.Require.Set && (k.Require.V < 1 || k.Require.V > maxApprovers) {
 		r.Fail(k.Require.Origin, fmt.Sprintf("%s people cannot approve", block.Quoted(k.Require.Text)), fmt.Sprintf("a number from 1 to %d", maxApprovers))
 	}

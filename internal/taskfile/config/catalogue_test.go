@@ -70,7 +70,7 @@ var catalogue = []struct {
 	want string // all that is said
 }{
 	{"an unknown key at the top", `bogus = 1`,
-		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, approvers, audit_retention, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, verify, window, working_dir`},
+		`f.hcl:1: bogus: invalid key "bogus"; allowed: api, approval, approval_expires, approve_destroy, audit_retention, buffer_period, check, consul, drift, driver, guard, high_availability, id, keep_removed, log_level, nomad, notify, on_removal, port, require_distinct_approver, run_timeout, syslog, task, terraform_provider, tls, vault, verify, window, working_dir`},
 	{"a provider block of Terraform", `provider "x" {}`,
 		`f.hcl:1: provider: provider is an invalid key here, try 'terraform_provider'`},
 	{"high_availability without the cluster's name", `high_availability {}`,
@@ -310,6 +310,8 @@ f.hcl:8: task[0].guard.max_destroy: "-3" is negative; a whole number, 0 or more`
 		`f.hcl:5: task[0].approval: invalid approval "sometimes"; allowed: never, always, destructive`},
 	{"on_removal with another value", aTask(services + "\non_removal = \"forget\""),
 		`f.hcl:5: task[0].on_removal: invalid on_removal "forget"; allowed: keep, destroy`},
+	{"approval with a key that is none", aTask(services + "\napproval {\n requires = 2\n}"),
+		`f.hcl:6: task[0].approval.requires: invalid key "requires"; did you mean "require"?`},
 	{"approve_destroy with another value", `approve_destroy = "destructive"`,
 		`f.hcl:1: approve_destroy: invalid approve_destroy "destructive"; allowed: always, never`},
 	{"a negative approval_expires", `approval_expires = "-5s"`,
@@ -410,7 +412,7 @@ f.hcl:7: verify.a.http.headers.A: the variable CONSUL_HTTP_TOKEN has a credentia
 	{"tag of a service", "service {\n name = \"x\"\n tag = \"y\"\n}",
 		`f.hcl:3: service[0].tag: invalid key tag: it was removed, use filter with "<tag>" in Service.Tags`},
 	{"an unknown key of a task", aTask(services + "\nfoo = 1"),
-		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, approvers, aws_role, buffer_period, check, condition, description, drift, enabled, guard, labels, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, verify, version, window, working_dir`},
+		`f.hcl:5: task[0].foo: invalid key "foo"; allowed: after, after_timeout, approval, approval_expires, approve_destroy, aws_role, buffer_period, check, condition, description, drift, enabled, guard, labels, module, module_input, moved_from, name, on_removal, providers, require_distinct_approver, run_timeout, terraform_cloud_workspace, variable_files, variables, verify, version, window, working_dir`},
 	{"a terraform_provider without label", `terraform_provider { x = 1 }`,
 		`f.hcl:1: terraform_provider: the block has no label; write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`},
 	{"a terraform_provider with two labels", `terraform_provider "a" "b" {}`,

@@ -113,7 +113,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 		e.key = k.name
 		field := k.typ
 		path := block.Joined(path, k.name)
-		objects, _ := e.value.objects()
+		objects, isBlock := e.value.objects()
 		switch {
 		case hasLabels(field):
 			for _, o := range objects {
@@ -134,8 +134,17 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 				list.items = append(list.items, item)
 			}
 		case !k.field:
+			if k.short != "" && !isBlock {
+				objects = []*node{k.whole(e)}
+			}
+			if is := dst.at(k.name); k.short != "" && is != nil {
+				is.value = k.whole(*is)
+			}
 			for _, o := range objects {
 				c.block(dst.child(e, kindObject), o, field, path)
+			}
+			if is := dst.at(k.name); k.short != "" && is != nil && len(is.value.entries) == 1 && is.value.entries[0].key == k.short {
+				is.value = is.value.entries[0].value
 			}
 		case field == reflect.TypeFor[labelled]():
 			for _, o := range objects {
@@ -163,6 +172,14 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 			dst.put(e)
 		}
 	}
+}
+
+// whole returns the block for which a value may stand.
+func (k key) whole(e entry) *node {
+	if _, isBlock := e.value.objects(); isBlock {
+		return e.value
+	}
+	return &node{kind: kindObject, pos: e.value.pos, entries: []entry{{key: k.short, value: e.value, pos: e.pos}}}
 }
 
 // labelled adds the blocks of a label: those of a provider beside each other,

@@ -118,13 +118,16 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 			fieldOf(f).decode(d, e.value, at.Path)
 		default:
 			objects, ok := e.value.objects()
-			if !ok {
+			if !ok && k.short == "" {
 				d.Fail(at, fmt.Sprintf("must be a block, not %s", e.value.kind), fmt.Sprintf("write %s { ... }, or in YAML its keys indented below it", k.name))
 				continue
 			}
 			if seen[k.name] || len(objects) > 1 {
 				d.Fail(at, fmt.Sprintf("only one '%s' block can be configured", k.name), "join the blocks")
 				continue
+			}
+			if !ok {
+				fieldOf(k.shortKey().in(f)).decode(d, e.value, at.Path)
 			}
 			for _, o := range objects {
 				d.block(o, f, at.Path)
@@ -244,6 +247,7 @@ type key struct {
 	fallback   string   // default
 	env        []string // environment variables, the first that is set counts; * is the prefix
 	prefix     string   // of the environment variables of a nested block
+	short      string   // of a block: the key that a value in its place sets
 	deprecated string   // what to use instead
 	say        string   // of an unsupported key: why
 	warn       bool     // an unsupported key that harms nothing
@@ -285,6 +289,7 @@ func schemaOf(t reflect.Type) *schema {
 			fallback:   fallback,
 			env:        strings.Fields(f.Tag.Get("env")),
 			prefix:     f.Tag.Get("prefix"),
+			short:      f.Tag.Get("short"),
 			deprecated: f.Tag.Get("deprecated"),
 			say:        f.Tag.Get("say"),
 			warn:       f.Tag.Get("warn") != "",
@@ -312,6 +317,12 @@ func (k key) in(b reflect.Value) reflect.Value {
 		return reflect.ValueOf(blocks[k.name]).Elem()
 	}
 	return b.FieldByIndex(k.index)
+}
+
+// shortKey returns the key of a block that a value in its place sets.
+func (k key) shortKey() key {
+	s := schemaOf(k.typ)
+	return s.keys[s.byName[k.short]]
 }
 
 // find looks a key up as written, and then without regard to case, which

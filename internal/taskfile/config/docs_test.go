@@ -143,6 +143,8 @@ func (k key) otherwise() string {
 		return "*required*"
 	case k.fallback != "":
 		return "`" + k.fallback + "`"
+	case k.short != "" && k.tag.Get("unset") == "":
+		return k.shortKey().otherwise()
 	default:
 		return markdown(k.tag.Get("unset"))
 	}
@@ -178,6 +180,8 @@ func kindOf(t reflect.Type, k key) string {
 		return "labelled blocks"
 	case t.Kind() == reflect.Slice:
 		return "blocks"
+	case k.short != "":
+		return kindOf(k.shortKey().typ, k.shortKey()) + " or block"
 	case !k.field:
 		return "block"
 	case t == reflect.TypeFor[labelled]() && k.name != "backend": // there is one backend

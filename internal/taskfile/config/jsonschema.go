@@ -229,6 +229,9 @@ func (g *schemaWriter) property(k key, prefix string) object {
 		ref := g.block(t, under)
 		def, _ := g.defs[strings.TrimPrefix(ref["$ref"].(string), "#/$defs/")].(object)
 		p = oneBlock(ref, empty(def))
+		if k.short != "" {
+			p["anyOf"] = append(p["anyOf"].([]object), g.value(k.shortKey()))
+		}
 	case t == reflect.TypeFor[freeForm]():
 		p = blocks(object{
 			"type": "object", "propertyNames": object{"pattern": identifierPattern},

@@ -45,12 +45,17 @@ func apiRules() (properties, schemas string) {
 	for _, k := range schemaOf(reflect.TypeFor[rawRules]()).keys {
 		doc := plainText(k.tag.Get("doc"))
 		name := strings.ToUpper(k.name[:1]) + k.name[1:]
+		if k.short != "" {
+			name += "Rule" // Approval is that of a person
+		}
 		schema, block := fmt.Sprintf(`$ref: "#/components/schemas/%s"`, name), k.typ
 		switch {
 		case hasLabels(block):
 			schema, block = fmt.Sprintf("type: object, additionalProperties: {%s}, description: %q", schema, doc+". By their names"), block.Elem()
 		case block.Kind() == reflect.Slice:
 			schema, block = fmt.Sprintf("type: array, items: {%s}, description: %q", schema, doc+". Not given: the global value"), block.Elem()
+		case k.short != "":
+			schema = fmt.Sprintf("anyOf: [{%s}, {%s}], x-go-type: any, description: %q", apiType(k.shortKey(), false), schema, doc+"; a text is its "+k.short+". Not given: the global value")
 		case k.field:
 			schema, block = fmt.Sprintf("%s, description: %q", apiType(k, false), doc+". Not given: the global value"), nil
 		}

@@ -145,7 +145,11 @@ func writtenKeys(b reflect.Value) map[string]any {
 				set(k.name, value)
 			}
 		default:
-			if inside := writtenKeys(v); inside != nil {
+			inside := writtenKeys(v)
+			switch short, is := inside[k.short]; {
+			case is && len(inside) == 1:
+				set(k.name, short)
+			case inside != nil:
 				set(k.name, inside)
 			}
 		}

@@ -153,7 +153,7 @@ func TestRules_DefaultsAreThoseOfTheReference(t *testing.T) {
 		}
 	}
 	file = "guard {\n" + file + "}\n"
-	file += "approvers {\n  require = 1\n}\n"
+	file += "approval {\n  mode = \"never\"\n  require = 1\n}\n"
 	for _, k := range schemaOf(reflect.TypeFor[approval.Keys]()).keys {
 		if !k.field {
 			continue
@@ -228,7 +228,7 @@ func TestRules_FilesOfACheckCountByTheirContent(t *testing.T) {
 	}
 }
 
-func TestApprovers_TaskInheritsEachKey(t *testing.T) {
+func TestApproval_TaskInheritsEachKey(t *testing.T) {
 	task := `task {
   name   = "t"
   module = "./m"
@@ -237,20 +237,51 @@ func TestApprovers_TaskInheritsEachKey(t *testing.T) {
   }
   %s
 }
-approvers {
+approval {
+  mode    = "destructive"
   require = 2
   from    = ["group:network", "user:ann@example.com"]
 }
 `
+	both := []string{"group:network", "user:ann@example.com"}
 	for block, want := range map[string]approval.Spec{
-		"":                          {Require: 2, From: []string{"group:network", "user:ann@example.com"}},
-		"approvers { require = 1 }": {From: []string{"group:network", "user:ann@example.com"}},
-		"approvers { from = [] }":   {Require: 2, From: []string{}},
-		`approvers { from = ["token:b", "token:a", "token:a"] }`: {Require: 2, From: []string{"token:a", "token:b"}},
+		"":                         {Rule: approval.Destructive, Require: 2, From: both},
+		"approval { require = 1 }": {Rule: approval.Destructive, From: both},
+		"approval { from = [] }":   {Rule: approval.Destructive, Require: 2, From: []string{}},
+		`approval { from = ["token:b", "token:a", "token:a"] }`: {Rule: approval.Destructive, Require: 2, From: []string{"token:a", "token:b"}},
+		`approval { mode = "always" }`:                          {Rule: approval.Always, Require: 2, From: both},
+		`approval = "always"`:                                   {Rule: approval.Always, Require: 2, From: both},
 	} {
 		got := load(t, "f.hcl", fmt.Sprintf(task, block)).Tasks[0].Approval
-		if got.Require != want.Require || !slices.Equal(got.From, want.From) {
-			t.Errorf("%q: %d of %q, want %d of %q", block, got.Require, got.From, want.Require, want.From)
+		if want.Expires = approval.Default.Expires; !got.Equal(want) {
+			t.Errorf("%q: %+v, want %+v", block, got, want)
 		}
+	}
+}
+
+func TestApproval_ShortFormIsTheModeInEachSyntax(t *testing.T) {
+	for file, text := range map[string]string{
+		"f.hcl": `approval = "always"`, "b.hcl": `approval { mode = "always" }`,
+		"f.json": `{"approval": "always"}`, "b.json": `{"approval": {"mode": "always"}}`,
+		"f.yaml": `approval: always`, "b.yaml": "approval:\n  mode: always",
+	} {
+		if got := load(t, file, text).Rules.Approval; got.Rule != approval.Always || got.Require != 0 {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+	dir := write(t, "1.hcl", `approval { require = 2 }`, "2.hcl", `approval = "always"`)
+	for _, files := range [][]string{{"1.hcl", "2.hcl"}, {"2.hcl", "1.hcl"}} {
+		o := options(dir, files...)
+		if got := mustLoad(t, o).Rules.Approval; got.Rule != approval.Always || got.Require != 2 {
+			t.Errorf("%v: %+v", files, got)
+		}
+		sameAfterConversion(t, o, t.TempDir())
+	}
+	if yaml := sameAfterConversion(t, options(dir, "2.hcl"), t.TempDir()); yaml != "approval: always\n" {
+		t.Errorf("converted: %s", yaml)
+	}
+	_, err := Load(options(write(t, "f.hcl", "approval = \"always\"\napproval {\n require = 2\n}"), "f.hcl"))
+	if want := "f.hcl:2: approval: only one 'approval' block can be configured; join the blocks"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("both forms in one file: %v, want %s", err, want)
 	}
 }

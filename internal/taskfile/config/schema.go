@@ -28,6 +28,7 @@ import (
 //	doc         the meaning; 'this' is code
 //	example     a typical value
 //	deprecated  what to use instead
+//	short       the key of a block that a value in place of the block sets
 //	say         why the key is refused
 //	hidden      "true" if messages do not suggest the key
 //
