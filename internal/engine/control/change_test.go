@@ -89,6 +89,30 @@ func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
 	}
 }
 
+func TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask(t *testing.T) {
+	for _, seen := range []bool{false, true} { // whether a tick has seen that it is in no file
+		b := newBench(t, tasks(1)...)
+		b.settle()
+		b.must(b.people().Hold(t.Context(), "task-0", "Jo", ""))
+		b.restart()
+		if seen {
+			b.tick()
+			b.now = b.now.Add(time.Minute)
+			b.tick()
+		}
+		was := b.task("task-0")
+		if was.RemovedAt.IsZero() == seen || was.Applied == "" {
+			t.Fatalf("the task is removed: %v, %+v", seen, was)
+		}
+		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}))
+		b.tick()
+		is := b.task("task-0")
+		if is.Applied != was.Applied || !is.AppliedAt.Equal(was.AppliedAt) || is.OnHold == nil || !is.RemovedAt.IsZero() {
+			t.Errorf("seen %v: what was applied and said is lost: %+v", seen, is)
+		}
+	}
+}
+
 func TestControl_ChangeWithoutEffectWritesNothing(t *testing.T) {
 	all := tasks(2)
 	all[1].Enabled = false

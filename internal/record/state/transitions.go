@@ -34,9 +34,15 @@ func (t *Task) Enable(run string) {
 }
 
 // Create returns the record of a task that is created through the API where there was
-// another one. Run is as in Enable.
+// another one. Run is as in Enable. A task that was deleted or renamed was another one; one that
+// is missing in the files is back.
 func (t Task) Create(run string) Task {
-	next := Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
+	next := t
+	if t.Deleted || t.MovedTo != "" {
+		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
+	}
+	next.DropRequests()
+	next.DropDestroy()
 	next.Enable(run)
 	return next
 }
