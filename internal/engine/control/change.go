@@ -25,14 +25,13 @@ type ChangeOptions struct {
 	Provisional bool
 }
 
-// Create makes a task from its definition, JSON as the API takes it. The error
-// is ErrExists, or config.Errors about the definition.
-func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts ChangeOptions) (*config.Task, error) {
-	task, err := c.Check(ctx, definition)
-	if err != nil {
-		return nil, err
+// Create makes a task from its definition, JSON as the API takes it. AwaitRun waits for the run
+// of a provisional change. The error is ErrExists, or config.Errors about the definition.
+func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts ChangeOptions) (task *config.Task, earlier Earlier, err error) {
+	if task, err = c.Check(ctx, definition); err != nil {
+		return nil, earlier, err
 	}
-	return task, c.change(ctx, task.Name, acts(audit.Create, task.Name, opts.By), func(e *Edit) error {
+	err = c.change(ctx, task.Name, acts(audit.Create, task.Name, opts.By), func(e *Edit) error {
 		if _, err := check(e.Effective, definition); err != nil {
 			return err
 		}
@@ -46,9 +45,10 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		// A file's task of this name that was deleted stays so.
 		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: e.Now, Made: e.Now}
 		run := ""
+		earlier = earlierThan(e.Next)
 		if opts.Provisional && task.Enabled {
 			run = next.By
-			next.Provisional = &state.Provisional{}
+			next.Provisional = &state.Provisional{Since: earlier.Ended}
 			if override.Data.Deleted != "" {
 				next.Provisional.Before = &override.Data
 			}
@@ -57,6 +57,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		e.overridden(override.Write(next), next)
 		return nil
 	})
+	return task, earlier, err
 }
 
 // Check says what Create would.

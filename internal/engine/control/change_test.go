@@ -27,7 +27,7 @@ func TestControl_ConflictingChangesAreNotBothMade(t *testing.T) {
 	one.Store = &statetest.Moment{Store: b.store, Request: "write override/", Happens: func() {
 		b.must(b.people().Create(t.Context(), definition("two"), control.ChangeOptions{}))
 	}}
-	_, err := one.Create(t.Context(), definition("one"), control.ChangeOptions{})
+	_, _, err := one.Create(t.Context(), definition("one"), control.ChangeOptions{})
 	if wrong := (config.Errors)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `"here" is the working directory of task "two" already`) {
 		t.Errorf("both are made: %v", err)
 	}
@@ -79,7 +79,7 @@ func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
 		t.Errorf("a running task was disabled: %v", err)
 	}
 	b.must(b.people().Delete(t.Context(), "task-0", "")) // it may be: it ends its run
-	if _, err := b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}); !errors.Is(err, control.ErrActive) {
+	if _, _, err := b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}); !errors.Is(err, control.ErrActive) {
 		t.Errorf("a task was made of the same name: %v", err)
 	}
 	b.end()
@@ -110,6 +110,24 @@ func TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask(t *testing.T
 		if is.Applied != was.Applied || !is.AppliedAt.Equal(was.AppliedAt) || is.OnHold == nil || !is.RemovedAt.IsZero() {
 			t.Errorf("seen %v: what was applied and said is lost: %+v", seen, is)
 		}
+	}
+}
+
+func TestControl_TaskOfAFileThatIsCreatedForATrialHasItsOwnRun(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.restart()
+	_, earlier, err := b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{Provisional: true})
+	b.must(err)
+	b.tick()
+	if o, is := b.override("task-0"), b.task("task-0"); o.Data.Provisional == nil || is.Run == nil || earlier.Ended != is.Last.Run {
+		t.Fatalf("the run of the file's task counts as its trial: %+v, %+v", o.Data, is)
+	}
+	b.end()
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if o := b.override("task-0"); !o.Exists() || o.Data.Provisional != nil {
+		t.Errorf("the trial has succeeded, and is not kept: %+v", o.Data)
 	}
 }
 
@@ -150,7 +168,7 @@ func TestControl_TooLongDefinitionIsRefused(t *testing.T) {
 		strings.Repeat("<", most/2):   false, // JSON may write it in six
 	} {
 		b := newBench(t)
-		_, err := b.people().Create(t.Context(), of(description), control.ChangeOptions{})
+		_, _, err := b.people().Create(t.Context(), of(description), control.ChangeOptions{})
 		var wrong config.Errors
 		if fits && err != nil || !fits && (!errors.As(err, &wrong) || !strings.Contains(err.Error(), "bytes long")) {
 			t.Errorf("%d times %q: %v", len(description), description[:1], err)
@@ -162,7 +180,7 @@ func TestControl_TooLongDefinitionIsRefused(t *testing.T) {
 		b.must(b.people().SetEnabled(t.Context(), "made", false, control.ChangeOptions{}))
 		b.must(b.people().SetEnabled(t.Context(), "made", true, control.ChangeOptions{Provisional: true}))
 	}
-	_, err := newBench(t).people().Create(t.Context(), json.RawMessage(`{"name":`), control.ChangeOptions{})
+	_, _, err := newBench(t).people().Create(t.Context(), json.RawMessage(`{"name":`), control.ChangeOptions{})
 	if wrong := (config.Errors)(nil); !errors.As(err, &wrong) {
 		t.Errorf("what is no JSON: %v", err)
 	}
@@ -289,7 +307,10 @@ func TestControl_RefusalsNameTheReason(t *testing.T) {
 	b := newBench(t, append(tasks(1), config.Task{Name: "off", Module: "./off"})...)
 	b.tick() // its run is under way
 	i := b.people()
-	one := func(_ any, err error) error { return err }
+	one := func(results ...any) error {
+		err, _ := results[len(results)-1].(error)
+		return err
+	}
 	for _, tt := range []struct {
 		name string
 		err  error
@@ -313,7 +334,7 @@ func TestControl_RefusalsNameTheReason(t *testing.T) {
 		`{"name":"x","module":"./x","bogus":1}`:                                                              `task.bogus: invalid key "bogus"`,
 		`{"name":"x","module":"` + strings.Repeat("x", 65<<10) + `"}`:                                        "bytes long",
 	} {
-		_, err := i.Create(t.Context(), json.RawMessage(definition), control.ChangeOptions{})
+		_, _, err := i.Create(t.Context(), json.RawMessage(definition), control.ChangeOptions{})
 		if wrong := (config.Errors)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80s says %v, want %s", definition, err, says)
 		}

@@ -27,7 +27,7 @@ func TestControl_CreatedTaskRunsOnChangeAndSurvivesARestart(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
-	if _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test"}); err != nil {
+	if _, _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the new task waits", func() bool { return i.reason("api") == state.ReasonHeld })
@@ -50,7 +50,7 @@ func TestControl_ProvisionalTaskIsKeptOnlyIfItsRunSucceeds(t *testing.T) {
 		if fails {
 			m.broken["api"] = errors.New("the module is broken")
 		}
-		if _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test", Provisional: true}); err != nil {
+		if _, _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 			t.Fatal(err)
 		}
 		run, err := i.AwaitRun(t.Context(), "api", control.Earlier{})
@@ -76,7 +76,7 @@ func TestControl_NextLeaderSettlesAProvisionalChange(t *testing.T) {
 	i := m.start(tasks("web"))
 	eventually(t, "web ran", func() bool { return m.runs("web") == 1 && i.reason("web") == state.ReasonUnchanged })
 	i.stop() // nobody leads
-	if _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test", Provisional: true}); err != nil {
+	if _, _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 		t.Fatal(err)
 	}
 	next := m.start(tasks("web"))
@@ -165,7 +165,7 @@ func TestControl_DeletedFileTaskReappearsWhenItsBlockChanges(t *testing.T) {
 func TestControl_TaskWithoutEffectCanBeDeleted(t *testing.T) {
 	m := newMachine(t)
 	i := m.start(tasks("web"))
-	if _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test"}); err != nil {
+	if _, _, err := i.Create(t.Context(), json.RawMessage(api), control.ChangeOptions{By: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	clash := tasks("web")
@@ -277,7 +277,7 @@ func TestControl_ConcurrentChangesAreAllMade(t *testing.T) {
 	for n := range many {
 		work.Go(func() {
 			definition := fmt.Sprintf(`{"name":"t%d","module":"./m","condition":{"services":{"names":["api"]}}}`, n)
-			if _, err := i.Create(t.Context(), json.RawMessage(definition), control.ChangeOptions{By: "a test"}); err != nil {
+			if _, _, err := i.Create(t.Context(), json.RawMessage(definition), control.ChangeOptions{By: "a test"}); err != nil {
 				failed.Add(1)
 				t.Error(err)
 			}

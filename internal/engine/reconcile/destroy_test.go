@@ -17,7 +17,7 @@ func TestTick_DeletedTaskIsDestroyedBeforeItsRecordsAreErased(t *testing.T) {
 	b.Config.Rules.Removal = removal.Default
 	c := controlOf(b)
 	definition := json.RawMessage(`{"name":"api","module":"./m","on_removal":"destroy","condition":{"services":{"names":["web"]}}}`)
-	if _, err := c.Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true}); err != nil {
+	if _, _, err := c.Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.tick()

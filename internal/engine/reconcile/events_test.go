@@ -449,14 +449,14 @@ func TestControl_EventsOfATaskThatIsMadeAgainFollowTheEarlierOnes(t *testing.T) 
 			b := newBench(t)
 			events, c, now := b.recording(), controlOf(b), b.now
 			b.now = now.Add(6 * time.Hour) // this clock is ahead
-			if _, err := c.Create(t.Context(), definition, control.ChangeOptions{}); err != nil {
+			if _, _, err := c.Create(t.Context(), definition, control.ChangeOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if err := forget(b, c); err != nil {
 				t.Fatal(err)
 			}
 			b.now = now
-			if _, err := c.Create(t.Context(), definition, control.ChangeOptions{Provisional: true}); err != nil {
+			if _, _, err := c.Create(t.Context(), definition, control.ChangeOptions{Provisional: true}); err != nil {
 				t.Fatal(err)
 			}
 			b.tick()

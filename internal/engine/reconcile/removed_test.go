@@ -41,7 +41,7 @@ func TestTick_TasksDeletedThroughTheAPILeaveNoRecords(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("ci-%d", i)
 		definition := json.RawMessage(fmt.Sprintf(`{"name":%q,"module":"./m","condition":{"services":{"names":["web"]}}}`, name))
-		if _, err := c.Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true}); err != nil {
+		if _, _, err := c.Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true}); err != nil {
 			t.Fatal(err)
 		}
 		b.tick()

@@ -104,7 +104,7 @@ func TestTick_DestroyThatAPersonRequestsBeginsWithoutTheState(t *testing.T) {
 	away := map[string]string{"cts-02": "that instance is not there"}
 	b.Launcher, b.Apart = sharer{b.launcher, away}, true
 	definition := json.RawMessage(`{"name":"api","module":"./m","on_removal":"destroy","condition":{"services":{"names":["web"]}}}`)
-	_, err := controlOf(b).Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true})
+	_, _, err := controlOf(b).Create(t.Context(), definition, control.ChangeOptions{By: "ci", Provisional: true})
 	b.must(err)
 	b.tick()
 	b.end(state.RunSucceeded, "A")

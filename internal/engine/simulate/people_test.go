@@ -116,8 +116,8 @@ func (w *world) wish() *wish {
 		var named struct{ Name string }
 		_ = json.Unmarshal(definition, &named)
 		it.what, it.task = "create", named.Name
-		it.do = func(ctx context.Context, c *control.Control, _ *wish) error {
-			_, err := c.Create(ctx, definition, opts)
+		it.do = func(ctx context.Context, c *control.Control, it *wish) (err error) {
+			_, it.earlier, err = c.Create(ctx, definition, opts)
 			return err
 		}
 	case n < 60:

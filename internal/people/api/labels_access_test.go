@@ -120,7 +120,7 @@ func TestLabels_WhoMakesATaskThroughTheAPIGainsNoRightByThem(t *testing.T) {
 			t.Errorf("%q: %d %s", query, code, said)
 		}
 	}
-	if _, err := e.Create(t.Context(), []byte(definition), control.ChangeOptions{By: "token:boss"}); err != nil {
+	if _, _, err := e.Create(t.Context(), []byte(definition), control.ChangeOptions{By: "token:boss"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, said := e.granted("boss", roles.Grant{Roles: []roles.Role{roles.View}})("GET", "/v1/tasks/web-9/overview", ""); !strings.Contains(said, `"labels":{"site":"muc"}`) {

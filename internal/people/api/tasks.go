@@ -173,10 +173,10 @@ func (a *api) createTask(r *http.Request) (any, error) {
 			return nil, notMade(err)
 		}
 	}
-	t, err = a.Control.Create(r.Context(), definition, control.ChangeOptions{By: by(r).Name, Provisional: mode == runNow})
+	t, earlier, err := a.Control.Create(r.Context(), definition, control.ChangeOptions{By: by(r).Name, Provisional: mode == runNow})
 	var run state.Run
 	if err == nil && mode == runNow && t.Enabled {
-		run, err = a.await(r.Context(), t.Name, control.Earlier{}, "the task is not kept")
+		run, err = a.await(r.Context(), t.Name, earlier, "the task is not kept")
 	}
 	if err != nil {
 		return nil, err
