@@ -2,12 +2,15 @@ package simulate
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -42,6 +45,7 @@ type tally struct {
 	Longest   time.Duration // until all was applied after the faults
 	Seed      uint64        // of the first history that was broken
 	Broken    string        // what was wrong with it
+	Steps     string        // the file that has it step by step
 }
 
 func (a *tally) add(b tally) {
@@ -49,7 +53,7 @@ func (a *tally) add(b tally) {
 	a.Applies += b.Applies
 	a.Longest = max(a.Longest, b.Longest)
 	if b.Broken != "" && (a.Broken == "" || b.Seed < a.Seed) {
-		a.Seed, a.Broken = b.Seed, b.Broken
+		a.Seed, a.Broken, a.Steps = b.Seed, b.Broken, b.Steps
 	}
 }
 
@@ -57,17 +61,31 @@ func (a *tally) add(b tally) {
 func work(t *testing.T, first, step, n uint64, until time.Time) tally {
 	var all tally
 	for seed := first; all.Histories < n && (until.IsZero() || time.Now().Before(until)); seed += step {
-		var trace func(string, ...any)
+		var steps bytes.Buffer
+		trace := func(format string, args ...any) { fmt.Fprintf(&steps, format+"\n", args...) }
 		if *traced {
 			trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 		}
 		out := history(t, seed, trace)
-		all.add(tally{1, out.applies, out.settled, seed, out.broken})
-		if out.broken != "" {
+		one := tally{Histories: 1, Applies: out.applies, Longest: out.settled, Seed: seed, Broken: out.broken}
+		if out.broken != "" && !*traced {
+			one.Steps = kept(t, seed, steps.Bytes())
+		}
+		if all.add(one); out.broken != "" {
 			break
 		}
 	}
 	return all
+}
+
+// kept writes a history to a file: outside of AWS, its seed may make another one next time.
+func kept(t *testing.T, seed uint64, steps []byte) (file string) {
+	t.Helper()
+	file = filepath.Join(os.TempDir(), fmt.Sprintf("terrapulse-history-%d.txt", seed))
+	if err := os.WriteFile(file, steps, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestNoHistoryBreaksWhatMustAlwaysHold(t *testing.T) { simulates(t, *firstSeed) }
@@ -146,7 +164,7 @@ func simulates(t *testing.T, first uint64) {
 	t.Logf("%d histories from seed %d on in %s, %.0f a second; %d runs were applied; after the last fault it took %s at most until all was",
 		all.Histories, first, took.Round(time.Millisecond), float64(all.Histories)/took.Seconds(), all.Applies, all.Longest)
 	if all.Broken != "" {
-		t.Errorf("seed %d: %s\nstep by step: make simulate SEED=%[1]d TRACE=1", all.Seed, all.Broken)
+		t.Errorf("seed %d: %s\nstep by step: %s, or make simulate SEED=%[1]d TRACE=1", all.Seed, all.Broken, cmp.Or(all.Steps, "above"))
 	}
 }
 
