@@ -102,6 +102,9 @@ func (s *step) follow(ctx context.Context, run Run) (*state.Changes, error) {
 	own, same := s.rec.By == s.job.Run.ID, s.rec.Content == s.upload.digest && s.rec.Intent != state.RemoteStop
 	switch phaseOf(run) {
 	case state.RemoteEnded:
+		if !own && s.rec.Run.Phase != state.RemoteEnded && begun(run) { // nobody has seen that it was confirmed
+			s.rec.ConfirmedLate = run.ID
+		}
 		if !own || s.job.Run.Remote == nil { // the run waited for an approval before it creates another one
 			return nil, errBegin
 		}

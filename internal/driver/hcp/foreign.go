@@ -76,6 +76,6 @@ func (s *step) settled(applied bool) bool {
 	case s.rec.Foreign != "": // nothing had to be changed: what the other program did is accepted
 		s.uploaded(s.rec.Foreign)
 	}
-	s.rec.Foreign, s.rec.Inherited = "", false
-	return !slices.Equal(before.Versions, s.rec.Versions) || before.Foreign != "" || before.Inherited
+	s.rec.Foreign, s.rec.Inherited, s.rec.ConfirmedLate = "", false, ""
+	return !slices.Equal(before.Versions, s.rec.Versions) || before.Foreign != "" || before.Inherited || before.ConfirmedLate != ""
 }

@@ -243,6 +243,51 @@ func TestDriver_RunThatAppliesIsWaitedFor(t *testing.T) {
 	}
 }
 
+func TestDriver_RunThatWasConfirmedAfterItWasGivenUpIsDoubtedUntilOneSucceeds(t *testing.T) {
+	t.Parallel()
+	for name, meets := range map[string]func(s *task, release func()){
+		"it has ended": func(s *task, release func()) {
+			release()
+			s.hcp.Await(s.rec.Run.ID, "applied")
+		},
+		"it still applies": func(s *task, release func()) {
+			s.waits(state.WaitRemote)
+			release()
+			s.poll(state.RemoteEnded)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTask(t, hcptest.WithoutTerraform())
+			s.job.Judge = approval
+			s.waitsForApproval()
+			late := s.rec.Run.ID
+			hold := s.hcp.Hold("applying")
+			s.hcp.Confirm(late, "jane")
+			s.hcp.Await(late, "applying")
+			s.name("two")
+			s.next("run2") // the first was superseded
+			meets(s, hold.Release)
+			s.waits(state.WaitRemotePlan)
+			if s.rec.ConfirmedLate != late {
+				t.Errorf("the record says that %q was confirmed late, not %s", s.rec.ConfirmedLate, late)
+			}
+			s.job.Judge = nil
+			s.pollPast(state.RemotePlanning)
+			s.succeeds()
+			if s.rec.ConfirmedLate != "" {
+				t.Errorf("a run has succeeded, and it is still doubted: %s", s.rec.ConfirmedLate)
+			}
+			s.name("three")
+			s.next("run3")
+			s.waits(state.WaitRemotePlan)
+			if s.rec.ConfirmedLate != "" {
+				t.Errorf("a run that succeeded is doubted: %s", s.rec.ConfirmedLate)
+			}
+		})
+	}
+}
+
 func TestDriver_StopsRunsThatAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())

@@ -80,7 +80,7 @@ func (c *claim) writeRemote(ctx context.Context, r state.Remote, done *result) e
 			}
 			next.Staged, next.Entries, done.staged = true, done.entries, true
 		}
-		next.Remote = nil
+		next.Remote, next.ConfirmedLate = nil, r.ConfirmedLate
 		if r.Run.Version != "" {
 			next.Remote = &r.Run
 		}

@@ -105,6 +105,17 @@ func TestKind_SaysWhatItDoes(t *testing.T) {
 	}
 }
 
+func TestConclude_RemoteRunThatWasConfirmedLateIsDoubtedUnlessTheRunSucceeds(t *testing.T) {
+	for s, doubted := range map[state.RunState]bool{state.RunSuperseded: true, state.RunCancelled: true, state.RunFailed: true, state.RunLost: true, state.RunSucceeded: false} {
+		was := state.Task{Run: &state.LiveRun{ID: "r1"}, Observation: state.Observation{Observed: "A", Applied: "A"}}
+		next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: s, ConfirmedLate: "r0",
+			Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval}}, Reason: state.Reason{Code: state.ReasonChanged}}, "")
+		if (next.Doubt != "") != doubted {
+			t.Errorf("%s: doubt %q", s, next.Doubt)
+		}
+	}
+}
+
 func TestConclude_SupersededWhileItWaited(t *testing.T) {
 	for code, want := range map[state.ReasonCode]bool{ // is requested again
 		state.ReasonForced: true, state.ReasonDoubt: true, state.ReasonChanged: false, state.ReasonDefinition: false, state.ReasonFirst: false,

@@ -42,6 +42,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	if run.Made != nil {
 		next.Made = run.Made
 	}
+	if run.ConfirmedLate != "" && run.State != RunSucceeded {
+		next.Doubt = confirmedLate(run.ConfirmedLate)
+	}
 	switch {
 	case run.State == RunSuperseded:
 		switch {

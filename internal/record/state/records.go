@@ -349,6 +349,9 @@ type Run struct {
 	State   RunState   `json:"state"`
 	Cancel  string     `json:"cancel,omitempty"` // who has cancelled the run: its runner sees it when it renews the claim
 	Remote  *RemoteRun `json:"remote,omitempty"` // that does its work; nil if there is none
+	// ConfirmedLate is Remote.ConfirmedLate: unless the run succeeds, what the task was applied with is
+	// not known.
+	ConfirmedLate string `json:"confirmed_late,omitempty"`
 
 	Traced *Traced `json:"traced,omitempty"` // nil if there are no traces
 

@@ -115,16 +115,19 @@ func (t *Task) NoteRemote(s RemoteStatus) {
 
 // Remote is what another system has of a task. It is kept from run to run.
 type Remote struct {
-	Workspace string            `json:"workspace,omitempty"` // id
-	Name      string            `json:"name,omitempty"`      // of the workspace
-	Created   bool              `json:"created,omitempty"`   // the workspace was created for the task
-	Applied   bool              `json:"applied,omitempty"`   // something may have been applied in the workspace
-	Moved     bool              `json:"moved,omitempty"`     // another driver has applied the task, and no run has succeeded in the workspace since
-	Run       RemoteRun         `json:"run,omitzero"`        // the latest
-	By        string            `json:"by,omitempty"`        // id of the run that the remote run belongs to
-	Content   string            `json:"content,omitempty"`   // digest of what was uploaded for the remote run, and of the definition
-	Intent    RemoteIntent      `json:"intent,omitempty"`    // written before the request
-	Variables map[string]string `json:"variables,omitempty"` // digests of the sensitive variables, by name
+	Workspace string       `json:"workspace,omitempty"` // id
+	Name      string       `json:"name,omitempty"`      // of the workspace
+	Created   bool         `json:"created,omitempty"`   // the workspace was created for the task
+	Applied   bool         `json:"applied,omitempty"`   // something may have been applied in the workspace
+	Moved     bool         `json:"moved,omitempty"`     // another driver has applied the task, and no run has succeeded in the workspace since
+	Run       RemoteRun    `json:"run,omitzero"`        // the latest
+	By        string       `json:"by,omitempty"`        // id of the run that the remote run belongs to
+	Content   string       `json:"content,omitempty"`   // digest of what was uploaded for the remote run, and of the definition
+	Intent    RemoteIntent `json:"intent,omitempty"`    // written before the request
+	// ConfirmedLate is the id of a remote run that was confirmed when no run needed it any more, and
+	// was found to have ended by the run that followed. It is kept until a run succeeds.
+	ConfirmedLate string            `json:"confirmed_late,omitempty"`
+	Variables     map[string]string `json:"variables,omitempty"` // digests of the sensitive variables, by name
 	// Notification is a digest of the notification that was set up in the workspace.
 	Notification string `json:"notification,omitempty"`
 	// Unsure is until when a request to create a run may still have its effect, to which
@@ -183,10 +186,15 @@ func (t Task) leaveRemote(run Run) Task {
 // says that it was confirmed before that: what it has applied is not known.
 func (t Task) Stopped(applied bool) Task {
 	if r := t.GivenUp(); r != nil && applied {
-		t.Doubt = fmt.Sprintf("remote run %s was confirmed there although Terrapulse had given it up", r.ID)
+		t.Doubt = confirmedLate(r.ID)
 	}
 	t.RemoteRun = t.RemoteRun.none()
 	return t
+}
+
+// confirmedLate is the doubt about a task whose remote run was confirmed when no run needed it any more.
+func confirmedLate(remote string) string {
+	return fmt.Sprintf("remote run %s was confirmed there although Terrapulse had given it up", remote)
 }
 
 // RemoteKey returns the key of the record of what another system has of a task.

@@ -32,7 +32,7 @@ var Windows = []Windowed{
 	{"Consul is replaced", Keeps, "[another rule](#a-consul-that-was-replaced) applies first"},
 	{"an approval of what a replaced Consul lacks, once that is applied", Anew, ""},
 	{"a destroy", Anew, "nothing is left"},
-	{"the task is removed, and comes back before `keep_removed` is over", Keeps, ""},
+	{"the task is removed, and comes back before `keep_removed` is over", Keeps, "in a file, or through the API"},
 	{"the task is removed for longer, or is deleted and created again", Anew, "it is a new task"},
 	{"the clock of the leader or of the runner is ahead", Keeps, "the earlier clock counts"},
 	{"all clocks are ahead for longer than `within`", Anew, "Terrapulse cannot detect this. When the clocks are right again, a recorded time in the future counts as the time of the tick that reads it"},
