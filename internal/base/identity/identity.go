@@ -71,6 +71,27 @@ func Claimed(name string) string {
 	return strings.TrimSuffix(strings.TrimSpace(name), unproven) + unproven
 }
 
+// IsClaimed reports whether a name has the mark of a claim.
+func IsClaimed(name string) bool { return strings.HasSuffix(name, unproven) }
+
+// OfRecord is the proven identity whose name a record has. The zero value is that of a name that nothing
+// has proven: it has the mark of a claim, or no kind.
+func OfRecord(name string) Identity {
+	if IsClaimed(name) {
+		return Identity{}
+	}
+	for kind, proof := range Kinds {
+		switch {
+		case !strings.HasPrefix(name, kind):
+		case proof == IAM:
+			return OfARN(name)
+		default:
+			return Identity{Name: name, Proof: proof}
+		}
+	}
+	return Identity{}
+}
+
 // OfToken is who sends the token with this name.
 func OfToken(name string) Identity { return Identity{Name: "token:" + name, Proof: Token} }
 

@@ -16,3 +16,10 @@ func Person(name string) string {
 	}
 	return m[0]
 }
+
+// IsAnySession reports whether a name, in which * may be any text, is that of a session whose name its
+// caller chooses.
+func IsAnySession(name string) bool {
+	_, role, ok := strings.Cut(name, ":assumed-role/")
+	return ok && !strings.HasPrefix(role, sso)
+}

@@ -11,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
@@ -49,7 +48,9 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 			return err
 		}
 		given := t.Approval.Counting(e.Next.Run.Approvals, e.Now)
-		if approval.Approved(given, g.By) {
+		if repeated, err := t.Approval.Repeated(given, g.By); err != nil {
+			return err
+		} else if repeated {
 			return errNoChange
 		}
 		e.decides(comment, *wait)

@@ -20,7 +20,7 @@ func (d *decider) waits() bool { return d.Corrupt == nil && d.state.Waits() != n
 // due. If the work of the run goes on elsewhere, new input waits for it.
 func (d *decider) waiting() (trigger, *hold) {
 	s := &d.state
-	if resume := s.Run.Resume; resume != nil && !resume.Permits(*s.Run.Wait, d.now) {
+	if resume := s.Run.Resume; resume != nil && (!resume.Permits(*s.Run.Wait, d.now) || d.lacksPeople(*resume)) {
 		unapproved := *s.Run
 		unapproved.Resume = nil // the run waits for another approval
 		if a := resume.Approval; a != nil && s.Run.Wait.Content != nil && a.Content == *s.Run.Wait.Content {
@@ -108,6 +108,12 @@ func (d *decider) waitingVerify() (trigger, *hold) {
 	}
 	d.state.Run = &live
 	return triggered(state.ReasonRunning, "run %s goes on: its verification continues", live.ID), nil
+}
+
+// lacksPeople reports whether a run that waits with a plan was resumed by the approvals of several people,
+// and the configuration says since then that some of them are one person.
+func (d *decider) lacksPeople(resume state.Resume) bool {
+	return d.state.Run.Wait.Content != nil && resume.Approval != nil && !d.Task.Approval.Enough(*resume.Approval, d.now)
 }
 
 // dropExpired drops the approvals of the waiting run that do not count any more.

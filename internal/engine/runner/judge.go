@@ -227,7 +227,7 @@ func (j *judgement) unapproved(now state.Content) []state.Cause {
 	case len(differences) > 0:
 		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.Names(), what, strings.Join(differences, " and "))
 	case !j.task.Approval.Enough(*a, j.Now()):
-		text = fmt.Sprintf("%s approved it, and since then the rule changed: %s", a.Names(), j.task.Approval.Approvers())
+		text = fmt.Sprintf("%s approved it, and since then the rule or the people in api.access changed: %s", a.Names(), j.task.Approval.Approvers())
 	default:
 		return nil
 	}

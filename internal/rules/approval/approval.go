@@ -31,6 +31,9 @@ type Spec struct {
 	DistinctApprover bool          `json:"require_distinct_approver,omitempty"`
 	Require          int           `json:"require,omitempty"` // how many different people must approve; 0 and 1 are one
 	From             []string      `json:"from,omitempty"`    // who they may be, as in roles.Means; everybody with the role if it is empty
+	// People are who has several identities. They are no part of the rule, so that an approval is
+	// judged by what the configuration says at that time.
+	People roles.People `json:"-"`
 }
 
 // Default is the rule of a task that configures none.
@@ -48,7 +51,7 @@ type ApprovalKeys struct {
 	block.Origin
 	Mode    block.String  `key:"mode" default:"never" one:"never always destructive" doc:"which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource"`
 	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve"`
-	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who may approve: identities and groups, as in the grants of 'api.access'"`
+	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who may approve: identities, groups and people, as in the grants of 'api.access'"`
 }
 
 // Spec checks the keys, and returns the rule: a key that is not set has the value of
@@ -66,6 +69,7 @@ func (k *Keys) Spec(r *block.Report, parent Spec) Spec {
 		Rule:             rule,
 		Expires:          k.ApprovalExpires.Or(parent.Expires),
 		DistinctApprover: k.RequireDistinctApprover.Or(parent.DistinctApprover),
+		People:           parent.People,
 	}
 	spec.Require, spec.From = k.Approval.people(r, parent)
 	return spec
@@ -103,12 +107,14 @@ const maxApprovers = 10
 
 // parseEntry returns an entry of from in the form in which it is compared, or what is wrong with it.
 func parseEntry(entry string) (name, wrong, hint string) {
-	if group, ok := strings.CutPrefix(entry, roles.GroupKind); ok && group != "" {
-		return entry, "", ""
+	for _, kind := range []string{roles.GroupKind, roles.PersonKind} {
+		if strings.HasPrefix(entry, kind) && entry != kind {
+			return entry, "", ""
+		}
 	}
 	name, wrong, hint = roles.ParseName(entry)
 	if wrong != "" && hint != "" {
-		hint += "; or group:NAME"
+		hint += "; or group:NAME or person:NAME"
 	}
 	return name, wrong, hint
 }

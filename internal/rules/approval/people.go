@@ -35,10 +35,8 @@ func (s Spec) Given(who identity.Identity, changedBy []string, at time.Time, com
 // mayApprove reports whether somebody may approve what others have changed. Only a name
 // that was proven shows that it is somebody else.
 func (s Spec) mayApprove(changedBy []string, by string, authenticated bool) bool {
-	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.ContainsFunc(changedBy, func(other string) bool { return samePerson(other, by) })
+	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.ContainsFunc(changedBy, func(other string) bool { return s.People.Same(other, by) })
 }
-
-func samePerson(a, b string) bool { return identity.Person(a) == identity.Person(b) }
 
 // Needed is how many different people must approve.
 func (s Spec) Needed() int { return max(1, s.Require) }
@@ -64,7 +62,7 @@ func (s Spec) admit(who identity.Identity) (as string, err error) {
 	if len(s.From) == 0 {
 		return "", nil
 	}
-	i := slices.IndexFunc(s.From, func(entry string) bool { return roles.Means(entry, who) })
+	i := slices.IndexFunc(s.From, func(entry string) bool { return s.People.Means(entry, who) })
 	if i < 0 {
 		return "", &RefusedError{who.Name, "is not one of those who approve: " + s.Approvers()}
 	}
@@ -76,7 +74,7 @@ func (s Spec) admit(who identity.Identity) (as string, err error) {
 func (s Spec) Counting(given []state.Given, now time.Time) []state.Given {
 	var counting []state.Given
 	for _, g := range given {
-		if s.counts(g, now) && !Approved(counting, g.By) {
+		if s.counts(g, now) && s.earlier(counting, g.By) < 0 {
 			counting = append(counting, g)
 		}
 	}
@@ -88,12 +86,25 @@ func (s Spec) counts(g state.Given, now time.Time) bool {
 	case !g.Valid(now), s.Restricted() && !g.Authenticated:
 		return false
 	}
+	if person, ok := strings.CutPrefix(g.As, roles.PersonKind); ok && s.People.Of(g.By) != person {
+		return false
+	}
 	return len(s.From) == 0 || slices.Contains(s.From, g.As)
 }
 
-// Approved reports whether a person is one of those who approved.
-func Approved(given []state.Given, by string) bool {
-	return slices.ContainsFunc(given, func(g state.Given) bool { return samePerson(g.By, by) })
+// earlier returns the index of the approval that the same person has given; -1 if there is none.
+func (s Spec) earlier(given []state.Given, by string) int {
+	return slices.IndexFunc(given, func(g state.Given) bool { return s.People.Same(g.By, by) })
+}
+
+// Repeated reports whether somebody has given one of the approvals that count. The error is a
+// *RefusedError if they have given it as another identity.
+func (s Spec) Repeated(given []state.Given, by string) (bool, error) {
+	i := s.earlier(given, by)
+	if i < 0 || identity.Person(given[i].By) == identity.Person(by) {
+		return i >= 0, nil
+	}
+	return true, &RefusedError{by, fmt.Sprintf("cannot approve: %s has approved already, as %s", s.People.Of(by), given[i].By)}
 }
 
 // Enough reports whether an approval is that of enough people at a time.

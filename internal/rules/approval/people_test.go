@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -131,5 +132,67 @@ func TestGiven_HasTheProofTheCommentAndTheEnd(t *testing.T) {
 	}
 	if got, err := (approval.Spec{DistinctApprover: true}).Given(identity.Identity{Name: "bob"}, []string{"user:ann"}, noon, ""); !errors.Is(err, approval.ErrSamePerson) {
 		t.Errorf("a name that nothing proves approves what another one has changed: %+v, %v", got, err)
+	}
+}
+
+func TestRepeated_IdentitiesOfOnePersonCountOnce(t *testing.T) {
+	laptop, ann := identity.OfToken("ann-laptop"), identity.Identity{Name: "user:ann@example.com", Proof: identity.OIDC}
+	before := approval.Spec{Require: 2}
+	now := before
+	now.People = roles.People{"ann": {laptop.Name, ann.Name}}
+	given := func(rule approval.Spec, who identity.Identity) state.Given {
+		t.Helper()
+		g, err := rule.Given(who, nil, noon, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	both := []state.Given{given(before, laptop), given(before, ann)}
+	if len(before.Counting(both, noon)) != 2 || !before.Enough(state.ApprovalOf(state.Content{}, both), noon) {
+		t.Error("without a person, the identities are not two people")
+	}
+	if counting := now.Counting(both, noon); len(counting) != 1 || counting[0].By != laptop.Name || now.Enough(state.ApprovalOf(state.Content{}, both), noon) {
+		t.Errorf("approvals that are older than the configuration count: %+v", counting)
+	}
+	if !now.Enough(state.ApprovalOf(state.Content{}, append(both, given(now, identity.OfToken("bob")))), noon) {
+		t.Error("ann and bob are not two people")
+	}
+
+	if repeated, err := now.Repeated(both[:1], laptop.Name); !repeated || err != nil {
+		t.Errorf("the same identity again: %v, %v", repeated, err)
+	}
+	repeated, err := now.Repeated(both[:1], ann.Name)
+	if refused := new(approval.RefusedError); !repeated || !errors.As(err, &refused) || err.Error() != "user:ann@example.com cannot approve: ann has approved already, as token:ann-laptop" {
+		t.Errorf("another identity: %v, %v", repeated, err)
+	}
+	for _, who := range []string{"token:bob", "user:ann@example.com (not proven)"} {
+		if repeated, err := now.Repeated(both[:1], who); repeated || err != nil {
+			t.Errorf("%s is ann: %v, %v", who, repeated, err)
+		}
+	}
+}
+
+func TestGiven_NobodyApprovesAsAnotherIdentityWhatTheyChanged(t *testing.T) {
+	rule := approval.Spec{DistinctApprover: true, People: roles.People{"ann": {"token:ann", "arn:aws:iam::123456789012:role/ann"}}}
+	session := identity.OfARN("arn:aws:sts::123456789012:assumed-role/ann/x")
+	for changedBy, may := range map[string]bool{"token:ann": false, session.Name: false, "token:bob": true, "token:ann (not proven)": true} {
+		if _, err := rule.Given(session, []string{"token:bob", changedBy}, noon, ""); (err == nil) != may {
+			t.Errorf("what %s changed: %v", changedBy, err)
+		}
+	}
+}
+
+func TestFrom_NamesAPersonByAnyIdentity(t *testing.T) {
+	rule := approval.Spec{From: []string{"person:ann"}, People: roles.People{"ann": {"token:ann", "cert:ann"}}}
+	g, err := rule.Given(identity.OfToken("ann"), nil, noon, "")
+	if err != nil || g.As != "person:ann" || len(rule.Counting([]state.Given{g}, noon)) != 1 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if _, err := rule.Given(identity.OfToken("bob"), nil, noon, ""); err == nil {
+		t.Error("bob approves as ann")
+	}
+	if rule.People = (roles.People{"ann": {"cert:ann"}}); len(rule.Counting([]state.Given{g}, noon)) != 0 {
+		t.Error("the approval of an identity counts that is not one of the person any more")
 	}
 }

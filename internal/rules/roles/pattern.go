@@ -32,6 +32,30 @@ func matches(pattern, text string, single bool) bool {
 	return i == len(p)
 }
 
+// overlap reports whether a text fits two patterns, in which * is any text.
+func overlap(a, b string) bool {
+	p, q := []rune(a), []rune(b)
+	before := make([]bool, len(q)+1) // whether the rest of p after i and that of q after j have a text
+	for i := len(p); i >= 0; i-- {
+		now := make([]bool, len(q)+1)
+		for j := len(q); j >= 0; j-- {
+			inP, inQ := i < len(p), j < len(q)
+			switch {
+			case !inP && !inQ:
+				now[j] = true
+			case inP && p[i] == '*':
+				now[j] = before[j] || inQ && now[j+1]
+			case inQ && q[j] == '*':
+				now[j] = now[j+1] || inP && before[j]
+			default:
+				now[j] = inP && inQ && p[i] == q[j] && before[j+1]
+			}
+		}
+		before = now
+	}
+	return before[0]
+}
+
 // kindOf returns the kind of a name; "" if it has none.
 func kindOf(name string) string {
 	for kind := range identity.Kinds {
@@ -49,6 +73,8 @@ func ParseName(entry string) (name, wrong, hint string) {
 	switch {
 	case kind == "":
 		return "", "names no identity", "write token:NAME, cert:NAME, user:NAME or the ARN of an IAM role or user"
+	case identity.IsClaimed(entry):
+		return "", "is a name that somebody only claims", "name a proven identity, without (not proven)"
 	case entry == kind:
 		return "", "has no name after " + kind, "write the name, or " + kind + "* for all of them"
 	case kind != "arn:":

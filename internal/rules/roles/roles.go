@@ -46,6 +46,7 @@ type Grant struct {
 type Policy struct {
 	Grants []Grant
 	Groups map[string][]string // names of identities, as in Grant.To
+	People People
 	// Labels returns the labels of a task, by its name, at the time of a decision: those of its block in the
 	// task files, never those that somebody has given it through the API. If it is nil, no task has labels.
 	Labels func(task string) map[string]string
@@ -55,8 +56,10 @@ type Policy struct {
 func (p Policy) Set() bool { return len(p.Grants) > 0 }
 
 // Identify returns an identity with all its groups. A group that the configuration defines has the
-// members that it lists, whatever an OpenID provider says.
+// members that it lists, whatever an OpenID provider says. A certificate has the name by which
+// its person is configured.
 func (p Policy) Identify(who identity.Identity) identity.Identity {
+	who = p.People.named(who)
 	var groups []string
 	if who.Proof == identity.OIDC {
 		for _, name := range who.Groups {

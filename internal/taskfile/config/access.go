@@ -12,27 +12,33 @@ import (
 
 type rawAccess struct {
 	block.Origin
-	Grants []rawGrant `key:"grant" doc:"gives roles to people and programs"`
-	Groups []rawGroup `key:"group" doc:"a group of people and programs. The label is the name NAME; grants refer to it as 'group:NAME'"`
-	OIDC   rawOIDC    `key:"oidc" doc:"OpenID provider for the sign-in to the pages and on the command line. Not in AWS"`
+	Grants []rawGrant  `key:"grant" doc:"gives roles to people and programs"`
+	Groups []rawGroup  `key:"group" doc:"a group of people and programs. The label is the name NAME; grants refer to it as 'group:NAME'"`
+	People []rawPerson `key:"person" doc:"a person who has several identities. They count as one person where several people must approve, and for 'require_distinct_approver'. The label is the name NAME; grants, groups and 'approval.from' refer to it as 'person:NAME'"`
+	OIDC   rawOIDC     `key:"oidc" doc:"OpenID provider for the sign-in to the pages and on the command line. Not in AWS"`
 }
 
 type rawGrant struct {
 	block.Origin
 	Roles  block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
-	To     block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
+	To     block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', 'person:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
 	Tasks  block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
 	Labels block.Map     `key:"labels" form:"labels" unset:"any labels, or none" doc:"only for tasks that have all these labels in the task files; at most 16. If 'tasks' is set, too, both must match"`
 }
 
 type rawGroup struct {
 	block.Labelled
-	Members block.Strings `key:"members" required:"true" example:"token:alice" doc:"'token:NAME', 'cert:NAME', 'user:NAME' or ARNs, as in 'to' of a grant"`
+	Members block.Strings `key:"members" required:"true" example:"token:alice" doc:"'token:NAME', 'cert:NAME', 'user:NAME', 'person:NAME' or ARNs, as in 'to' of a grant"`
+}
+
+type rawPerson struct {
+	block.Labelled
+	Identities block.Strings `key:"identities" required:"true" example:"token:ann-laptop" doc:"'token:NAME', 'cert:NAME', 'user:NAME' or ARNs, as in 'to' of a grant. An identity is of one person at most"`
 }
 
 // access returns who may do what.
 func (l *loader) access(raw *rawAccess) roles.Policy {
-	p := roles.Policy{}
+	p := roles.Policy{People: l.people(raw.People, raw.OIDC.Set)}
 	for i := range raw.Groups {
 		g := &raw.Groups[i]
 		if _, twice := p.Groups[g.Label]; twice {
@@ -41,7 +47,7 @@ func (l *loader) access(raw *rawAccess) roles.Policy {
 		if p.Groups == nil {
 			p.Groups = map[string][]string{}
 		}
-		p.Groups[g.Label] = l.names(&g.Members, nil, false, raw.OIDC.Set)
+		p.Groups[g.Label] = l.names(&g.Members, p, false, raw.OIDC.Set)
 		if len(g.Members.V) == 0 {
 			l.Missing(g.Key("members"), "members is required", "list who is in the group")
 		}
@@ -50,13 +56,13 @@ func (l *loader) access(raw *rawAccess) roles.Policy {
 		l.Fail(raw.Origin, "access has no grant: without any, everybody may do what they could without the block", "add a grant, or remove the block")
 	}
 	for i := range raw.Grants {
-		p.Grants = append(p.Grants, l.grant(&raw.Grants[i], p.Groups, raw.OIDC.Set))
+		p.Grants = append(p.Grants, l.grant(&raw.Grants[i], p, raw.OIDC.Set))
 	}
 	return p
 }
 
-func (l *loader) grant(raw *rawGrant, groups map[string][]string, oidc bool) roles.Grant {
-	g := roles.Grant{Tasks: raw.Tasks.V, Labels: l.labelsOf("grant", &raw.Labels), To: l.names(&raw.To, groups, true, oidc)}
+func (l *loader) grant(raw *rawGrant, p roles.Policy, oidc bool) roles.Grant {
+	g := roles.Grant{Tasks: raw.Tasks.V, Labels: l.labelsOf("grant", &raw.Labels), To: l.names(&raw.To, p, true, oidc)}
 	words := list.Map(roles.All, func(r roles.Role) string { return string(r) })
 	for i, name := range raw.Roles.V {
 		if g.Roles = append(g.Roles, roles.Role(name)); !slices.Contains(words, name) {
@@ -88,14 +94,54 @@ func (l *loader) grant(raw *rawGrant, groups map[string][]string, oidc bool) rol
 // taskCharacters are those of patterns of tasks.
 const taskCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*?"
 
-// names returns names of identities as they are compared. A grant may also name everyone and groups, of
-// the configuration or, with an OpenID provider, of that.
-func (l *loader) names(raw *block.Strings, groups map[string][]string, inGrant, oidc bool) []string {
+// people returns the identities of each person.
+func (l *loader) people(raw []rawPerson, oidc bool) roles.People {
+	var people roles.People
+	var all []identityOf
+	for i := range raw {
+		r := &raw[i]
+		if _, twice := people[r.Label]; twice {
+			l.Fail(r.Origin, "another person has the name "+block.Quoted(r.Label), "put the identities into one person")
+		}
+		if len(r.Identities.V) == 0 {
+			l.Missing(r.Key("identities"), "identities is required", "list the identities of the person")
+		}
+		if people == nil {
+			people = roles.People{}
+		}
+		people[r.Label] = []string{}
+		for i := range r.Identities.V {
+			name, ok := l.name(&r.Identities, i, oidc, roles.ParseIdentity)
+			if !ok {
+				continue
+			}
+			people[r.Label] = append(people[r.Label], name)
+			other := slices.IndexFunc(all, func(o identityOf) bool { return o.person != r.Label && roles.Overlap(o.name, name) })
+			if other >= 0 {
+				l.Fail(r.Identities.Element(i), fmt.Sprintf("%s is also of the person %s, as %s", block.Quoted(name), block.Quoted(all[other].person), block.Quoted(all[other].name)), "name it in one person only")
+			}
+			all = append(all, identityOf{r.Label, name})
+		}
+	}
+	return people
+}
+
+// identityOf is an identity of a person.
+type identityOf struct{ person, name string }
+
+// names returns names of identities as they are compared: a person is named by all their identities. A grant
+// may also name everyone and groups, of the configuration or, with an OpenID provider, of that.
+func (l *loader) names(raw *block.Strings, p roles.Policy, inGrant, oidc bool) []string {
 	var names []string
 	for i, entry := range raw.V {
 		group, isGroup := strings.CutPrefix(entry, roles.GroupKind)
-		_, defined := groups[group]
+		_, defined := p.Groups[group]
+		person, isPerson := strings.CutPrefix(entry, roles.PersonKind)
 		switch {
+		case isPerson:
+			names = append(names, p.People[person]...)
+			l.person(raw.Element(i), person, p.People)
+			continue
 		case inGrant && (isGroup && group != "" && (defined || oidc) || entry == roles.Everyone):
 			names = append(names, entry)
 			continue
@@ -103,15 +149,29 @@ func (l *loader) names(raw *block.Strings, groups map[string][]string, inGrant, 
 			l.Fail(raw.Element(i), "there is no group "+block.Quoted(group), "define it with a block group in api.access, or add a block oidc for the groups of an OpenID provider")
 			continue
 		}
-		name, wrong, hint := roles.ParseName(entry)
-		if strings.HasPrefix(entry, "user:") && !oidc {
-			wrong, hint = "is a person of an OpenID provider, and none is configured", "add a block oidc to api.access, or name a token or a client certificate"
+		if name, ok := l.name(raw, i, oidc, roles.ParseName); ok {
+			names = append(names, name)
 		}
-		if wrong != "" {
-			l.Fail(raw.Element(i), block.Quoted(entry)+" "+wrong, hint)
-			continue
-		}
-		names = append(names, name)
 	}
 	return names
+}
+
+// name returns an entry of a list as parse returns it, if it is the name of an identity.
+func (l *loader) name(raw *block.Strings, i int, oidc bool, parse func(string) (name, wrong, hint string)) (name string, ok bool) {
+	entry := raw.V[i]
+	name, wrong, hint := parse(entry)
+	if strings.HasPrefix(entry, "user:") && !oidc {
+		wrong, hint = "is a person of an OpenID provider, and none is configured", "add a block oidc to api.access, or name a token or a client certificate"
+	}
+	if wrong != "" {
+		l.Fail(raw.Element(i), block.Quoted(entry)+" "+wrong, hint)
+	}
+	return name, wrong == ""
+}
+
+// person checks that the configuration has a person who is named elsewhere.
+func (l *loader) person(at block.Origin, name string, people roles.People) {
+	if _, defined := people[name]; !defined {
+		l.Fail(at, "there is no person "+block.Quoted(name), "define the person with a block person in api.access")
+	}
 }

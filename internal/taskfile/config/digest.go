@@ -42,6 +42,7 @@ func (c *Config) Digest() string {
 	consul.set("partition", c.Consul.Partition)
 	m.set("consul", consul)
 	m.set("tasks", tasks)
+	m.set("people", c.Rules.Approval.People)
 	return m.digest()
 }
 

@@ -357,7 +357,7 @@ func mentioned(n *node, path string, seen map[string]bool) {
 	for _, e := range n.entries {
 		path := block.Joined(path, e.key)
 		seen[path] = true
-		if e.key == "check" || e.key == "verify" || e.key == "group" { // their labels are in no path
+		if e.key == "check" || e.key == "verify" || e.key == "group" || e.key == "person" { // their labels are in no path
 			for _, label := range e.value.entries {
 				mentioned(label.value, path, seen)
 			}

@@ -59,10 +59,12 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 		l.Fail(keep.Origin, fmt.Sprintf("%s is negative", block.Quoted(keep.Text)), `a duration such as "720h", or "0s" to remove the records at once`)
 	}
 	cfg.KeepRemoved = raw.KeepRemoved
-	cfg.Rules = l.rules(&raw.rawRules, defaultRules)
 	cfg.Consul = l.consul(&raw.Consul)
 	cfg.Vault = l.vault(&raw.Vault)
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)
+	unset := defaultRules
+	unset.Approval.People = cfg.API.Access.People
+	cfg.Rules = l.rules(&raw.rawRules, unset)
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)

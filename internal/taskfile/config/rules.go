@@ -3,12 +3,14 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/drift"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 )
@@ -51,6 +53,11 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 		Removal:  raw.removalKeys.Spec(&l.Report, parent.Removal),
 		Windows:  parent.Windows,
 		Drift:    raw.Drift.Spec(&l.Report, parent.Drift),
+	}
+	for i, entry := range raw.Approval.From.V {
+		if person, ok := strings.CutPrefix(entry, roles.PersonKind); ok && !l.fromAPI { // a stored task stays valid without the person
+			l.person(raw.Approval.From.Element(i), person, parent.Approval.People)
+		}
 	}
 	if raw.Windows != nil { // also if it is empty
 		rules.Windows = window.Specs(&l.Report, raw.Windows)

@@ -126,7 +126,7 @@ func TestRules_DigestsCountEveryField(t *testing.T) {
 		"check": func(r *Rules) any { return &r.Checks[0] },
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(of(&base.Rules)).Elem()) {
-			if !f.IsExported() {
+			if !f.IsExported() || f.Name == "People" { // see TestPerson_ChangesTheConfigurationAndNoRule
 				continue
 			}
 			cfg := load(t, "f.hcl", file)
