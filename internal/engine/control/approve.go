@@ -35,19 +35,23 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		if err != nil {
 			return err
 		}
-		if r := e.Next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Valid(e.Now) {
-			return errNoChange
-		}
 		t, err := c.taskOf(ctx, e, task)
 		if err != nil {
 			return err
+		}
+		before := e.Next.Run.Approvals
+		if r := e.Next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Content == *wait.Content {
+			if r.Approval.Valid(e.Now) && t.Approval.Enough(*r.Approval, e.Now) {
+				return errNoChange
+			}
+			before = r.Approval.All()
 		}
 		who.Name = someone(who.Name)
 		g, err := t.Approval.Given(who, e.changedBy(task), e.Now, state.Line(comment))
 		if err != nil {
 			return err
 		}
-		given := t.Approval.Counting(e.Next.Run.Approvals, e.Now)
+		given := t.Approval.Counting(before, e.Now)
 		if repeated, err := t.Approval.Repeated(given, g.By); err != nil {
 			return err
 		} else if repeated {
@@ -71,6 +75,9 @@ func (e *Edit) approved(given []state.Given, needed int, content state.Content) 
 	event := outbox.Event{Kind: outbox.PlanApproved, At: e.Now, Task: state.TaskName(e.Record.Key), Run: live.ID, By: last.By, Detail: last.Comment, Until: last.Expires}
 	if needed > 1 {
 		event.Approvals, event.Needs = len(given), needed
+	}
+	if live.Resume != nil && live.Resume.Approval != nil {
+		live.Resume = nil // by approvals that are not enough any more
 	}
 	if live.Approvals = given; len(given) >= needed {
 		a := state.ApprovalOf(content, given)

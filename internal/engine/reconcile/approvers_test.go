@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
 // twoOf is a bench with a plan that needs two approvals, each valid for an hour.
@@ -168,6 +170,109 @@ func TestApprovers_WhatHappensBetweenTwoApprovals(t *testing.T) {
 			b.tick()
 			if got := b.run(run).Data; got.State != state.RunIntended || got.Approval == nil || got.Approval.Names() != "token:ann and token:bob" {
 				t.Errorf("the run is %s, approved by %+v", got.State, got.Approval)
+			}
+		})
+	}
+}
+
+// Each row is two identities of ann, who approves twice.
+var identitiesOfAnn = map[string][2]identity.Identity{
+	"a token and a login":       {identity.OfToken("ann-laptop"), {Name: "user:ann@example.com", Proof: identity.OIDC}},
+	"a certificate and a token": {{Name: "cert:ann", Proof: identity.Certificate}, identity.OfToken("ann-laptop")},
+	"two roles in AWS":          {identity.OfARN("arn:aws:sts::123456789012:assumed-role/ann/laptop"), identity.OfARN("arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Net_1a2b/ann@example.com")},
+}
+
+var onlyAnn = roles.People{"ann": {"token:ann-laptop", "user:ann@example.com", "cert:ann", "arn:aws:iam::123456789012:role/ann", "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_*/ann@example.com"}}
+
+func TestApprovers_PersonCountsOnceWithAllIdentities(t *testing.T) {
+	for name, both := range identitiesOfAnn {
+		t.Run(name, func(t *testing.T) {
+			b, run := twoOf(t)
+			b.Config.Tasks[0].Approval.People = onlyAnn
+			people, events := b.people(), b.recording()
+			b.must(people.Approve(t.Context(), "task-0", "", both[0], ""))
+			err := people.Approve(t.Context(), "task-0", "", both[1], "")
+			if refused := new(approvals.RefusedError); !errors.As(err, &refused) || !strings.HasSuffix(err.Error(), "ann has approved already, as "+both[0].Name) {
+				t.Errorf("the other identity: %v", err)
+			}
+			b.tick()
+			if got := b.run(run).Data; got.State != state.RunWaiting || events.count(outbox.PlanApproved) != 1 {
+				t.Fatalf("one person has approved, and the run is %s", got.State)
+			}
+			b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
+			b.tick()
+			if got := b.run(run).Data; got.State != state.RunIntended || got.Approval.Names() != both[0].Name+" and token:bob" {
+				t.Errorf("the run is %s, approved by %+v", got.State, got.Approval)
+			}
+		})
+	}
+}
+
+// The approvals are older than the configuration that says who is one person: first all of them, and the run was
+// to be resumed, then those of a run that still waits.
+func TestApprovers_AreCountedByTheConfigurationWhenTheRunResumes(t *testing.T) {
+	for name, both := range identitiesOfAnn {
+		for _, need := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s, %d must approve", name, need), func(t *testing.T) {
+				b, run := twoOf(t)
+				b.Config.Tasks[0].Approval.Require = need
+				b.must(b.people().Approve(t.Context(), "task-0", "", both[0], ""))
+				b.must(b.people().Approve(t.Context(), "task-0", "", both[1], ""))
+				if resumes := b.task("task-0").Run.Resume != nil; resumes != (need == 2) {
+					t.Fatalf("the run is to be resumed: %v", resumes)
+				}
+				b.Config.Tasks[0].Approval.People = onlyAnn
+				b.tick()
+				live := b.task("task-0").Run
+				if got := b.run(run).Data; got.State != state.RunWaiting || live.Resume != nil || len(live.Approvals) != 1 || live.Approvals[0].By != both[0].Name {
+					t.Fatalf("the run is %s, %+v", got.State, live)
+				}
+				for _, who := range []string{"bob", "cho"}[:need-1] {
+					b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken(who), ""))
+				}
+				b.tick()
+				if got := b.run(run).Data; got.State != state.RunIntended {
+					t.Errorf("enough people have approved, and the run is %s", got.State)
+				}
+			})
+		}
+	}
+}
+
+// The next person may approve before a tick finds that the approvals are not enough any more.
+func TestApprovers_ApprovalBeforeTheNextTickCountsWithTheOthers(t *testing.T) {
+	b, run := twoOf(t)
+	both := identitiesOfAnn["a token and a login"]
+	b.must(b.people().Approve(t.Context(), "task-0", "", both[0], ""))
+	b.must(b.people().Approve(t.Context(), "task-0", "", both[1], ""))
+	b.Config.Tasks[0].Approval.People, b.Config.Tasks[0].Approval.Require = onlyAnn, 3
+	b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
+	if live := b.task("task-0").Run; live.Resume != nil || len(live.Approvals) != 2 {
+		t.Fatalf("two people of three have approved: %+v", live)
+	}
+	b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("cho"), ""))
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunIntended || got.Approval.Names() != both[0].Name+", token:bob and token:cho" {
+		t.Errorf("the run is %s, approved by %+v", got.State, got.Approval)
+	}
+}
+
+func TestApprovers_PersonDoesNotApproveWhatTheyChangedAsAnotherIdentity(t *testing.T) {
+	for name, both := range identitiesOfAnn {
+		t.Run(name, func(t *testing.T) {
+			b, run := twoOf(t)
+			rule := &b.Config.Tasks[0].Approval
+			rule.Require, rule.DistinctApprover = 0, true
+			enabled := true
+			b.overridden(state.Override{Task: "task-0", Enabled: &enabled, By: "token:eve", Others: []string{both[0].Name}, At: b.now, Made: b.now})
+			rule.People = onlyAnn
+			if err := b.people().Approve(t.Context(), "task-0", "", both[1], ""); !errors.Is(err, approvals.ErrSamePerson) {
+				t.Errorf("%s approves what %s has changed: %v", both[1].Name, both[0].Name, err)
+			}
+			b.must(b.people().Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))
+			b.tick()
+			if got := b.run(run).Data; got.State != state.RunIntended {
+				t.Errorf("the run is %s", got.State)
 			}
 		})
 	}
