@@ -8,14 +8,36 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // anyWait is what somebody means who approves whatever waits.
 const anyWait = "any"
 
-// names are those of people who change tasks and approve plans.
-var names = []string{"ann", "bob", "cho"}
+// names are those of identities that change tasks and approve plans.
+var names = []string{"user:ann", "user:bob", "token:cho"}
+
+// oneOfTwo are people in the configurations of some bundles: then bob and cho are one person.
+var oneOfTwo = roles.People{"bob": {"user:bob", "token:cho"}}
+
+// personOf tells people apart as a configuration does.
+func personOf(people roles.People, name string) string {
+	for person, identities := range people {
+		if slices.Contains(identities, name) {
+			return person
+		}
+	}
+	return name
+}
+
+// whoIs is who has one of the names, or only claims to.
+func whoIs(name string, proven bool) identity.Identity {
+	if !proven {
+		return identity.Identity{Name: identity.Claimed(name), Proof: identity.None}
+	}
+	return identity.OfRecord(name)
+}
 
 // plan is a plan that somebody knows of, perhaps one that nobody waits with any more.
 type plan struct{ task, id string }
@@ -72,11 +94,9 @@ func (w *world) approve(it plan) {
 	if meant == "" {
 		meant = anyWait
 	}
-	by := identity.Identity{Name: names[w.rng.IntN(len(names))], Proof: identity.OIDC}
-	if w.rng.IntN(4) == 0 {
-		by.Proof = identity.None // somebody claims the name
-	}
-	w.person(by.Name+" ("+string(by.Proof)+") approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *control.Control) error {
+	name := names[w.rng.IntN(len(names))]
+	by := whoIs(name, w.rng.IntN(4) != 0)
+	w.person(by.Name+" approves plan "+it.id+" of "+it.task, meant, func(ctx context.Context, c *control.Control) error {
 		return c.Approve(ctx, it.task, it.id, by, "")
 	})
 }

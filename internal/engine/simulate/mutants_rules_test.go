@@ -227,7 +227,7 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: one person counts once",
 		file: "rules/approval/people.go",
-		old:  "if s.counts(g, now) && !Approved(counting, g.By) {",
+		old:  "if s.counts(g, now) && s.earlier(counting, g.By) < 0 {",
 		new:  "if s.counts(g, now) {",
 		test: "rules/approval TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid",
 	}, {

@@ -25,7 +25,7 @@ const partlyEvery = 24
 // those of two people within 10 minutes.
 func forPartly(task func(string) config.Task) bundle {
 	tasks := []config.Task{task("web"), task("api"), task("db")}
-	for i, rule := range []approval.Spec{{Expires: time.Hour}, {Expires: time.Hour, Require: 2}, {Expires: 10 * time.Minute, Require: 2, DistinctApprover: true}} {
+	for i, rule := range []approval.Spec{{Expires: time.Hour}, {Expires: time.Hour, Require: 2, People: oneOfTwo}, {Expires: 10 * time.Minute, Require: 2, DistinctApprover: true}} {
 		rule.Rule = approval.Never
 		tasks[i].Rules = config.Rules{Guard: guard.Default, Approval: rule}
 	}
@@ -59,7 +59,7 @@ func enoughOf(rule approval.Spec, given []givenAt, now time.Time) bool {
 		}
 		all = append(all, one)
 	}
-	return enough(all, rule.Require, now)
+	return enough(all, rule, now)
 }
 
 // give notes that somebody has approved what a task loses with all others.

@@ -163,9 +163,12 @@ func (w *world) stepThere() bool {
 	return w.rng.IntN(100) < 20 && w.cloud.progress(w)
 }
 
+// namesThere are those of people in HCP Terraform.
+var namesThere = []string{"ann", "bob", "cho"}
+
 // somebodyThere has a person do something in HCP Terraform.
 func (w *world) somebodyThere() bool {
-	c, name := &w.cloud, names[w.rng.IntN(len(names))]
+	c, name := &w.cloud, namesThere[w.rng.IntN(len(namesThere))]
 	if len(c.workspaces) == 0 {
 		return false
 	}
@@ -246,7 +249,7 @@ func (w *world) agreeThere() {
 			r.status = policyChecked
 		}
 		if !r.ours() && w.cloud.may(r, hcp.Discard) {
-			w.cloud.act(w, r, hcp.Discard, names[0], "")
+			w.cloud.act(w, r, hcp.Discard, namesThere[0], "")
 		}
 	}
 }

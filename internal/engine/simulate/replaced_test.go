@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -152,11 +151,8 @@ func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
 // approveAll has somebody approve what all tasks lose by a replaced Consul.
 func (w *world) approveAll() {
 	n := w.rng.IntN(4 * len(names))
-	by := identity.Identity{Name: names[n%len(names)], Proof: identity.OIDC}
-	if n < len(names) && w.faults {
-		by.Proof = identity.None // somebody claims the name
-	}
-	w.person(by.Name+" ("+string(by.Proof)+") approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
+	by := whoIs(names[n%len(names)], n >= len(names) || !w.faults)
+	w.person(by.Name+" approves what a replaced Consul has lost", "", func(ctx context.Context, c *control.Control) error {
 		return c.ApproveAll(ctx, by, "")
 	})
 }

@@ -69,14 +69,16 @@ func withRules(plain []bundle) []bundle {
 	always := approval.Spec{Rule: approval.Always, Expires: 10 * time.Minute, DistinctApprover: true}
 	two := always
 	two.Require = 2
-	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour, Require: 2}
+	always.People = oneOfTwo
+	destructive := approval.Spec{Rule: approval.Destructive, Expires: time.Hour, Require: 2, People: oneOfTwo}
+	named := config.Rules{Approval: approval.Spec{People: oneOfTwo}} // also for tasks that people make
 	allowed, denied, both := windows(false, window.Allow), windows(true, window.Deny), windows(false, window.Allow, window.Deny)
 	return []bundle{
-		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[0].config.Tasks,
+		{digest: "b3", config: &config.Config{KeepRemoved: keptRemoved, Rules: named, Tasks: ruled(plain[0].config.Tasks,
 			config.Rules{Guard: guard.Default, Approval: always}, checked(config.Rules{Guard: guard.Default, Approval: approval.Default, Windows: denied}, drift.Report))}},
 		{digest: "b4", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[1].config.Tasks,
 			checked(config.Rules{Guard: limited, Approval: approval.Default}, drift.Apply), config.Rules{Guard: guard.Default, Approval: two, Windows: both}, config.Rules{Guard: guard.Default})}},
-		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Tasks: ruled(plain[2].config.Tasks,
+		{digest: "b5", config: &config.Config{KeepRemoved: keptRemoved, Rules: named, Tasks: ruled(plain[2].config.Tasks,
 			config.Rules{Guard: limited, Approval: destructive, Windows: allowed}, checked(config.Rules{Guard: guard.Default, Approval: destructive}, drift.Apply))}},
 	}
 }
@@ -309,12 +311,12 @@ type granted struct {
 	by      string // "" if nothing proves the name
 }
 
-// enough reports whether the approvals of one content are those of so many people at a time.
-func enough(given []granted, needs int, at time.Time) bool {
-	people := map[string]bool{}
+// enough reports whether the approvals of one content are those of as many people at a time as the rule needs.
+func enough(given []granted, rule approval.Spec, at time.Time) bool {
+	people, needs := map[string]bool{}, rule.Require
 	for _, a := range given {
 		if (a.expires.IsZero() || at.Before(a.expires)) && (a.by != "" || needs <= 1) {
-			people[a.by] = true
+			people[personOf(rule.People, a.by)] = true
 		}
 	}
 	return len(people) >= max(1, needs)
@@ -356,7 +358,7 @@ func (j *judge) permitted(p *process, task, run string, it planned) {
 		}
 		texts = append(texts, fmt.Sprintf("%+v by %q until %s", a.content, a.by, a.expires.UTC().Format(time.TimeOnly)))
 	}
-	if enough(same, it.task.Approval.Require, it.at) {
+	if enough(same, it.task.Approval, it.at) {
 		return
 	}
 	p.violated("what needs an approval is applied with one of that very content: %s applies %+v at %s in run %s of %s, though %s; approved: [%s]",
@@ -511,8 +513,9 @@ func (j *judge) approved(v view, task string, before, now state.Task) {
 // givenBy notes the approval of one person.
 func (j *judge) givenBy(v view, task string, now state.Task, a state.Given) {
 	content := j.rules.waits[now.Run.Wait.ID]
-	if by := j.overrides[task].By; !a.Authenticated && by != "" || by == a.By {
-		if t, ok := overlay.Compose(v.base, slices.Collect(maps.Values(j.overrides))).Config.Task(task); ok && t.Approval.DistinctApprover {
+	if by := j.overrides[task].By; by != "" {
+		t, ok := overlay.Compose(v.base, slices.Collect(maps.Values(j.overrides))).Config.Task(task)
+		if ok && t.Approval.DistinctApprover && (!a.Authenticated || personOf(t.Approval.People, by) == personOf(t.Approval.People, a.By)) {
 			v.violated("another person approves: %s approves what %s has changed: %s", a.By, by, task)
 		}
 	}
