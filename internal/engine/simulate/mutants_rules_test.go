@@ -231,6 +231,24 @@ var ruleMutants = []mutant{
 		new:  "if s.counts(g, now) {",
 		test: "rules/approval TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid",
 	}, {
+		rule: "rules: identities of one person count once",
+		file: "rules/roles/people.go",
+		old:  "return person != \"\" && person == p.Of(b)",
+		new:  "return false && person == p.Of(b)",
+		test: "engine/reconcile TestApprovers_PersonCountsOnceWithAllIdentities",
+	}, {
+		rule: "rules: a run is resumed by approvals of people whom the configuration names at that time",
+		file: "engine/decide/waiting.go",
+		old:  "|| d.lacksPeople(*resume)) {",
+		new:  "|| false && d.lacksPeople(*resume)) {",
+		test: "engine/reconcile TestApprovers_AreCountedByTheConfigurationWhenTheRunResumes",
+	}, {
+		rule: "rules: only proven names are identities of a person",
+		file: "base/identity/identity.go",
+		old:  "if IsClaimed(name) {",
+		new:  "if false {",
+		test: "rules/roles TestPeople_OnlyProvenNamesAreOfAPerson",
+	}, {
 		rule: "rules: a run goes on when enough people have approved",
 		seed: 20,
 		file: "rules/approval/people.go",
