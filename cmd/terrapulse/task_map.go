@@ -7,6 +7,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // maxMap is how many elements each list of a map may have.
@@ -19,13 +20,14 @@ func (a *app) taskMapCommand() command {
 	f := a.flagSet("task map")
 	api.registerCurrent(f)
 	f.StringVar(&selected.Service, "service", "", "Only tasks that read this `service`, by its name or an expression.")
+	f.StringVar(&selected.Node, "node", "", "Only tasks that were applied with this `node`, or with a service instance on it.")
 	f.StringVar(&selected.Key, "key", "", "Only tasks that read this `key` of Consul's KV store.")
 	f.StringVar(&selected.Entry, "entry", "", "Only tasks that read this config `entry`: KIND/NAME.")
 	f.StringVar(&selected.Peer, "peer", "", "Only tasks that read services of this `peer`.")
 	f.StringVar(&selected.Type, "type", "", "Only tasks that have resources of this `type`.")
 	f.StringVar(&selected.Search, "search", "", "Only tasks whose name, sources or types have these `words`.")
 	return command{flags: f, synopsis: "Print what feeds tasks, and which resources they have", args: a.tasks(f, api.taskNames), codes: []int{exitOK, exitError, exitMissing, exitFlags},
-		examples: []string{"", "-service=web", "-type=aws_lb -json", "load-balancer"},
+		examples: []string{"", "-service=web", "-node=node-1", "-type=aws_lb -json", "load-balancer"},
 		help: `Usage: terrapulse task map [flags] [TASK]
 
   Prints what in Consul feeds which tasks, and which resources they have, as
@@ -55,6 +57,9 @@ func (a *app) taskMapCommand() command {
 }
 
 func (a *app) printMap(m apispec.MapResponse) {
+	if unknown := apispec.Deref(m.Counts.UnknownNodes); unknown > 0 {
+		defer fmt.Fprintf(a.stdout, "Of %d other %s, the nodes are not known before the next apply.\n", unknown, state.Plural(unknown, "task"))
+	}
 	if len(m.Tasks) == 0 {
 		fmt.Fprintln(a.stdout, "No task matches.")
 		return

@@ -31,6 +31,10 @@ func TestTaskMap_SaysWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &m); err != nil || m.Counts.Tasks != 1 || len(*m.Addresses) != 1 || (*m.Addresses)[0].Address != "module.web.aws_lb.front" {
 		t.Errorf("%v: %s", err, out)
 	}
+	out, _ = commandOf(t, exitOK, "task", "map", "-http-addr", url, "-node=n4")
+	wantText(t, out, "web   service web  aws_lb 1, aws_subnet 1", `module.web.aws_subnet.s["a"]  web`, "Of 1 other task, the nodes are not known before the next apply.")
+	out, _ = commandOf(t, exitOK, "task", "map", "-http-addr", url, "-node=n5")
+	wantText(t, out, "No task matches.", "Of 1 other task, the nodes")
 	out, _ = commandOf(t, exitOK, "task", "map", "-http-addr", url, "-service=other")
 	wantText(t, out, "No task matches.")
 }

@@ -2,16 +2,19 @@ package api
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -30,7 +33,14 @@ func (a *api) getMap(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := l.Map(selected)
+	on, unknown, err := a.onNode(r.Context(), l, selected)
+	if err != nil {
+		return nil, err
+	}
+	answer := l.Map(selected, func(task string) bool { return on[task] })
+	if unknown > 0 {
+		answer.Counts.UnknownNodes = &unknown
+	}
 	answer.RequestID = middleware.ID(r)
 	if answer.Counts.Tasks > mapTasks {
 		return answer, nil
@@ -43,12 +53,9 @@ func (a *api) getMap(r *http.Request) (any, error) {
 			return err
 		})
 		group.Go(func() error {
-			inputs, err := state.LoadInputs(ctx, a.Control.Store, t.Name)
-			if err != nil && !errors.Is(err, state.ErrTorn) {
-				return fmt.Errorf("read what task %s was applied with: %w", t.Name, err)
-			}
+			inputs, err := a.inputs(ctx, t.Name)
 			fed[i] = l.Fed(t.Name, selected, inputs)
-			return nil
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -65,6 +72,44 @@ func (a *api) getMap(r *http.Request) (any, error) {
 	}
 	answer.Entries = &entries
 	return answer, nil
+}
+
+// onNode returns which of the selected tasks were applied with the selected node, and of how many that is
+// not known. It reads what each task that may have a node was applied with.
+func (a *api) onNode(ctx context.Context, l *overview.List, selected selection.Map) (on map[string]bool, unknown int, err error) {
+	if selected.Node == "" {
+		return nil, 0, nil
+	}
+	on = map[string]bool{}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for _, task := range l.MayHaveNode(selected) {
+		group.Go(func() error {
+			inputs, err := a.inputs(ctx, task)
+			has, known := overview.HasNode(selected, inputs)
+			mu.Lock()
+			defer mu.Unlock()
+			if on[task] = has; !has && !known {
+				unknown++
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	return on, unknown, err
+}
+
+// inputs returns what a task was applied with, nothing if that was not written completely.
+func (a *api) inputs(ctx context.Context, task string) (state.Inputs, error) {
+	inputs, err := state.LoadInputs(ctx, a.Control.Store, task)
+	switch {
+	case errors.Is(err, state.ErrTorn):
+		return state.Inputs{}, nil
+	case err != nil:
+		return state.Inputs{}, fmt.Errorf("read what task %s was applied with: %w", task, err)
+	}
+	return inputs, nil
 }
 
 // addresses returns those of a task's resources that are kept.

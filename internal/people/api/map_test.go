@@ -164,13 +164,17 @@ func TestMap_HasTheEntriesThatTasksWereAppliedWith(t *testing.T) {
 	e.appliedWith("hosts", "nodes", map[string]condition.Detail{"n7": {Group: "nodes", Address: "10.0.0.7"}}, condition.Source{Of: condition.OfNode, Name: "n7"})
 	e.appliedWith("all", "catalog-services", map[string]condition.Detail{"dns": {Group: "services"}, "web": {Group: "services"}})
 	for query, want := range map[string]string{
-		"task=edge":          "edge:api-1.n1.dc1@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
-		"task=hosts":         "hosts:n7@n7",
-		"service=web":        "all:web@ east:web-1.n1.dc2.east@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
-		"service=api":        "edge:api-1.n1.dc1@n1",
-		"peer=east":          "east:web-1.n1.dc2.east@n1",
-		"source=service+web": "edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
-		"task=nightly":       "",
+		"task=edge":           "edge:api-1.n1.dc1@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"task=hosts":          "hosts:n7@n7",
+		"service=web":         "all:web@ east:web-1.n1.dc2.east@n1 edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"service=api":         "edge:api-1.n1.dc1@n1",
+		"peer=east":           "east:web-1.n1.dc2.east@n1",
+		"source=service+web":  "edge:web-1.rack7.n1.dc1@rack7.n1 edge:web.v2.n2.dc1@n2",
+		"task=nightly":        "",
+		"node=n1":             "east:web-1.n1.dc2.east@n1 edge:api-1.n1.dc1@n1",
+		"node=n1&service=web": "east:web-1.n1.dc2.east@n1",
+		"node=n2":             "edge:web.v2.n2.dc1@n2",
+		"node=n7":             "hosts:n7@n7",
 	} {
 		var got apispec.MapResponse
 		decode(t, e.get("/v1/map?"+query), &got)
@@ -189,6 +193,54 @@ func TestMap_HasTheEntriesThatTasksWereAppliedWith(t *testing.T) {
 	}
 }
 
+func TestMap_ANodeSelectsTheTasksThatDependOnIt(t *testing.T) {
+	e := newEngine(t, mapped).serve()
+	on := func(service, node, peer string) condition.Source {
+		return condition.Source{Scope: condition.Scope{Peer: peer}, Of: condition.OfService, Name: service, Node: node}
+	}
+	detail := condition.Detail{Group: "web", ID: "web-1"}
+	e.appliedWith("edge", "services", map[string]condition.Detail{"web-1.rack7.n1.dc1": detail}, on("web", "rack7.n1", ""), on("api", "n2", ""))
+	e.appliedWith("east", "services", map[string]condition.Detail{"web-1.n1.dc2.east": detail}, on("web", "n1", "east"))
+	e.appliedWith("hosts", "nodes", map[string]condition.Detail{"n1": {Group: "nodes"}}, condition.Source{Of: condition.OfNode, Name: "n1"})
+	e.appliedWith("all", "catalog-services", map[string]condition.Detail{"n1": {Group: "services"}}, on("n1", "", ""))
+	e.made("edge", "module.edge.aws_lb.front")
+	for query, want := range map[string]string{
+		"node=n1":                 "east hosts",
+		"node=rack7.n1":           "edge",
+		"node=n2":                 "edge",
+		"node=n2&service=web":     "", // the service runs on other nodes
+		"node=n1&service=web":     "east",
+		"node=n1&peer=east":       "east",
+		"node=rack7.n1&peer=east": "",
+		"node=rack7.n1&task=edge": "edge",
+		"node=n1&type=aws_lb":     "",
+		"node=n9":                 "",
+	} {
+		var got apispec.MapResponse
+		decode(t, e.get("/v1/map?"+query), &got)
+		var names []string
+		for _, task := range got.Tasks {
+			names = append(names, task.Name)
+		}
+		if strings.Join(names, " ") != want || got.Counts.Tasks != len(names) {
+			t.Errorf("%s selects %q (%d), want %q", query, names, got.Counts.Tasks, want)
+		}
+	}
+	var got apispec.MapResponse
+	decode(t, e.get("/v1/map?node=rack7.n1"), &got)
+	if first := (*got.Addresses)[0]; first.Address != "module.edge.aws_lb.front" || got.Counts.Resources != 1 || got.Counts.Sources != 3 {
+		t.Errorf("the resources that depend on the node: %+v of %+v", first, got.Counts)
+	}
+	if unknown := apispec.Deref(got.Counts.UnknownNodes); unknown != 1 { // nightly reads services, but was never applied
+		t.Errorf("of %d tasks it is said that their nodes are not known", unknown)
+	}
+	var one apispec.MapResponse
+	decode(t, e.get("/v1/map?node=n1&task=hosts"), &one)
+	if one.Counts.UnknownNodes != nil {
+		t.Errorf("of the selected task, the nodes are known: %+v", one.Counts)
+	}
+}
+
 func TestMap_HasABoundedNumberOfEntries(t *testing.T) {
 	e := newEngine(t, mapped).serve()
 	many := map[string]condition.Detail{}
@@ -200,5 +252,16 @@ func TestMap_HasABoundedNumberOfEntries(t *testing.T) {
 	decode(t, e.get("/v1/map?task=edge"), &got)
 	if len(*got.Entries) != 500 || apispec.Deref(got.MoreEntries) != 19_500 || (*got.Entries)[0].Name != "web-00000.n0.dc1" {
 		t.Errorf("%d entries and %d more", len(*got.Entries), apispec.Deref(got.MoreEntries))
+	}
+	in := state.Inputs{Kind: "services", Elements: map[string]string{}, Sources: []string{condition.Source{Of: condition.OfService, Name: "web", Node: "n7"}.String()}}
+	for i := range 20_001 {
+		in.Elements[fmt.Sprintf("web-%05d.n%d.dc1", i, i)] = "x"
+	}
+	if err := state.SaveInputs(t.Context(), e.store, "edge", in); err != nil {
+		t.Fatal(err)
+	}
+	decode(t, e.get("/v1/map?node=n7"), &got)
+	if len(*got.Entries) != 1 || (*got.Entries)[0].Name != "web-00007.n7.dc1" {
+		t.Errorf("of entries without details, these are on the node: %+v", *got.Entries)
 	}
 }

@@ -693,6 +693,9 @@ type MapCounts struct {
 
 	// Unknown tasks whose resources are not known
 	Unknown int `json:"unknown"`
+
+	// UnknownNodes with node: tasks that read services or nodes, but are not applied or have no complete record of it; they are not selected
+	UnknownNodes *int `json:"unknown_nodes,omitempty"`
 }
 
 // MapEntry defines model for MapEntry.
@@ -726,7 +729,7 @@ type MapResponse struct {
 	// Counts how much is selected
 	Counts MapCounts `json:"counts"`
 
-	// Entries what the tasks were applied with last, at most 500, by task; with service, key, entry, peer or source only what these select
+	// Entries what the tasks were applied with last, at most 500, by task; with service, node, key, entry, peer or source only what these select
 	Entries *[]MapEntry `json:"entries,omitempty"`
 
 	// MoreEntries how many more there are

@@ -12,10 +12,24 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
-// Fed returns what a task was applied with, which is in: of the selected sources or, if none is selected,
-// of all. It is sorted by kind and name.
+// HasNode reports whether what a task was applied with has the selected node, or a service instance on it.
+// Both are of the selected service and peer. known is false if nothing of it is kept.
+func HasNode(selected selection.Map, in state.Inputs) (has, known bool) {
+	for _, text := range in.Sources {
+		s, err := condition.ParseSource(text)
+		on := s.Of == condition.OfService && s.Node == selected.Node && (selected.Service == "" || selected.Service == s.Name) ||
+			s.Of == condition.OfNode && s.Name == selected.Node && selected.Service == ""
+		if err == nil && on && (selected.Peer == "" || selected.Peer == s.Scope.Peer) {
+			return true, true
+		}
+	}
+	return false, in.Kind != "" || in.Others != nil || in.Backend != ""
+}
+
+// Fed returns what a task was applied with, which is in: of the selected sources and node or, if none is
+// selected, of all. It is sorted by kind and name.
 func (l *List) Fed(task string, selected selection.Map, in state.Inputs) []apispec.MapEntry {
-	f := fed{task: task, details: in.Details, shown: map[[2]string][]condition.Source{}}
+	f := fed{task: task, node: selected.Node, details: in.Details, shown: map[[2]string][]condition.Source{}}
 	for _, text := range in.Sources {
 		if s, err := condition.ParseSource(text); err == nil {
 			f.shown[[2]string{s.Name, s.Node}] = append(f.shown[[2]string{s.Name, s.Node}], s)
@@ -56,6 +70,7 @@ func (l *List) feeds(task string) []condition.Feed {
 // fed collects what a task was applied with.
 type fed struct {
 	task    string
+	node    string // that is selected; "" for all
 	details map[string]string
 	shown   map[[2]string][]condition.Source // what Consul showed, by service and node
 	picked  []condition.Feed                 // nil for all
@@ -80,7 +95,7 @@ func (f *fed) add(kind string, elements map[string]string) {
 			e.Node = &name
 		}
 		e.Peer = apiview.Optional(from.Scope.Peer)
-		if f.picks(e, d, from) {
+		if f.picks(e, d, from) && f.onNode(e) {
 			f.entries = append(f.entries, e)
 		}
 	}
@@ -103,6 +118,15 @@ func (f *fed) instance(d condition.Detail, name string) (found condition.Source)
 		}
 	}
 	return found
+}
+
+// onNode reports whether an entry is the selected node, or on it. The name of an instance without a detail
+// has its node as a part.
+func (f *fed) onNode(e apispec.MapEntry) bool {
+	if f.node == "" || e.Node != nil {
+		return f.node == "" || *e.Node == f.node
+	}
+	return e.Kind == condition.ServicesKind.Name && strings.Contains(e.Name+".", "."+f.node+".")
 }
 
 // picks reports whether a source that is selected has the entry. Of an entry without a detail that is not

@@ -28,7 +28,7 @@ func BenchmarkLinearMap(b *testing.B) {
 			b.Fatal(err)
 		}
 		draw := func() {
-			if drawn := all.Map(selection.Map{}); drawn.Counts.Sources != n || len(drawn.Tasks) != 1 {
+			if drawn := all.Map(selection.Map{}, nil); drawn.Counts.Sources != n || len(drawn.Tasks) != 1 {
 				b.Fatalf("the map has %+v", drawn.Counts)
 			}
 		}

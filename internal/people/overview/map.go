@@ -18,39 +18,64 @@ import (
 const maxMapSources = 50
 
 // Map returns what feeds the selected tasks, and which types of resources they have: from the
-// configuration and the rows of the summary. It reads no record.
-func (l *List) Map(selected selection.Map) apispec.MapResponse {
+// configuration and the rows of the summary. It reads no record. Which tasks depend on the selected
+// node is not in them: has says it, of the tasks of MayHaveNode.
+func (l *List) Map(selected selection.Map, has func(task string) bool) apispec.MapResponse {
+	limit := cmp.Or(selected.Limit, selection.DefaultMapLimit)
+	m := mapping{sources: map[string]*apispec.MapSource{}, types: map[string]*apispec.MapType{}}
+	tasks := []mapped{}
+	for t := range l.mapped(selected) {
+		if selected.Node == "" || has(t.name) {
+			tasks = append(tasks, t)
+			m.add(t.feeds, t.row.Made)
+		}
+	}
+	slices.SortFunc(tasks, func(a, b mapped) int { return strings.Compare(a.name, b.name) })
+	answer := m.answer(limit)
+	answer.Counts.Tasks, answer.Tasks = len(tasks), []apispec.MapTask{}
+	for _, t := range tasks[:min(len(tasks), limit)] {
+		answer.Tasks = append(answer.Tasks, mapTask(t.entry, t.phase, t.feeds))
+	}
+	return answer
+}
+
+// mapped is a task of a map, with what feeds it.
+type mapped struct {
+	*entry
+	phase apispec.Phase
+	feeds []condition.Feed
+}
+
+// mapped yields the selected tasks, whatever nodes they depend on.
+func (l *List) mapped(selected selection.Map) iter.Seq[mapped] {
 	var feeds map[string][]condition.Feed
 	if l.effective.Config != nil {
 		feeds = l.reader.Known.feedsOf(l.effective.Config)
 	}
-	limit := cmp.Or(selected.Limit, selection.DefaultMapLimit)
 	words := strings.Fields(strings.ToLower(selected.Search))
-	m := mapping{sources: map[string]*apispec.MapSource{}, types: map[string]*apispec.MapType{}}
-	var tasks []int
-	for i := range l.entries {
-		e := &l.entries[i]
-		of := feeds[e.name]
-		if !e.configured && e.definition != nil {
-			of = e.definition.Feeds()
-		}
-		if selectsTask(selected, words, e, of) {
-			tasks = append(tasks, i)
-			m.add(of, e.row.Made)
+	return func(yield func(mapped) bool) {
+		for i := range l.entries {
+			e := &l.entries[i]
+			of := feeds[e.name]
+			if !e.configured && e.definition != nil {
+				of = e.definition.Feeds()
+			}
+			if selectsTask(selected, words, e, of) && !yield(mapped{e, l.tasks[i].Phase, of}) {
+				return
+			}
 		}
 	}
-	slices.SortFunc(tasks, func(a, b int) int { return strings.Compare(l.entries[a].name, l.entries[b].name) })
-	answer := m.answer(limit)
-	answer.Counts.Tasks, answer.Tasks = len(tasks), []apispec.MapTask{}
-	for _, i := range tasks[:min(len(tasks), limit)] {
-		e := &l.entries[i]
-		of := feeds[e.name]
-		if !e.configured && e.definition != nil {
-			of = e.definition.Feeds()
+}
+
+// MayHaveNode returns which of the selected tasks may depend on a node: those that read services or nodes,
+// and those whose definition is not known.
+func (l *List) MayHaveNode(selected selection.Map) (names []string) {
+	for t := range l.mapped(selected) {
+		if t.definition == nil || slices.ContainsFunc(t.feeds, func(f condition.Feed) bool { return f.Kind == condition.ServicesKind || f.Kind == condition.NodesKind }) {
+			names = append(names, t.name)
 		}
-		answer.Tasks = append(answer.Tasks, mapTask(e, l.tasks[i].Phase, of))
 	}
-	return answer
+	return names
 }
 
 // selectsTask reports whether a map has a task with these sources.

@@ -8,6 +8,7 @@ import (
 // Map is which tasks a map has. Its zero value selects all of them.
 type Map struct {
 	Service string // tasks that read this service
+	Node    string // tasks that were applied with this node, or with a service instance on it
 	Key     string // this key
 	Entry   string // this config entry, as KIND/NAME
 	Peer    string // services of this peer
@@ -23,7 +24,7 @@ const DefaultMapLimit = 100
 
 // fields are the parameters with their values.
 func (m *Map) fields() map[string]*string {
-	return map[string]*string{"service": &m.Service, "key": &m.Key, "entry": &m.Entry, "peer": &m.Peer, "source": &m.Source, "task": &m.Task, "type": &m.Type, "search": &m.Search}
+	return map[string]*string{"service": &m.Service, "node": &m.Node, "key": &m.Key, "entry": &m.Entry, "peer": &m.Peer, "source": &m.Source, "task": &m.Task, "type": &m.Type, "search": &m.Search}
 }
 
 // ParseMap reads the parameters of a map. A wrong limit is the default one.

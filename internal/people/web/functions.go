@@ -34,6 +34,7 @@ var functions = template.FuncMap{
 	"changes":      changes,
 	"task":         taskURL,
 	"onMap":        func(name string) string { return mapURL(selection.Map{Task: name}) },
+	"nodeOnMap":    func(name *string) string { return mapURL(selection.Map{Node: *name}) },
 	"serviceOnMap": func(name *string) string { return mapURL(selection.Map{Service: *name}) },
 	"escape":       url.PathEscape,
 	"run":          func(r apispec.Run) string { return runURL(r.Task, r.ID) },

@@ -45,7 +45,7 @@ func (p *pages) resourceMap(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	selected := selection.ParseMap(r.URL.Query())
-	selected.Search, selected.Service, selected.Limit = strings.TrimSpace(selected.Search), strings.TrimSpace(selected.Service), mapRows
+	selected.Search, selected.Service, selected.Node, selected.Limit = strings.TrimSpace(selected.Search), strings.TrimSpace(selected.Service), strings.TrimSpace(selected.Node), mapRows
 	of, err := read(r.Context(), p.source, "map?"+selected.Query().Encode(), func(ctx context.Context) (apispec.MapResponse, error) { return p.source.Map(ctx, selected) })
 	return view{title: "Map", template: "map", topic: everything, shown: o.topics, data: mapOf(of, selected)}, err
 }
@@ -57,7 +57,7 @@ func mapOf(m apispec.MapResponse, selected selection.Map) mapPage {
 		name  string
 		value func(*selection.Map) *string
 	}{
-		{"service", func(m *selection.Map) *string { return &m.Service }}, {"key", func(m *selection.Map) *string { return &m.Key }},
+		{"service", func(m *selection.Map) *string { return &m.Service }}, {"node", func(m *selection.Map) *string { return &m.Node }}, {"key", func(m *selection.Map) *string { return &m.Key }},
 		{"config entry", func(m *selection.Map) *string { return &m.Entry }}, {"peer", func(m *selection.Map) *string { return &m.Peer }},
 		{"source", func(m *selection.Map) *string { return &m.Source }}, {"task", func(m *selection.Map) *string { return &m.Task }},
 		{"type", func(m *selection.Map) *string { return &m.Type }}, {"search", func(m *selection.Map) *string { return &m.Search }},
@@ -75,7 +75,7 @@ func mapOf(m apispec.MapResponse, selected selection.Map) mapPage {
 // Fields are the parameters that a search keeps, by name.
 func (p mapPage) Fields() map[string]string {
 	kept := p.Selected
-	kept.Search, kept.Service, kept.Limit = "", "", 0
+	kept.Search, kept.Service, kept.Node, kept.Limit = "", "", "", 0
 	fields := map[string]string{}
 	for name, values := range kept.Query() {
 		fields[name] = values[0]
@@ -126,10 +126,13 @@ func (p mapPage) Kept() []apispec.MapAddress { return apispec.Deref(p.Map.Addres
 func (p mapPage) Entries() []apispec.MapEntry { return apispec.Deref(p.Map.Entries) }
 func (p mapPage) MoreEntries() int            { return apispec.Deref(p.Map.MoreEntries) }
 
+// UnknownNodes is of how many tasks it is not known whether they have the selected node.
+func (p mapPage) UnknownNodes() int { return apispec.Deref(p.Map.Counts.UnknownNodes) }
+
 // BySource reports whether tasks are selected by what they read.
 func (p mapPage) BySource() bool {
 	s := p.Selected
-	return s.Service+s.Key+s.Entry+s.Peer+s.Source != ""
+	return s.Service+s.Node+s.Key+s.Entry+s.Peer+s.Source != ""
 }
 
 // drawMap draws the sources at the left, the tasks in the middle and the types of their resources at the

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
@@ -41,6 +43,20 @@ func TestMap_LeadsFromAServiceToAnAddressAndItsTask(t *testing.T) {
 	if text := b.Text("main"); strings.Contains(text, "scanner-1") {
 		t.Errorf("the page shows entries of another source: %s", text)
 	}
+	b.Click("n4") // its node
+	b.Comes("node=n4")
+	b.Until("node n4", "switch-acls", "module.switch-acls.example_entry.instance", "printer-1", "of what is selected", "the nodes are not known before the next apply")
+	if text := b.Text("main"); strings.Contains(text, "scanner-1") || strings.Contains(text, "edge-firewall") {
+		t.Errorf("the page shows what is on other nodes: %s", text)
+	}
+	b.Accessible()
+	b.Open(n.url + "/ui/map")
+	b.Fill("Node", "n5"+kb.Enter)
+	b.Comes("node=n5")
+	b.Until("node n5", "switch-acls", "scanner-1")
+	b.Open(n.url + "/ui/map?node=n6")
+	b.Until("No task matches", "the nodes are not known before the next apply")
+	b.Accessible()
 	b.Open(n.url + "/ui/map")
 	b.Until("service printer", "keys that begin with", "panos_address_group", "edge-firewall", "not known")
 	clicksBox(b, "service printer")
