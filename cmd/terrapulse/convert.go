@@ -95,7 +95,7 @@ func writeNew(name string, content []byte) error {
 		return fmt.Errorf("%s is there already: give -o another name, or remove it", name)
 	}
 	if err != nil {
-		return err
+		return fileOf("-o", err)
 	}
 	_, err = f.Write(content)
 	return errors.Join(err, f.Close())

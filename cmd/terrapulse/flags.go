@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strconv"
@@ -64,7 +65,7 @@ func (c *configFlags) load(a *app) (*config.Config, int) {
 // required fails unless files are named.
 func (c *configFlags) required(a *app) int {
 	if len(c.paths) == 0 {
-		return a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir"))
+		return a.fail(exitMissing, errors.New("no configuration: name task files with -config-file or -config-dir; `terrapulse init` writes a first one"))
 	}
 	return -1
 }
@@ -91,6 +92,15 @@ func (c *configFlags) read() (*config.Config, error) {
 
 func (c *configFlags) options() config.Options {
 	return config.Options{Paths: c.paths, Getenv: os.Getenv, Hostname: hostname(), TokenLater: c.tokenLater}
+}
+
+// fileOf adds to the error of a file that does not exist in which folder it was looked for, and which
+// flag is wrong.
+func fileOf(flag string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; %s: correct %s", err, config.NotThere(path.Path), flag)
+	}
+	return err
 }
 
 // hostname is the name of this machine.

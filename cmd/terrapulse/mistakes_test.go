@@ -140,3 +140,36 @@ func TestTaskFiles_OtherFilesAreRefusedWithTheReason(t *testing.T) {
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "no configuration files found")
 }
+
+func TestCommands_SayWhereTheyLookedForAFileThatDoesNotExist(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("here.hcl", []byte("port = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := []string{"status", "-http-addr=https://localhost:1"}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"validate", "-config-file=gone.hcl"}, "there is no gone.hcl in the folder " + here + ": correct the path, or write a first task file with `terrapulse init`"},
+		{[]string{"start", "-config-dir=gone/tasks"}, "there is no folder " + filepath.Join(here, "gone") + ": correct the path, or write a first task file with `terrapulse init`"},
+		{[]string{"validate"}, "`terrapulse init` writes a first one"},
+		{[]string{"convert", "gone.hcl"}, "there is no gone.hcl in the folder " + here + ": correct the path"},
+		{[]string{"convert", "-o=gone/x.yaml", "here.hcl"}, "there is no folder " + filepath.Join(here, "gone") + ": correct -o"},
+		{[]string{"inspect", "-config-file=gone.hcl", "-with=gone.yaml"}, "there is no gone.yaml in the folder " + here + ": correct -with"},
+		{append(api, "-ca-cert=gone.pem"), "there is no gone.pem in the folder " + here + ": correct -ca-cert (CTS_CACERT)"},
+		{append(api, "-ca-path=gone"), "there is no gone in the folder " + here + ": correct -ca-path (CTS_CAPATH)"},
+		{append(api, "-client-cert=gone.pem", "-client-key=k.pem"), "there is no gone.pem in the folder " + here + ": correct -client-cert (CTS_CLIENT_CERT)"},
+		{append(api, "-token-file=gone"), "there is no gone in the folder " + here + ": correct -token-file (TERRAPULSE_TOKEN_FILE)"},
+	} {
+		code, _, stderr := execute(t, test.args...)
+		if code == exitOK || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v ends with %d and says:\n%s", test.args, code, stderr)
+		}
+	}
+}

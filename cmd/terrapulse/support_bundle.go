@@ -69,7 +69,7 @@ func (a *app) supportBundleCommand() command {
 			file = cmp.Or(file, folder+".zip")
 			out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 			if err != nil {
-				return a.fail(exitError, fmt.Errorf("create the archive: %w", err))
+				return a.fail(exitError, fileOf("-o", fmt.Errorf("create the archive: %w", err)))
 			}
 			files, err := support.Write(a.ctx, out, folder, now, parts, support.NewCleaner(os.Environ(), api.Token))
 			if err = errors.Join(err, out.Close()); err != nil {

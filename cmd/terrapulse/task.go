@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -100,7 +101,12 @@ func (o *apiFlags) client() (*apiclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apiclient.New(opts)
+	client, err := apiclient.New(opts)
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		flags := map[string]string{opts.CACert: "-ca-cert (CTS_CACERT)", opts.Cert: "-client-cert (CTS_CLIENT_CERT)", opts.Key: "-client-key (CTS_CLIENT_KEY)"}
+		err = fileOf(cmp.Or(flags[path.Path], "-ca-path (CTS_CAPATH)"), err)
+	}
+	return client, err
 }
 
 // resolved returns the options that the flags and the environment name.
@@ -152,7 +158,8 @@ func (o *apiFlags) token(given map[string]bool) (string, error) {
 	if token != "" || file == "" {
 		return token, nil
 	}
-	return apiclient.TokenFile(file)
+	token, err := apiclient.TokenFile(file)
+	return token, fileOf("-token-file (TERRAPULSE_TOKEN_FILE)", err)
 }
 
 const approveUsage = "Do not ask for approval."

@@ -48,7 +48,7 @@ func entriesIn(file string) ([]json.RawMessage, error) {
 		text, err = io.ReadAll(os.Stdin)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the entries: %w", err)
+		return nil, fileOf("-with", fmt.Errorf("read the entries: %w", err))
 	}
 	var all any
 	if filepath.Ext(file) == ".json" {

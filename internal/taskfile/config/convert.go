@@ -21,7 +21,7 @@ import (
 func Convert(opts Options) (file []byte, notes []Diagnostic, err error) {
 	l := loader{Options: opts}
 	l.Dir = cmp.Or(l.Dir, ".")
-	files := l.files()
+	files := l.files("correct the path")
 	for _, said := range [][]Diagnostic{l.Errors, l.Warnings} {
 		for i := range said {
 			said[i].Key = "" // here they are arguments, not flags

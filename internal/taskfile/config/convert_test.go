@@ -229,7 +229,8 @@ func TestConvert_ReportsWhatItCannotConvert(t *testing.T) {
 			t.Errorf("%s\nsaid %v, want %s\n%s", content, err, want, file)
 		}
 	}
-	if _, _, err := Convert(options(t.TempDir(), "gone.hcl")); err == nil || err.Error() != "stat gone.hcl: no such file or directory" {
+	gone := t.TempDir()
+	if _, _, err := Convert(options(gone, "gone.hcl")); err == nil || err.Error() != "stat gone.hcl: no such file or directory; there is no gone.hcl in the folder "+gone+": correct the path" {
 		t.Errorf("said %v", err)
 	}
 	dir := write(t, "f.hcl", "port = 1\nservice { name = \"x\" }\n", "f.conf", "port = 2\n")

@@ -163,7 +163,11 @@ func newLoader(opts Options) (*loader, error) {
 
 // readAll reads and merges the files of Paths, and returns their names.
 func (l *loader) readAll(raw *rawConfig) []string {
-	files := l.files()
+	advice := "correct the path"
+	if !l.ForServer {
+		advice += ", or write a first task file with `terrapulse init`"
+	}
+	files := l.files(advice)
 	for _, file := range files {
 		l.read(file, raw)
 	}
@@ -252,8 +256,21 @@ func (l *loader) abs(path string) string {
 	return filepath.Join(l.Dir, path)
 }
 
-// files returns the files of Paths, as a person would name them.
-func (l *loader) files() []string {
+// NotThere says in which folder a file or folder that does not exist was looked for.
+func NotThere(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	folder, name := filepath.Dir(path), filepath.Base(path)
+	if _, err := os.Stat(folder); err != nil {
+		return "there is no folder " + folder
+	}
+	return fmt.Sprintf("there is no %s in the folder %s", name, folder)
+}
+
+// files returns the files of Paths, as a person would name them. advice is what to do about a path
+// that does not exist.
+func (l *loader) files(advice string) []string {
 	var files []string
 	for _, p := range l.Paths {
 		at := block.Origin{Path: p.flag()}
@@ -261,6 +278,8 @@ func (l *loader) files() []string {
 		switch {
 		case p.Name == "":
 			l.Fail(at, "the path is empty", "")
+		case errors.Is(err, fs.ErrNotExist):
+			l.Fail(at, readable(err, p.Name), NotThere(l.abs(p.Name))+": "+advice)
 		case err != nil:
 			l.Fail(at, readable(err, p.Name), "")
 		case !info.IsDir():

@@ -75,8 +75,12 @@ func TestLoad_ErrorsShowNoSecret(t *testing.T) {
 func TestLoad_MissingPath(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
-	o.Paths = []Path{{Name: "gone.hcl"}, {Name: "gone.d", Dir: true}, {Name: ""}}
-	want := "-config-file: stat gone.hcl: no such file or directory\n-config-dir: stat gone.d: no such file or directory\n-config-file: the path is empty"
+	o.Paths = []Path{{Name: "gone.hcl"}, {Name: "gone.d", Dir: true}, {Name: "no/gone.hcl"}, {Name: ""}}
+	init := ": correct the path, or write a first task file with `terrapulse init`"
+	want := "-config-file: stat gone.hcl: no such file or directory; there is no gone.hcl in the folder " + dir + init +
+		"\n-config-dir: stat gone.d: no such file or directory; there is no gone.d in the folder " + dir + init +
+		"\n-config-file: stat no/gone.hcl: no such file or directory; there is no folder " + dir + "/no" + init +
+		"\n-config-file: the path is empty"
 	if got := mistakesIn(t, o); got != want {
 		t.Errorf("said:\n%s\nwant:\n%s", got, want)
 	}
