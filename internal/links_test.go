@@ -132,8 +132,12 @@ func followed(all map[string]string, from, target string) error {
 	return nil
 }
 
-// A path of a page, in a message, a comment or a setting, with the anchor of a heading.
-var namedPage = regexp.MustCompile(`\bdocs/[\w./-]+\.md(#[\w-]+)?`)
+var (
+	// A path of a page, in a message, a comment or a setting, with the anchor of a heading.
+	namedPage = regexp.MustCompile(`\bdocs/[\w./-]+\.md(#[\w-]+)?`)
+	// A page in a message or a template, below the folder docs.
+	messagePage = regexp.MustCompile(`(?:\bdocs\.Page\(|\{\{page )"([\w./#-]+)"`)
+)
 
 func TestDocs_PagesThatFilesNameExist(t *testing.T) {
 	all, named := pages(t), 0
@@ -150,7 +154,11 @@ func TestDocs_PagesThatFilesNameExist(t *testing.T) {
 		if err != nil || bytes.IndexByte(content, 0) >= 0 { // a program
 			return err
 		}
-		for _, target := range namedPage.FindAllString(string(content), -1) {
+		targets := namedPage.FindAllString(string(content), -1)
+		for _, m := range messagePage.FindAllStringSubmatch(string(content), -1) {
+			targets = append(targets, "docs/"+m[1])
+		}
+		for _, target := range targets {
 			named++
 			if err := followed(all, "README.md", target); err != nil {
 				t.Errorf("%s names %s: %v", file, target, err)
@@ -168,11 +176,14 @@ func TestDocs_PagesThatFilesNameExist(t *testing.T) {
 
 // A user of a package has no folder docs: a message names the address of a page.
 func TestDocs_MessagesNameTheAddressesOfPages(t *testing.T) {
-	const address = "https://github.com/terrapulse/terrapulse/blob/main/"
 	named := 0
 	for name, content := range repository(t) {
 		if first, _, _ := strings.Cut(name, "/"); !slices.Contains([]string{"cmd", "internal", "functions"}, first) || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 			continue
+		}
+		calls := strings.Count(content, "docs.Page(")
+		if named += calls; calls != len(messagePage.FindAllString(content, -1)) {
+			t.Errorf("%s: give docs.Page the name of a page as a literal, so that this test finds it", name)
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.SkipObjectResolution)
 		if err != nil {
@@ -183,10 +194,8 @@ func TestDocs_MessagesNameTheAddressesOfPages(t *testing.T) {
 			if !ok || text.Kind != token.STRING {
 				return true
 			}
-			for _, at := range namedPage.FindAllStringIndex(text.Value, -1) {
-				if named++; !strings.HasSuffix(text.Value[:at[0]], address) {
-					t.Errorf("%s: write %s before %s", name, address, text.Value[at[0]:at[1]])
-				}
+			for _, page := range namedPage.FindAllString(text.Value, -1) {
+				t.Errorf("%s: name %s with docs.Page, which has its address", name, page)
 			}
 			return true
 		})

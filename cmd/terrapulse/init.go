@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/firsttask"
@@ -128,7 +129,7 @@ func (a *app) writeFirstTask(o initOptions) int {
 // howToGoOn adds to the error of a file that is there already what the person can do.
 func howToGoOn(err error) error {
 	if errors.As(err, new(*firsttask.ExistsError)) {
-		return fmt.Errorf("%w. Name another folder with -dir or another task with -task, or add a task to your file by hand: https://github.com/terrapulse/terrapulse/blob/main/docs/reference/README.md", err)
+		return fmt.Errorf("%w. Name another folder with -dir or another task with -task, or add a task to your file by hand: %s", err, docs.Page("reference/README.md"))
 	}
 	return err
 }
@@ -218,7 +219,7 @@ func servicesIn(ctx context.Context, at config.Consul) (names []string, hidden b
 func (a *app) chooseServices(asks bool, address string, services []string, hidden bool) ([]string, error) {
 	note := ""
 	if hidden {
-		note = " Consul's access control hides others: a token in CONSUL_HTTP_TOKEN needs service:read and node:read, see https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md."
+		note = " Consul's access control hides others: a token in CONSUL_HTTP_TOKEN needs service:read and node:read, see " + docs.Page("acl.md") + "."
 	}
 	if !asks {
 		has := "no service"

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
@@ -199,7 +200,7 @@ func (c *Client) Access(ctx context.Context) string {
 		return "" // access control is off, or the agent has a default token
 	}
 	return "Consul's access control is on and there is no token (consul.token, CONSUL_HTTP_TOKEN): " +
-		"what Consul's anonymous token may not read cannot be read, and tasks that need it wait; see https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md"
+		"what Consul's anonymous token may not read cannot be read, and tasks that need it wait; see " + docs.Page("acl.md")
 }
 
 // MayRead returns an error for which IsForbidden holds if the reader lacks a
@@ -216,7 +217,7 @@ func (c *Client) Tokenless() bool { return c.resolved.Token == "" || c.resolved.
 // lacks is the advice where a right is missing.
 func (c *Client) lacks(needs string) string {
 	if c.Tokenless() {
-		return "there is no token (consul.token, CONSUL_HTTP_TOKEN): set one that has " + needs + ", see https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md"
+		return "there is no token (consul.token, CONSUL_HTTP_TOKEN): set one that has " + needs + ", see " + docs.Page("acl.md")
 	}
 	return "the token (consul.token, CONSUL_HTTP_TOKEN) needs " + needs
 }

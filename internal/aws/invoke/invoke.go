@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -78,7 +79,7 @@ func Parse(payload []byte) (Request, error) {
 	dec.DisallowUnknownFields()
 	var req Request
 	if err := dec.Decode(&req); err != nil {
-		return req, fmt.Errorf(`the request cannot be decoded (%w): send {"mode": "reconcile"}, or see https://github.com/terrapulse/terrapulse/blob/main/docs/operate-aws.md`, err)
+		return req, fmt.Errorf(`the request cannot be decoded (%w): send {"mode": "reconcile"}, or see %s`, err, docs.Page("operate-aws.md"))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return req, errors.New("there is text after the request: send one object")

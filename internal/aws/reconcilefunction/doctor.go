@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
@@ -27,8 +28,8 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	checks := append([]doctor.Check{
 		{Name: "bundle", Look: func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, Fix: "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
 		{Name: "consul", Look: i.checkConsul, Fix: "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
-		{Name: "consul rights", Look: i.checkRights, Fix: "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md"},
-		{Name: "paused", Look: i.checkPaused, Fix: "deploy the stack again, or restore the table: see https://github.com/terrapulse/terrapulse/blob/main/docs/operate-aws.md"},
+		{Name: "consul rights", Look: i.checkRights, Fix: "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: " + docs.Page("acl.md")},
+		{Name: "paused", Look: i.checkPaused, Fix: "deploy the stack again, or restore the table: see " + docs.Page("operate-aws.md")},
 		{Name: "tasks", Look: i.checkTasks, Fix: "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
 	}, i.checks...)
 	if bundleErr == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/base/awsjson"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
@@ -60,7 +61,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		store: store, launcher: &launcher{containers: containers, store: store, load: bundles.Load},
 		bundles: &inforce.Follower{Source: bundles, Store: store, Now: time.Now}, keep: bundles.Keep,
 		checks: []doctor.Check{
-			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see https://github.com/terrapulse/terrapulse/blob/main/docs/operate-aws.md"},
+			{Name: "table", Look: table.Check, Fix: "deploy the stack again, or restore the table: see " + docs.Page("operate-aws.md")},
 			{Name: "ecs", Look: containers.Check, Fix: "deploy the stack again with a RunnerImage, and a cluster, that are there"},
 		},
 		window: s.Window, schedule: time.Duration(s.ScheduleMinutes) * time.Minute, now: time.Now, log: log, metrics: metrics.New(out, s.Stack),
@@ -79,7 +80,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	if s.EventBus != "" {
 		sink := &eventbridge.Sink{Bus: s.EventBus, Stack: s.Stack, Client: awsjson.New(cfg)}
 		h.engine.bus = []outbox.Sink{sink, eventbridge.Messages{Sink: sink}}
-		h.checks = append(h.checks, doctor.Check{Name: "events", Look: sink.Check, Fix: "set EventBus to a bus of this account and region; in a VPC without NAT, create an endpoint for events, or set EventBus to nothing: https://github.com/terrapulse/terrapulse/blob/main/docs/deploy.md"})
+		h.checks = append(h.checks, doctor.Check{Name: "events", Look: sink.Check, Fix: "set EventBus to a bus of this account and region; in a VPC without NAT, create an endpoint for events, or set EventBus to nothing: " + docs.Page("deploy.md")})
 	}
 	arns := map[string]string{"HcpTokenArn": s.HCPTokenARN}
 	h.executor = executor{

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
@@ -37,9 +38,9 @@ const (
 // outside are the checks that need no container.
 func (s *Stack) outside() []doctor.Check {
 	return []doctor.Check{
-		{Name: "api", Look: s.checkAPI, Fix: "your AWS user needs lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function: https://github.com/terrapulse/terrapulse/blob/main/docs/reference/api.md. In a region without function URLs, deploy with Api=false"},
+		{Name: "api", Look: s.checkAPI, Fix: "your AWS user needs lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function: " + docs.Page("reference/api.md") + ". In a region without function URLs, deploy with Api=false"},
 		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without ticks, see the schedule in EventBridge Scheduler; with ticks, CloudWatch does not read the metrics in that log"},
-		{Name: "alarms", Look: s.checkAlarms, Fix: "https://github.com/terrapulse/terrapulse/blob/main/docs/operate-aws.md says for each alarm what to do"},
+		{Name: "alarms", Look: s.checkAlarms, Fix: docs.Page("operate-aws.md") + " says for each alarm what to do"},
 		{Name: "bucket", Look: s.checkBucket, Fix: "turn on EventBridge in the properties of the bucket: otherwise a bundle that is pushed without -stack is in force after up to 5 minutes"},
 		{Name: "dead letters", Look: s.checkDeadLetters, Fix: "read the messages in the queue (output DeadLetters), repair their cause, and purge the queue"},
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -66,7 +67,7 @@ func (s *step) mayBegin(ctx context.Context) error {
 	}
 	t := s.job.Task.Name
 	return fmt.Errorf("task %s was applied with another driver, and the workspace %s in HCP Terraform does not have its state: Terraform would create everything again. "+
-		"Move the state there, as https://github.com/terrapulse/terrapulse/blob/main/docs/hcp.md shows, or destroy the task's infrastructure with the driver that created it", t, s.cloud.Workspace(t))
+		"Move the state there, as %s shows, or destroy the task's infrastructure with the driver that created it", t, s.cloud.Workspace(t), docs.Page("hcp.md"))
 }
 
 // workspace makes sure that the task has its workspace, with what the configuration says

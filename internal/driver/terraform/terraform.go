@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/consul/dynamic"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -208,7 +209,7 @@ func formerWorkspace(ctx context.Context, job driver.Job, dir *terraformcli.Dir)
 			"if the state here is older than the one there, the plan creates again what already exists", before.Name), nil
 	}
 	return "", fmt.Errorf("task %s was applied in HCP Terraform, in the workspace %s, and the backend does not have its state: Terraform would create everything again. "+
-		"Move the state here, as https://github.com/terrapulse/terrapulse/blob/main/docs/hcp.md shows, or destroy the task's infrastructure with the driver terraform-cloud", job.Task.Name, before.Name)
+		"Move the state here, as %s shows, or destroy the task's infrastructure with the driver terraform-cloud", job.Task.Name, before.Name, docs.Page("hcp.md"))
 }
 
 // keptElsewhere returns why the backend's state is an older one: the backend did not take the latest
@@ -245,10 +246,10 @@ func leftBehind(ctx context.Context, job driver.Job, dir *terraformcli.Dir) (str
 	}
 	if job.Judge == nil || job.Run.Kind == state.KindDestroy {
 		return "", fmt.Errorf("the backend has changed since task %s was applied, and the new one has no state of it: nothing that exists would be updated or destroyed. "+
-			"Copy the state to the new backend, as https://github.com/terrapulse/terrapulse/blob/main/docs/operate.md shows, or configure the former backend again", job.Task.Name)
+			"Copy the state to the new backend, as %s shows, or configure the former backend again", job.Task.Name, docs.Page("operate.md"))
 	}
 	return "the backend has changed, and the new one has no state of the task: " +
-		"the plan creates again what already exists. Copy the state there, as https://github.com/terrapulse/terrapulse/blob/main/docs/operate.md shows", nil
+		"the plan creates again what already exists. Copy the state there, as " + docs.Page("operate.md") + " shows", nil
 }
 
 // doubtful returns why a person must approve what a plan creates: for each reason that is not "".

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -66,13 +67,13 @@ func (e *examination) checks() []doctor.Check {
 	checks := []doctor.Check{
 		{Name: "consul", Look: e.checkConsul, Fix: "start Consul, or correct consul.address, consul.tls or CONSUL_HTTP_ADDR; Consul needs servers with a leader"},
 		{Name: "clock", Look: e.checkClock, Fix: "synchronise this machine and Consul's with NTP: windows, schedules, approvals and, in a cluster, claims depend on the clock"},
-		{Name: "consul rights", Look: e.checkRights, Fix: "give the token (consul.token, CONSUL_HTTP_TOKEN) the rights that https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md lists"},
-		{Name: "consul writes", Look: e.checkWrites, Fix: "give the token (consul.token, CONSUL_HTTP_TOKEN) the rights that https://github.com/terrapulse/terrapulse/blob/main/docs/acl.md lists"},
+		{Name: "consul rights", Look: e.checkRights, Fix: "give the token (consul.token, CONSUL_HTTP_TOKEN) the rights that " + docs.Page("acl.md") + " lists"},
+		{Name: "consul writes", Look: e.checkWrites, Fix: "give the token (consul.token, CONSUL_HTTP_TOKEN) the rights that " + docs.Page("acl.md") + " lists"},
 	}
 	checks = append(checks, e.programChecks()...)
 	return append(checks,
-		doctor.Check{Name: "store", Look: e.checkStore, Fix: "let the user that runs Terrapulse read and write the store and its folder, or name another place with working_dir; a damaged store is restored from a backup: https://github.com/terrapulse/terrapulse/blob/main/docs/operate.md"},
-		doctor.Check{Name: "instances", Look: e.checkInstances, Fix: "start the instances that should run, all with the same release and the same Terraform; see their logs and https://github.com/terrapulse/terrapulse/blob/main/docs/high-availability.md"},
+		doctor.Check{Name: "store", Look: e.checkStore, Fix: "let the user that runs Terrapulse read and write the store and its folder, or name another place with working_dir; a damaged store is restored from a backup: " + docs.Page("operate.md")},
+		doctor.Check{Name: "instances", Look: e.checkInstances, Fix: "start the instances that should run, all with the same release and the same Terraform; see their logs and " + docs.Page("high-availability.md")},
 		doctor.Check{Name: "paused", Look: e.checkPaused, Fix: "make the store readable first"},
 		doctor.Check{Name: "tasks", Look: e.checkTasks, Fix: "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
 		doctor.Check{Name: "disk", Look: e.checkDisk, Fix: "free some space, or put working_dir on a larger disk: providers, states and the store need it"},

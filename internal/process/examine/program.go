@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
@@ -29,12 +30,12 @@ func (e *examination) programChecks() []doctor.Check {
 		return []doctor.Check{{Name: strings.ToLower(k.System), Look: e.checkRemote, Fix: k.Fix}}
 	}
 	if e.cfg.Nomad != nil {
-		return []doctor.Check{{Name: "nomad", Look: e.checkNomad, Fix: "start Nomad's agent, correct the nomad block or NOMAD_ADDR, and run the job of the runner: https://github.com/terrapulse/terrapulse/blob/main/docs/nomad.md"}}
+		return []doctor.Check{{Name: "nomad", Look: e.checkNomad, Fix: "start Nomad's agent, correct the nomad block or NOMAD_ADDR, and run the job of the runner: " + docs.Page("nomad.md")}}
 	}
 	return []doctor.Check{
 		{Name: "terraform", Look: e.checkTerraform, Fix: "install Terraform 1.0 or later (or OpenTofu) on PATH, or in the folder path of the driver \"terraform\" block. " +
 			"Without it, start downloads Terraform from releases.hashicorp.com, if this machine reaches that"},
-		{Name: "providers", Look: e.checkProviders, Fix: "let this machine reach the registry (HTTPS_PROXY names a proxy), or keep the providers in a mirror on it: https://github.com/terrapulse/terrapulse/blob/main/docs/modules.md#providers"},
+		{Name: "providers", Look: e.checkProviders, Fix: "let this machine reach the registry (HTTPS_PROXY names a proxy), or keep the providers in a mirror on it: " + docs.Page("modules.md#providers")},
 	}
 }
 

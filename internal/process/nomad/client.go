@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -118,10 +119,9 @@ func (c *client) token() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-const (
-	adviceLater = "the next tick tries again"
-	adviceRight = "give the token a policy with the capabilities list-jobs, read-job and dispatch-job in the namespace (https://github.com/terrapulse/terrapulse/blob/main/docs/nomad.md has it)"
-)
+const adviceLater = "the next tick tries again"
+
+var adviceRight = "give the token a policy with the capabilities list-jobs, read-job and dispatch-job in the namespace (" + docs.Page("nomad.md") + " has it)"
 
 // rules classify what Nomad says, by a part of the text.
 var rules = []struct {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -77,7 +78,7 @@ func (l *Launcher) Reach(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", l.client.classify(act, err)
 	case job.ParameterizedJob == nil:
-		return "", fmt.Errorf("%s: it is not parameterized, so it cannot be dispatched: https://github.com/terrapulse/terrapulse/blob/main/docs/nomad.md", act)
+		return "", fmt.Errorf("%s: it is not parameterized, so it cannot be dispatched: %s", act, docs.Page("nomad.md"))
 	case job.Stop:
 		return "", fmt.Errorf("%s: it is stopped: run it again with `nomad job run`", act)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -224,7 +225,7 @@ func eventHint(pattern string) string {
 	if len(names) == 0 {
 		names = []string{"run_failed", "run_*"}
 	}
-	return "such as " + strings.Join(names, ", ") + "; https://github.com/terrapulse/terrapulse/blob/main/docs/reference/events.md lists all"
+	return "such as " + strings.Join(names, ", ") + "; " + docs.Page("reference/events.md") + " lists all"
 }
 
 // Unique reports blocks with the same name.

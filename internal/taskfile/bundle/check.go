@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
@@ -238,7 +239,7 @@ func better(cfg *config.Config, key string) string {
 	case strings.HasPrefix(top, "notify["):
 		return "use a template, which is evaluated when an event is delivered, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }}" + last
 	case top == "terraform_provider":
-		return "use a template, which is evaluated for each run, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (https://github.com/terrapulse/terrapulse/blob/main/docs/secrets.md), " +
+		return "use a template, which is evaluated for each run, such as {{ secretsmanager \"arn\" }} or {{ ssm \"name\" }} (" + docs.Page("secrets.md") + "), " +
 			"or give the runner's role what the provider needs (the stack's parameter RunnerPolicyArns)" + last
 	}
 	return "store it in Secrets Manager or Vault, and read it in the module with a data source" + last

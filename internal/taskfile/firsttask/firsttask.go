@@ -15,6 +15,8 @@ import (
 	"text/template"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 )
 
 // File is the name of the task file.
@@ -37,6 +39,7 @@ type Written struct {
 var templates embed.FS
 
 var texts = template.Must(template.New("").Funcs(template.FuncMap{
+	"page": docs.Page,
 	"yaml": inYAML,
 	"join": func(names []string) string { return strings.Join(names, ", ") },
 }).ParseFS(templates, "templates/*"))

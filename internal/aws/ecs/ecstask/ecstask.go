@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 )
 
 const (
@@ -122,7 +124,7 @@ func (t Task) why(says string) string {
 	case has("exec format error", "matching platform"):
 		return "its image or program is not for this processor: check the parameters RunnerImage, TerraformImage and Architecture"
 	case has("toomanyrequests", "too many requests", "pull rate limit"): // of a registry without credentials
-		return "its registry refuses so many pulls from one address: keep the image in ECR, by RunnerImage or by a pull-through cache for TerraformImage (https://github.com/terrapulse/terrapulse/blob/main/docs/deploy.md, Many containers at once), or lower MaxContainers"
+		return "its registry refuses so many pulls from one address: keep the image in ECR, by RunnerImage or by a pull-through cache for TerraformImage (" + docs.Page("deploy.md") + ", Many containers at once), or lower MaxContainers"
 	case has("cannotpull", "pull image", "pull container", " ecr "):
 		return "its image cannot be pulled: check the parameter RunnerImage or TerraformImage, the rights of the execution role, and that the subnets reach the registry"
 	case has("secret", "ssm parameter", "getparameter"):
