@@ -22,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -499,5 +500,22 @@ func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 				t.Errorf("the dashboard shows %v, which nobody writes", name)
 			}
 		}
+	}
+}
+
+// Somebody who deploys from the console has no folder docs.
+func TestTemplate_DescriptionsNameTheAddressesOfPages(t *testing.T) {
+	named := 0
+	for i, line := range strings.Split(read(t, "template.yaml"), "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		pages, addresses := strings.Count(line, "docs/"), strings.Count(line, docs.Page(""))
+		if named += pages; pages != addresses {
+			t.Errorf("template.yaml:%d names a page without its address: write %s before it", i+1, docs.Page(""))
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d names of pages were found", named)
 	}
 }
