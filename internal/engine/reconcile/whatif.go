@@ -80,23 +80,41 @@ func (p Planner) question(ctx context.Context, w condition.WhatIf, names []strin
 // Places returns the places of tasks in the order, and of those that come before them, as they are now. Without
 // a store, nothing is known of what the tasks have applied.
 func Places(ctx context.Context, store state.Store, cfg *config.Config, tasks []*config.Task, now time.Time) ([]state.Place, error) {
-	if !verdict.Ordered(cfg, tasks) {
-		return nil, nil
-	}
-	known := verdict.Records{Tasks: map[string]state.Task{}, Corrupt: map[string]error{}}
-	if store != nil {
-		records, corrupt, err := state.ReadEach[state.Task](ctx, store, state.TaskPrefix)
+	return verdict.Places(cfg, tasks, func(names []string) (verdict.Records, error) {
+		known := verdict.Records{Tasks: map[string]state.Task{}, Corrupt: map[string]error{}}
+		if store == nil {
+			return known, nil
+		}
+		records, corrupt, err := readTasks(ctx, store, names, len(cfg.Tasks))
 		if err != nil {
-			return nil, fmt.Errorf("read the tasks that come before others: %w", err)
+			return known, fmt.Errorf("read the tasks that come before others: %w", err)
 		}
-		for _, r := range records {
-			known.Tasks[state.TaskName(r.Key)] = r.Data
+		for key, r := range records {
+			if r.Exists() {
+				known.Tasks[state.TaskName(key)] = r.Data
+			}
 		}
-		for _, wrong := range corrupt {
-			known.Corrupt[state.TaskName(wrong.Record.Key)] = wrong
+		for key, wrong := range corrupt {
+			known.Corrupt[state.TaskName(key)] = wrong
 		}
+		return known, nil
+	}, now)
+}
+
+// readTasks reads the records of some of all tasks by their keys or, if they are many, those of all tasks.
+func readTasks(ctx context.Context, store state.Store, names []string, all int) (map[string]state.Stored[state.Task], map[string]*state.CorruptError, error) {
+	if len(names) <= max(readByKey, all/readOneIn) {
+		return state.ReadSeveral[state.Task](ctx, store, list.Map(names, state.TaskKey))
 	}
-	return verdict.Places(cfg, tasks, known, now), nil
+	listed, wrong, err := state.ReadEach[state.Task](ctx, store, state.TaskPrefix)
+	records, corrupt := map[string]state.Stored[state.Task]{}, map[string]*state.CorruptError{}
+	for _, r := range listed {
+		records[r.Key] = r
+	}
+	for _, w := range wrong {
+		corrupt[w.Record.Key] = w
+	}
+	return records, corrupt, err
 }
 
 // ask launches the runs that answer a question, and writes it.

@@ -17,15 +17,10 @@ type Records struct {
 	Corrupt map[string]error // those that cannot be decoded
 }
 
-// Ordered reports whether any of these tasks comes after another one.
-func Ordered(cfg *config.Config, of []*config.Task) bool {
-	order := cfg.Order()
-	return slices.ContainsFunc(of, func(t *config.Task) bool { return len(order.Before(t.Name)) > 0 })
-}
-
 // Places returns the places of some tasks and of all that come before them, as far as they decide anything
-// about the order. Tasks that have the same place share one.
-func Places(cfg *config.Config, of []*config.Task, known Records, now time.Time) []state.Place {
+// about the order. Tasks that have the same place share one. read returns the records of the tasks with these
+// names; it is not called if none of the tasks comes after another one.
+func Places(cfg *config.Config, of []*config.Task, read func(names []string) (Records, error), now time.Time) ([]state.Place, error) {
 	order := cfg.Order()
 	found := map[string]state.Place{}
 	var names []string
@@ -57,6 +52,13 @@ func Places(cfg *config.Config, of []*config.Task, known Records, now time.Time)
 			found[names[i]] = state.Place{After: after}
 		}
 	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	known, err := read(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name].Keeps != "" }))
+	if err != nil {
+		return nil, err
+	}
 	most := max(50, min(state.MaxText, maxKeeps/max(1, len(names))))
 	for _, name := range names {
 		if at := found[name]; at.Keeps == "" {
@@ -64,7 +66,7 @@ func Places(cfg *config.Config, of []*config.Task, known Records, now time.Time)
 			found[name] = at
 		}
 	}
-	return shared(names, found)
+	return shared(names, found), nil
 }
 
 // maxKeeps is how many bytes the places may have of reasons, as far as they are those of few tasks: a question

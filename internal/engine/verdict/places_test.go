@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 			s.Definition = cfg.Tasks[0].Digest(cfg)
 			s.Attempted.Definition = s.Definition
 		}
-		places := verdict.Places(cfg, []*config.Task{&cfg.Tasks[1]}, verdict.Records{Tasks: map[string]state.Task{"firewall": s}}, noon)
+		places := placesOf(t, cfg, []*config.Task{&cfg.Tasks[1]}, verdict.Records{Tasks: map[string]state.Task{"firewall": s}})
 		got := ""
 		for _, p := range places {
 			if p.Tasks[0] == "firewall" {
@@ -92,15 +93,33 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 	}
 }
 
+// placesOf are the places of tasks with these records.
+func placesOf(t *testing.T, cfg *config.Config, of []*config.Task, known verdict.Records) []state.Place {
+	t.Helper()
+	places, err := verdict.Places(cfg, of, func([]string) (verdict.Records, error) { return known, nil }, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return places
+}
+
 func TestPlaces_AreOfAllTasksThatComeBefore(t *testing.T) {
 	cfg := tasks(map[string][]string{"lb": {"edge-*", "old", "nobody"}, "edge-1": {"vpn"}, "edge-2": {"vpn"}, "other": {"vpn"}, "vpn": {"core"}},
 		"lb", "edge-1", "edge-2", "vpn", "core", "new", "other")
 	cfg.Tasks[5].MovedFrom = []string{"old"}
 	of := []*config.Task{&cfg.Tasks[0], &cfg.Tasks[5]}
-	if !verdict.Ordered(cfg, of) || verdict.Ordered(cfg, of[1:]) {
-		t.Error("only lb comes after others")
+	var read []string
+	got, err := verdict.Places(cfg, of, func(names []string) (verdict.Records, error) {
+		read = slices.Sorted(slices.Values(names))
+		return verdict.Records{Corrupt: map[string]error{"core": errors.New("its record is broken")}}, nil
+	}, noon)
+	if err != nil || strings.Join(read, " ") != "core edge-1 edge-2 lb new old vpn" {
+		t.Errorf("read the records of %q, %v", read, err)
 	}
-	got := verdict.Places(cfg, of, verdict.Records{Corrupt: map[string]error{"core": errors.New("its record is broken")}}, noon)
+	unordered, err := verdict.Places(cfg, of[1:], func(names []string) (verdict.Records, error) { return verdict.Records{}, errors.New("read") }, noon)
+	if unordered != nil || err != nil {
+		t.Errorf("no task comes before another one: %v, %v", unordered, err)
+	}
 	want := []state.Place{{Tasks: []string{"core"}, Keeps: "its record is broken"}, {Tasks: []string{"edge-1", "edge-2"}, After: []string{"vpn"}},
 		{Tasks: []string{"lb"}, After: []string{"edge-*", "old", "nobody"}}, {Tasks: []string{"nobody"}, Keeps: "there is no such task"},
 		{Tasks: []string{"old"}, After: []string{"new"}}, {Tasks: []string{"vpn"}, After: []string{"core"}}}
@@ -121,7 +140,7 @@ func TestPlaces_Of1000TasksFitIntoTheRecord(t *testing.T) {
 		held[name] = state.Task{Stops: state.Stops{OnHold: &state.OnHold{By: name, Comment: strings.Repeat("x", 500)}}}
 	}
 	cfg := tasks(after, names...)
-	q := state.Question{Order: verdict.Places(cfg, []*config.Task{&cfg.Tasks[999]}, verdict.Records{Tasks: held}, noon)}
+	q := state.Question{Order: placesOf(t, cfg, []*config.Task{&cfg.Tasks[999]}, verdict.Records{Tasks: held})}
 	for _, name := range names {
 		q.Runs = append(q.Runs, state.Answering{Task: name, Run: "0193a7c0-1234-7000-8000-000000000000"})
 	}
