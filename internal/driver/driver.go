@@ -102,4 +102,7 @@ type Job struct {
 	// applies what this step of the run has read: that counts as applied when the run
 	// succeeds. If By is an earlier run, this run only waits for its remote run.
 	Record func(ctx context.Context, r state.Remote) error
+	// Decided, if set, is called with each decision of a person in another system that the driver learns of,
+	// for the audit record. What a driver reports again is recorded once.
+	Decided func(Decision)
 }

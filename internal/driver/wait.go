@@ -1,6 +1,11 @@
 package driver
 
-import "github.com/terrapulse/terrapulse/internal/record/state"
+import (
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
 
 // WaitError is returned by Apply and Destroy if the run cannot go on now: it waits
 // for a person, for its window, or for another system. The run is recorded as
@@ -26,6 +31,29 @@ func (e *RejectedError) Error() string { return said("rejected", e.By, e.Text) }
 type CancelledError struct{ By, Text string }
 
 func (e *CancelledError) Error() string { return said("cancelled", e.By, e.Text) }
+
+// Decision is what a person has decided about a remote run in another system.
+type Decision struct {
+	Action  audit.Action // Approve, Reject or Cancel
+	By      string
+	At      time.Time // zero if it is not known
+	Comment string
+	Remote  string // id of the remote run
+	URL     string // of the remote run
+	Run     string // the run that the remote run belongs to; "" if that is not known
+}
+
+// Audited returns what the audit record has of the remote run with an entry of this decision, and whether
+// it has one already.
+func (d Decision) Audited(before state.Audited) (now state.Audited, already bool) {
+	now = before.Of(d.Remote)
+	of := &now.Ended
+	if d.Action == audit.Approve {
+		of = &now.Confirmed
+	}
+	already, *of = *of, true
+	return now, already
+}
 
 func said(what, by, text string) string {
 	if text != "" {

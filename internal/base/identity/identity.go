@@ -27,6 +27,7 @@ const (
 	Certificate Proof = "certificate" // a client certificate that the server has verified
 	OIDC        Proof = "oidc"        // a token of an OpenID provider, or a session that it began
 	IAM         Proof = "iam"         // a request that AWS has authenticated
+	Attested    Proof = "attested"    // another system says so, such as HCP Terraform: it has authenticated the person
 )
 
 // Kinds are the beginnings of names, each with the proof that a name of this kind needs.

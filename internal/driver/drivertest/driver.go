@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -217,9 +218,18 @@ func (s *step) end(ctx context.Context, r Run) (*state.Changes, error) {
 	case intent == state.RemoteStop:
 		return nil, s.create(ctx, r)
 	case r.Result == Discarded:
+		s.decided(audit.Reject, r, r.EndedBy, time.Time{})
 		return nil, &driver.RejectedError{By: r.EndedBy}
 	}
+	s.decided(audit.Cancel, r, r.EndedBy, time.Time{})
 	return nil, &driver.CancelledError{By: r.EndedBy}
+}
+
+// decided reports a decision of a person.
+func (s *step) decided(action audit.Action, r Run, by string, at time.Time) {
+	if s.job.Decided != nil {
+		s.job.Decided(driver.Decision{Action: action, By: by, At: at, Remote: r.ID, Run: s.job.Run.ID})
+	}
 }
 
 // given is the approval of a person who has confirmed the run, unless the run has it already.
@@ -227,6 +237,7 @@ func (s *step) given(r Run) *state.Approval {
 	if w := s.job.Run.Wait; r.By == "" || r.By == Us || s.rec.Intent == state.RemoteConfirm || w != nil && w.For == state.WaitRemote {
 		return nil
 	}
+	s.decided(audit.Approve, r, r.By, r.At)
 	return &state.Approval{Given: state.Given{By: r.By, Authenticated: true, At: r.At.UTC().Truncate(time.Second)}}
 }
 

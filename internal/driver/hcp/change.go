@@ -100,6 +100,11 @@ func withVersion(ctx context.Context, api API, workspace, version string, planOn
 func (s *step) follow(ctx context.Context, run Run) (*state.Changes, error) {
 	s.logUnknown(run)
 	own, same := s.rec.By == s.job.Run.ID, s.rec.Content == s.upload.digest && s.rec.Intent != state.RemoteStop
+	if !own {
+		if err := s.decidedBefore(ctx, run); err != nil {
+			return nil, err
+		}
+	}
 	switch phaseOf(run) {
 	case state.RemoteEnded:
 		if !own && s.rec.Run.Phase != state.RemoteEnded && begun(run) { // nobody has seen that it was confirmed
@@ -292,8 +297,7 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 			s.say("The next run of the task tries again: %v", err)
 		}
 	}
-	stopped := run.Status == statusDiscarded || run.Status == statusCancelled || run.Status == statusForceCanceled
-	if stopped && s.rec.Intent == state.RemoteStop {
+	if stopped(run) && s.rec.Intent == state.RemoteStop {
 		return nil, errBegin
 	}
 	if begun(run) && !s.confirmed() { // a person confirmed it, or the answer to Terrapulse was lost
@@ -307,16 +311,8 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 		}
 	}
 	switch {
-	case stopped:
-		e, err := s.who(ctx, run, "", "discarded", "canceled", "force_canceled")
-		switch {
-		case err != nil:
-			return nil, err
-		case run.Status == statusDiscarded:
-			return nil, &driver.RejectedError{By: person(e), Text: e.Comment}
-		default:
-			return nil, &driver.CancelledError{By: person(e), Text: e.Comment}
-		}
+	case stopped(run):
+		return nil, s.endedBy(ctx, run)
 	case run.Status == statusErrored:
 		return nil, s.errored(ctx, run)
 	}

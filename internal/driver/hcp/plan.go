@@ -140,11 +140,7 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	case statusErrored:
 		return driver.Plan{URL: url}, s.withoutSecrets(s.errored(ctx, run))
 	case statusDiscarded, statusCancelled, statusForceCanceled:
-		e, err := s.who(ctx, run, "", "discarded", "canceled", "force_canceled")
-		if err == nil {
-			err = &driver.CancelledError{By: person(e), Text: e.Comment}
-		}
-		return driver.Plan{URL: url}, err
+		return driver.Plan{URL: url}, s.endedBy(ctx, run)
 	}
 	text := s.copyLog(ctx, run.Plan)
 	plan, err := s.plan(ctx, run)

@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/module"
 	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/values"
@@ -243,8 +244,70 @@ func (s *step) approval(ctx context.Context, run Run) (*state.Approval, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.decided(audit.Approve, run, e)
 	if e.At.IsZero() {
 		e.At = s.Now()
 	}
 	return &state.Approval{Given: state.Given{By: person(e), Authenticated: true, At: e.At.UTC().Truncate(time.Second), Comment: e.Comment}}, nil
+}
+
+// endedBy returns the error of a run that somebody has discarded or cancelled.
+func (s *step) endedBy(ctx context.Context, run Run) error {
+	e, err := s.who(ctx, run, "", enders...)
+	if err != nil {
+		return err
+	}
+	if run.Status == statusDiscarded && !run.PlanOnly {
+		s.decided(audit.Reject, run, e)
+		return &driver.RejectedError{By: person(e), Text: e.Comment}
+	}
+	s.decided(audit.Cancel, run, e)
+	return &driver.CancelledError{By: person(e), Text: e.Comment}
+}
+
+// enders are the actions that end a run.
+var enders = []string{"discarded", "canceled", "force_canceled"}
+
+// decided reports a decision of a person. Run is the run in HCP Terraform that it is about.
+func (s *step) decided(action audit.Action, run Run, e Event) {
+	if s.job.Decided == nil {
+		return
+	}
+	of := s.job.Run.ID
+	if s.rec.Run.ID == run.ID {
+		of = s.rec.By
+	}
+	s.job.Decided(driver.Decision{Action: action, By: person(e), At: e.At, Comment: e.Comment, Remote: run.ID, URL: s.remote(run).URL, Run: of})
+}
+
+// decidedBefore reports what people have decided about the run of an earlier attempt, unless the audit
+// record has that: the process of that attempt may have died before it recorded the decision.
+func (s *step) decidedBefore(ctx context.Context, run Run) error {
+	if s.job.Decided == nil {
+		return nil
+	}
+	has := s.rec.Audited.Of(run.ID)
+	if begun(run) && !has.Confirmed {
+		if _, err := s.approval(ctx, run); err != nil {
+			return err
+		}
+	}
+	if !stopped(run) || has.Ended || s.rec.Intent == state.RemoteStop {
+		return nil
+	}
+	e, err := s.who(ctx, run, "", enders...)
+	if err != nil || e.By == "" || strings.Contains(e.Comment, strings.TrimSpace(byUs)) {
+		return err // or a tick has stopped it, which says so in the comment
+	}
+	if run.Status == statusDiscarded {
+		s.decided(audit.Reject, run, e)
+	} else {
+		s.decided(audit.Cancel, run, e)
+	}
+	return nil
+}
+
+// stopped reports whether a run has ended because it was discarded or cancelled.
+func stopped(run Run) bool {
+	return run.Status == statusDiscarded || run.Status == statusCancelled || run.Status == statusForceCanceled
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,10 +44,10 @@ func sameInput(now *consul.Snapshot, before state.Inputs, unknown bool) error {
 
 // settleCheck records the outcome of a check for drift. If a run of the task began
 // since, the outcome means nothing for the task.
-func (c *claim) settleCheck(ctx context.Context, run state.Run, plan driver.Plan) error {
+func (c *claim) settleCheck(ctx context.Context, run state.Run, done result) error {
 	var found *state.Drifted
 	if run.State == state.RunSucceeded {
-		found = driftOf(plan)
+		found = driftOf(done.plan)
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(run.Task))
@@ -56,6 +57,10 @@ func (c *claim) settleCheck(ctx context.Context, run state.Run, plan driver.Plan
 		if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {
 			return c.write(ctx, run)
 		}
+		audited, err := c.audited(ctx, run, done)
+		if err != nil {
+			return err
+		}
 		run := task.Data.AgainInterrupted(run)
 		next, forgotten := task.Data.EndCheck(run, found)
 		if err := state.Forget(ctx, c.Store, run.Task, forgotten); err != nil {
@@ -63,7 +68,7 @@ func (c *claim) settleCheck(ctx context.Context, run state.Run, plan driver.Plan
 		}
 		events := append(outbox.OfDrift(task.Data, next, run.Task, run.Ended), outbox.OfCheck(run, run.Ended)...)
 		c.events = c.events.Again(numbered(&next, events)...)
-		err = c.write(ctx, run, append(c.events.Changes(), task.Write(next))...)
+		err = c.write(ctx, run, slices.Concat(c.events.Changes(), audited, []state.Change{task.Write(next)})...)
 		if conflict := new(state.ConflictError); !errors.As(err, &conflict) {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -183,9 +184,13 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done result) error {
 	switch run.Kind {
 	case state.KindPlan:
-		return c.write(ctx, run)
+		audited, err := c.audited(ctx, run, done)
+		if err != nil {
+			return err
+		}
+		return c.write(ctx, run, audited...)
 	case state.KindDrift:
-		return c.settleCheck(ctx, run, done.plan)
+		return c.settleCheck(ctx, run, done)
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))
@@ -219,7 +224,11 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 			}
 			changes = append(changes, inputs...)
 		}
-		err = c.write(ctx, run, append(c.events.Changes(), changes...)...)
+		audited, err := c.audited(ctx, run, done)
+		if err != nil {
+			return err
+		}
+		err = c.write(ctx, run, slices.Concat(c.events.Changes(), changes, audited)...)
 		var conflict *state.ConflictError
 		if !errors.As(err, &conflict) {
 			return err

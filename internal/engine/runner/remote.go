@@ -146,15 +146,22 @@ func (c *claim) ofPeople(run state.Run) []outbox.Event {
 	return nil
 }
 
-// confirmed is what a person said who confirmed a plan in another system, which applies it then. If the
-// task needs other approvals, that is said, too: nothing here can stop it.
+// confirmed is what a person said who confirmed a plan in another system, which applies it then.
 func confirmed(a state.Approval, wait *state.Wait) string {
+	if but := although(wait); but != "" {
+		return state.Cut(strings.TrimPrefix(a.Comment+"; confirmed in the other system, which applies it"+but, "; "))
+	}
+	return a.Comment
+}
+
+// although says which approvals a task needs whose plan was confirmed in another system; "" if none. Nothing
+// here can stop it.
+func although(wait *state.Wait) string {
 	if wait == nil || wait.For != state.WaitApproval {
-		return a.Comment
+		return ""
 	}
-	who := approval.Approvers(max(1, wait.Needs), wait.From)
-	if who == "" {
-		return a.Comment
+	if who := approval.Approvers(max(1, wait.Needs), wait.From); who != "" {
+		return ", although " + who
 	}
-	return state.Cut(strings.TrimPrefix(a.Comment+"; confirmed in the other system, which applies it, although "+who, "; "))
+	return ""
 }

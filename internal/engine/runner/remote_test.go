@@ -83,7 +83,7 @@ func (s *steps) waits(t *testing.T, b *fixture, wait state.Wait, all ...state.Re
 func (b *fixture) resumeAs(phase state.RemotePhase) {
 	b.t.Helper()
 	b.resume()
-	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", "r1"))
+	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", b.launch.Runs[0].ID))
 	if err != nil {
 		b.t.Fatal(err)
 	}

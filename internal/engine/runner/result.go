@@ -27,6 +27,7 @@ type result struct {
 	backend     string              // digest of where the state is
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
 	verdict     *state.Verdict      // of a what-if
+	decided     []driver.Decision   // what people have decided in another system, for the audit record
 
 	window    time.Duration // of the guard
 	limited   bool          // the guard limits plans

@@ -447,6 +447,7 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 	if c.claimed.Unsaved != nil {
 		job.Saved = func() { c.unsaved.Store(nil) }
 	}
+	job.Decided = func(d driver.Decision) { done.decided = append(done.decided, d) }
 	if c.claimed.Kind.Occupies() {
 		job.Record = c.recordRemote(cfg.Driver().Kind(), done)
 	}

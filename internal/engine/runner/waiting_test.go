@@ -26,11 +26,12 @@ func waits(_ context.Context, out io.Writer) (*state.Changes, error) {
 // resume launches the waiting run again, as a leader does.
 func (b *fixture) resume() {
 	b.t.Helper()
+	id := b.launch.Runs[0].ID
 	task, err := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey("web"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", "r1"))
+	run, err := state.Read[state.Run](b.t.Context(), b.store, state.RunKey("web", id))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func (b *fixture) resume() {
 	b.launch.ID = "l2"
 	next, live := run.Data, task.Data
 	next.State, next.Launch, next.Resumed = state.RunIntended, "l2", &state.Resume{By: "Jo", At: now}
-	live.Run = &state.LiveRun{ID: "r1", Launch: "l2", Created: now}
+	live.Run = &state.LiveRun{ID: id, Launch: "l2", Created: now}
 	if _, err := b.store.Apply(b.t.Context(), run.Write(next), task.Write(live)); err != nil {
 		b.t.Fatal(err)
 	}

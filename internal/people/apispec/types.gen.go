@@ -269,7 +269,7 @@ type AuditEntry struct {
 	// Plan id of the plan that was decided on
 	Plan *string `json:"plan,omitempty"`
 
-	// Proof what proves by: token, certificate, oidc or iam; local (the machine itself) or none: nothing does
+	// Proof what proves by: token, certificate, oidc or iam; attested (HCP Terraform says so); local (the machine itself) or none: nothing does
 	Proof string `json:"proof"`
 
 	// Request id of the request; of an invocation, that of AWS, which CloudTrail knows
@@ -277,7 +277,7 @@ type AuditEntry struct {
 	Run     *string `json:"run,omitempty"`
 	Task    *string `json:"task,omitempty"`
 
-	// Via api, pages, command (a command that worked on the store itself), or invoke (an invocation of the function in AWS)
+	// Via api, pages, command (a command that worked on the store itself), invoke (an invocation of the function in AWS), or remote (a decision in HCP Terraform)
 	Via *string `json:"via,omitempty"`
 }
 

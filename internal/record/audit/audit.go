@@ -82,6 +82,7 @@ const (
 	Pages   Via = "pages"
 	Command Via = "command" // that works on the store itself
 	Invoked Via = "invoke"  // an invocation of the function in AWS
+	Remote  Via = "remote"  // the other system that carries out the runs of a task, such as HCP Terraform
 )
 
 // Actor is who sends a request, for the entries of what it changes.
@@ -144,6 +145,8 @@ func (e Entry) of(a Actor, by string, now time.Time, suffix string) Entry {
 		e.Proof = a.Proof
 	case a.Proof == identity.Local, a.Via == Command:
 		e.Proof = identity.Local
+	case a.Proof == identity.Attested:
+		e.Proof = identity.Attested
 	}
 	e.ID = now.UTC().Format(layout) + "-" + suffix
 	e.At, e.Comment, e.Detail = now.UTC(), state.Line(e.Comment), state.Line(e.Detail)

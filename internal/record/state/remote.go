@@ -124,6 +124,7 @@ type Remote struct {
 	By        string       `json:"by,omitempty"`        // id of the run that the remote run belongs to
 	Content   string       `json:"content,omitempty"`   // digest of what was uploaded for the remote run, and of the definition
 	Intent    RemoteIntent `json:"intent,omitempty"`    // written before the request
+	Audited   Audited      `json:"audited,omitzero"`
 	// ConfirmedLate is the id of a remote run that was confirmed when no run needed it any more, and
 	// was found to have ended by the run that followed. It is kept until a run succeeds.
 	ConfirmedLate string            `json:"confirmed_late,omitempty"`
@@ -142,6 +143,22 @@ type Remote struct {
 	// Inherited is set if the workspace was created by Terrapulse and had resources when this record
 	// of it began, and no run has succeeded since.
 	Inherited bool `json:"inherited,omitempty"`
+}
+
+// Audited says which decisions of people about a remote run the audit record has. It is written with
+// their entries: so none gets two, also if another run reads of the same decision.
+type Audited struct {
+	Run       string `json:"run"` // id of the remote run
+	Confirmed bool   `json:"confirmed,omitempty"`
+	Ended     bool   `json:"ended,omitempty"` // it was discarded or cancelled
+}
+
+// Of returns what the audit record has of a remote run.
+func (a Audited) Of(run string) Audited {
+	if a.Run != run {
+		return Audited{Run: run}
+	}
+	return a
 }
 
 // RemoteIntent is what Terrapulse itself does with a remote run. Anything else that happens to it
