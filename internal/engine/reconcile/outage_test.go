@@ -178,3 +178,22 @@ func TestOutage_TaskThatIsReleasedWaitsForConsul(t *testing.T) {
 		t.Errorf("after the outage it has %d runs, and says %+v", n, b.task("task-0").Reason)
 	}
 }
+
+// So does a plan that is approved: its run reads Consul again before it applies anything.
+func TestOutage_PlanThatIsApprovedWaitsForConsul(t *testing.T) {
+	b, run := waiting(t, planned)
+	b.catalog.set("A", errors.New("connection refused"))
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, "go"))
+	for range 3 {
+		b.tick()
+		b.now = b.now.Add(time.Minute)
+	}
+	if got, r := b.run(run).Data, b.task("task-0").Reason; got.State != state.RunWaiting || b.begun("task-0") != 0 || r.Code != state.ReasonUnreadable {
+		t.Errorf("during the outage the run is %s, %d launches began, and the task says %+v", got.State, b.begun("task-0"), r)
+	}
+	b.catalog.set("A", nil)
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunIntended || b.begun("task-0") != 1 || got.Approval == nil || got.Approval.By != "ann" {
+		t.Errorf("after the outage the run is %s with the approval %+v, %d launches began, and the task says %+v", got.State, got.Approval, b.begun("task-0"), b.task("task-0").Reason)
+	}
+}
