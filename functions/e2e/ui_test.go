@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -150,12 +151,13 @@ func (u *ui) watch(topic string) (end func()) {
 
 func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	t.Parallel()
-	c := deploy(t, options{parameters: rehearsal.Parameters{"ActArns": "arn:aws:iam::123456789012:role/NetworkOperator," + ann.arn}})
+	c := deploy(t, options{parameters: rehearsal.Parameters{"ActArns": "arn:aws:iam::123456789012:role/NetworkOperator,arn:aws:iam::123456789012:user/eve," + ann.arn}})
 	address := c.serveURL(ann, bob)
 	c.register("web-1", 8080)
 	c.module(slowOnce(c.dir))
 	c.tasks(c.s3Backend(), "lb")
-	c.addConfig("approval = \"always\"\n")
+	const operator = "arn:aws:iam::123456789012:role/NetworkOperator"
+	c.addConfig(fmt.Sprintf("approval {\n  mode    = \"always\"\n  require = 2\n  from    = [%q, %q]\n}\n", operator, ann.arn))
 	c.file("../slow", "")
 	c.mustPush()
 	u := c.startUI(address.env, ann.environ())
@@ -180,6 +182,7 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	if status, page := u.press("approve", url.Values{"plan": {"another-plan"}}); status != http.StatusConflict {
 		t.Errorf("another plan was approved: %d %s", status, page)
 	}
+	c.oneApproves(plan.ID)
 	if status, page := u.press("approve", url.Values{"plan": {plan.ID}, "comment": {"as planned"}}); status != http.StatusOK {
 		t.Fatalf("approve: %d %s", status, page)
 	}
@@ -204,7 +207,7 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 	})
 	c.until("its whole output is shown", func() bool { _, page := u.get(run + "/output"); return strings.Contains(page, "Apply complete!") })
 	runs := c.runs("lb")
-	if a := runs[len(runs)-1].Approval; a == nil || a.By != ann.arn || !a.Authenticated || a.Comment != "as planned" {
+	if a := runs[len(runs)-1].Approval; a == nil || a.By != ann.arn || !a.Authenticated || a.Comment != "as planned" || len(a.Before) != 1 || a.Before[0].As != operator {
 		t.Errorf("approved by %+v", a)
 	}
 
@@ -219,6 +222,39 @@ func TestUI_PlanIsApprovedAndWatchedWithAWSCredentials(t *testing.T) {
 		if n -= before[request]; request == news && n > 2+int(took/(5*time.Second)) || request != news && n > 0 {
 			t.Errorf("in %s, 3 pages took %d times %s", took, n, request)
 		}
+	}
+}
+
+// oneApproves approves a plan that two people must approve, as one of them: in two sessions of a role, which are one
+// person. A person who may act, and is not one of the approvers, is refused.
+func (c *cloud) oneApproves(plan string) {
+	c.t.Helper()
+	for _, tt := range []struct {
+		arn    string
+		status int
+	}{
+		{"arn:aws:iam::123456789012:user/eve", http.StatusForbidden},
+		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/monday", http.StatusAccepted},
+		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/monday", http.StatusAccepted},
+		{"arn:aws:sts::123456789012:assumed-role/NetworkOperator/tuesday", http.StatusAccepted},
+	} {
+		body := fmt.Sprintf(`{"decision":"approve","plan":%q}`, plan)
+		request := httptest.NewRequest(http.MethodPost, "/v1/tasks/lb/approval", nil)
+		request.Header.Set("Content-Type", "application/json")
+		if status, _, said, err := c.handOn(request, []byte(body), caller{arn: tt.arn}); err != nil || status != tt.status {
+			c.t.Errorf("%s approves: %d, %v %s", tt.arn, status, err, said)
+		}
+		c.tick()
+		if wait, runs := c.waits("lb"), c.runs("lb"); wait == nil || wait.ID != plan || len(runs) > 0 || c.out("lb") != "" {
+			c.t.Errorf("after %s has approved, it waits for %+v: %+v", tt.arn, wait, runs)
+		}
+	}
+	record, err := state.Read[state.Task](c.t.Context(), c.store, state.TaskKey("lb"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if given := record.Data.Run.Approvals; len(given) != 1 || given[0].By != "arn:aws:sts::123456789012:assumed-role/NetworkOperator/monday" {
+		c.t.Errorf("the approvals are %+v", given)
 	}
 }
 

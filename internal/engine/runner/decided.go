@@ -53,9 +53,12 @@ func (c *claim) auditRetention(context.Context) time.Duration {
 
 // entryOf is the entry of a decision. It has the content of the plan if Terrapulse has judged that.
 func (c *claim) entryOf(ctx context.Context, run state.Run, d driver.Decision) (audit.Entry, error) {
-	e := audit.Entry{Action: d.Action, Task: run.Task, Run: d.Run, Comment: d.Comment, Detail: d.URL}
+	e := audit.Entry{Action: d.Action, Task: run.Task, Run: d.Run, Comment: d.Comment, Detail: "remote run " + d.Remote}
 	if !d.At.IsZero() {
-		e.Detail = fmt.Sprintf("decided at %s: %s", d.At.UTC().Format(time.RFC3339), d.URL)
+		e.Detail += ", decided at " + d.At.UTC().Format(time.RFC3339)
+	}
+	if d.URL != "" {
+		e.Detail += ": " + d.URL
 	}
 	of := c.claimed
 	switch d.Run {

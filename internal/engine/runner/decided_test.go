@@ -109,7 +109,7 @@ func (p *people) decided(run, there string, actions ...audit.Action) []audit.Ent
 	}
 	for i, e := range all {
 		if e.Action != actions[i] || e.By != "jane in HCP Terraform" || e.Proof != identity.Attested || e.Via != audit.Remote || e.Task != "web" || e.Run != run ||
-			!strings.HasPrefix(e.Detail, "decided at 2") || !strings.Contains(e.Detail, "/runs/"+there) {
+			!strings.HasPrefix(e.Detail, "remote run "+there+", decided at 2") || !strings.Contains(e.Detail, "/runs/"+there) {
 			p.t.Errorf("the entry is %+v", e)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
@@ -113,6 +114,10 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		case collection == "inputs" || collection == "staged": // perhaps with the outcome of the run
 			about, _, _ := strings.Cut(rest, "/")
 			j.keeps(v, about)
+		case collection == "remote" && c.Op != state.OpDelete: // perhaps with the outcome of the run
+			j.remembers(v, rest, decoded[state.Remote](c.Value))
+		case strings.HasPrefix(collection, "audit-") && c.Op != state.OpDelete:
+			j.audited(v, decoded[audit.Entry](c.Value))
 		}
 	}
 	for _, c := range changes {
@@ -159,10 +164,6 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 		case "runner":
 			if c.Op != state.OpDelete {
 				j.lingering(v, decoded[state.Runner](c.Value))
-			}
-		case "remote":
-			if c.Op != state.OpDelete {
-				j.remembers(v, rest, decoded[state.Remote](c.Value))
 			}
 		case "run":
 			task, id, _ := strings.Cut(rest, "/")

@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	tf "github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 )
@@ -24,6 +25,13 @@ type remoteKnown struct {
 	accepted map[string]string       // by run: the remote run whose plan may be applied
 	of       map[string]string       // by run: its remote run
 	claimed  map[string]time.Time    // by run: when it was claimed last
+	audited  map[decision]bool       // decisions of people there that the audit record has
+}
+
+// decision is what a person has decided about a remote run.
+type decision struct {
+	remote string
+	action audit.Action
 }
 
 // reading is what a run has read in Consul, and for which task.
@@ -36,7 +44,7 @@ type reading struct {
 
 func (r *remoteKnown) init() {
 	r.records, r.reads, r.accepted = map[string]state.Remote{}, map[string]reading{}, map[string]string{}
-	r.of, r.claimed = map[string]string{}, map[string]time.Time{}
+	r.of, r.claimed, r.audited = map[string]string{}, map[string]time.Time{}, map[decision]bool{}
 }
 
 // watched notes what a run has read, and returns a job whose judgement is noted, too.
@@ -93,6 +101,30 @@ func (j *judge) remembers(v view, task string, now state.Remote) {
 	run := j.tasks[task].Run
 	if run == nil || !strings.HasSuffix(j.runs[task][run.ID].Owner, v.name) {
 		v.violated("who has no claim records nothing about a run there: %s does for %s", v.name, task)
+	}
+}
+
+// audited checks an entry of the audit record.
+func (j *judge) audited(v view, e audit.Entry) {
+	id := strings.TrimPrefix(e.Detail, "remote run ")
+	if end := strings.IndexAny(id, ",:;"); end >= 0 {
+		id = id[:end]
+	}
+	r := v.cloud.run(id)
+	if e.Via != audit.Remote || r == nil {
+		return
+	}
+	by := r.endedBy
+	if e.Action == audit.Approve {
+		by = r.confirmedBy
+	}
+	switch it := (decision{id, e.Action}); {
+	case j.remote.audited[it]:
+		v.violated("a decision there is audited once: %s writes %s of %s again", v.name, e.Action, id)
+	case by == us && !r.tried || by == "":
+		v.violated("what is audited of a run there was decided by a person: %s writes %s of %s by %s, and %q did", v.name, e.Action, id, e.By, by)
+	default:
+		j.remote.audited[it] = true
 	}
 }
 
@@ -259,11 +291,15 @@ func (j *judge) follows(v view, before, run state.Run) {
 	switch {
 	case run.State == state.RunCancelled && run.Rejected && !v.person() && (r.status != wasDiscarded || r.endedBy == us || !v.cloud.names(r.endedBy, run.Error)):
 		v.violated("who discards a run there rejects it: %s says of %s that %s, and %s has discarded it", v.name, run.ID, run.Error, r.endedBy)
+	case run.State == state.RunCancelled && run.Rejected && !v.person() && !j.remote.audited[decision{r.id, audit.Reject}]:
+		v.violated("a decision there is audited: %s says of %s that %s", v.name, run.ID, run.Error)
 	case run.State == state.RunSucceeded && r.status != wasApplied && r.status != wasUnchanged:
 		v.violated("success is what was applied: %s says so of run %s of %s, and %s is %s", v.name, run.ID, run.Task, r.id, r.status)
 	case r.tried: // Terrapulse was about to confirm it, too
 	case run.State == state.RunSucceeded && r.confirmedBy != "" && r.confirmedBy != us && (run.Approval == nil || !v.cloud.names(r.confirmedBy, run.Approval.By)):
 		v.violated("who confirms a run there approves it: %s has confirmed %s, and run %s of %s was approved by %+v", r.confirmedBy, r.id, run.ID, run.Task, run.Approval)
+	case run.State == state.RunSucceeded && r.confirmedBy != "" && r.confirmedBy != us && !j.remote.audited[decision{r.id, audit.Approve}]:
+		v.violated("a decision there is audited: %s has confirmed %s, and run %s of %s ends without an entry", r.confirmedBy, r.id, run.ID, run.Task)
 	}
 }
 
