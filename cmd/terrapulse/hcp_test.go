@@ -191,12 +191,15 @@ func TestHCP_OnceWaitsForTheApplyAndInspectAppliesNothing(t *testing.T) {
 // The plan of a what-if is a speculative run with the data that is supposed; the workspace stays as it is.
 func TestHCP_WhatIfPlansWithWhatIsLeft(t *testing.T) {
 	s, hcp := newCloudSite(t)
-	s.register("web", "web-2", 8081, "passing")
+	for n := 2; n <= 6; n++ {
+		s.register("web", fmt.Sprint("web-", n), 8079+n, "passing")
+	}
 	file := s.cloudConfig(0, "")
 	wantCode(t, s.run("-once", "-config-file", file), exitOK)
 	applied, before := s.read("lb.txt"), hcp.Workspace("cts-lb")
 
-	at := s.start("-config-file", file).served()
+	instance := s.start("-config-file", file)
+	at := instance.served()
 	r := s.run("inspect", "-http-addr", at, "-without", "instance=web-2")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "### Task lb", "module.lb.local_file.out: Plan to replace", "would be applied: 1 to add, 0 to change, 1 to destroy", "1 task: 1 would be applied")
@@ -215,6 +218,24 @@ func TestHCP_WhatIfPlansWithWhatIsLeft(t *testing.T) {
 	}
 	if len(after.Runs) == len(before.Runs) {
 		t.Error("the workspace has no run of the what-if")
+	}
+
+	// Consul is replaced while nothing runs. web-6 does not come back: otherwise the first tick would accept
+	// the new Consul.
+	instance.stop()
+	s.consul.Restart() // empty
+	for n := 1; n <= 5; n++ {
+		s.register("web", fmt.Sprint("web-", n), 8079+n, "passing")
+	}
+	const gone, replaced = "would be held: 2 of 6 service instances are gone", ", and Consul was replaced since they were applied: it"
+	r = s.run("inspect", "-config-file", file, "-without", "instance=web-2")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, gone, replaced)
+	r = s.run("inspect", "-http-addr", s.start("-config-file", file).served(), "-without", "instance=web-2")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, gone, replaced)
+	if s.read("lb.txt") != applied {
+		t.Errorf("applied is %q", s.read("lb.txt"))
 	}
 }
 

@@ -78,4 +78,18 @@ func TestWhatIf_ContainersPlanAndNothingIsApplied(t *testing.T) {
 	if answer := c.tick(); !answer.Idle {
 		t.Errorf("what-ifs have left something to do: %+v", answer)
 	}
+
+	// No tick has seen yet that Consul was replaced. web-01 does not come back: otherwise the first tick would accept
+	// the new Consul.
+	c.consul.Restart() // empty
+	c.instances(2, 20, true)
+	out, err = c.terrapulse("invoke", "-stack=e2e", "-inspect", "-without", "instance=web-03", "-wait")
+	for _, words := range []string{"would be held: 2 of 20 service instances are gone", ", and Consul was replaced since they were applied: it"} {
+		if err != nil || !strings.Contains(out, words) {
+			t.Errorf("want %q: %v\n%s", words, err, out)
+		}
+	}
+	if c.applied("lb") != 20 {
+		t.Errorf("%d instances are applied", c.applied("lb"))
+	}
 }
