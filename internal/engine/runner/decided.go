@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -55,7 +56,7 @@ func (c *claim) auditRetention(context.Context) time.Duration {
 func (c *claim) entryOf(ctx context.Context, run state.Run, d driver.Decision) (audit.Entry, error) {
 	e := audit.Entry{Action: d.Action, Task: run.Task, Run: d.Run, Comment: d.Comment, Detail: "remote run " + d.Remote}
 	if !d.At.IsZero() {
-		e.Detail += ", decided at " + d.At.UTC().Format(time.RFC3339)
+		e.Detail += ", decided at " + clock.UTC(d.At)
 	}
 	if d.URL != "" {
 		e.Detail += ": " + d.URL
