@@ -195,6 +195,25 @@ func TestAudit_PersonWhoCancelsInHCPTerraformIsThere(t *testing.T) {
 	}
 }
 
+// A plan that applies nothing can be cancelled there, too.
+func TestAudit_PersonWhoCancelsAPlanInHCPTerraformIsThere(t *testing.T) {
+	p := newPeople(t)
+	p.intendKind(state.KindPlan)
+	p.launch.Runs = p.planned("r1")
+	hold := p.hcp.Hold("planning")
+	p.loses()
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(t.Context()) }()
+	there := p.hcp.AwaitRun("net-web", 1).ID
+	p.hcp.Await(there, "planning")
+	p.hcp.Cancel(there, "jane")
+	hold.Release()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	p.decided("r1", there, audit.Cancel)
+}
+
 // The process that learns of a decision dies before it records that: the next run of the task does.
 func TestAudit_DecisionInHCPTerraformSurvivesTheDeathOfARun(t *testing.T) {
 	for name, test := range map[string]struct {
