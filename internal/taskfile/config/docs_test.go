@@ -152,6 +152,9 @@ func (k key) otherwise() string {
 
 func (k key) meaning() string {
 	doc := markdown(k.tag.Get("doc"))
+	if k.short != "" {
+		return doc + ". A string is its `" + k.short + "`, " + strings.TrimPrefix(k.shortKey().meaning(), markdown(k.shortKey().tag.Get("doc"))+": ")
+	}
 	if one, _ := k.one(); len(one) > 0 {
 		doc += ": `" + strings.Join(one[:len(one)-1], "`, `") + "` or `" + one[len(one)-1] + "`"
 	}
