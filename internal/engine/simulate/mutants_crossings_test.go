@@ -24,6 +24,24 @@ var crossingMutants = []mutant{
 		new:  "case s.MovedTo != \"\":\n\t\treturn false\n\tcase len(s.Renamed) > 0:",
 		says: "", // made twice, or what perhaps was renamed is destroyed,
 	}, {
+		rule: "crossings: what a task perhaps was is kept while its moved_from waits",
+		file: "engine/decide/decide.go",
+		old:  "if d.Unmoved == \"\" {",
+		new:  "if true {",
+		test: "engine/reconcile TestRename_MovedFromThatIsTakenBackWhileItWaitsDestroysNothing",
+	}, {
+		rule: "crossings: a task of a file that the API creates is the same task",
+		file: "record/state/transitions.go",
+		old:  "if t.Deleted || t.MovedTo != \"\" {",
+		new:  "if true {",
+		test: "engine/control TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask",
+	}, {
+		rule: "crossings: a task that is created for a trial has its own run",
+		file: "engine/control/change.go",
+		old:  "next.Provisional = &state.Provisional{Since: earlier.Ended}\n\t\t\tif override.Data.Deleted",
+		new:  "next.Provisional = &state.Provisional{}\n\t\t\tif override.Data.Deleted",
+		test: "engine/control TestControl_TaskOfAFileThatIsCreatedForATrialHasItsOwnRun",
+	}, {
 		rule: "crossings: a hold moves with its task",
 		seed: crossingSeeds,
 		file: "record/state/renamed.go",

@@ -55,9 +55,15 @@ var remoteMutants = []mutant{
 		rule: "remote: what was discarded there is no success",
 		seed: remoteSeeds,
 		file: "driver/hcp/change.go",
-		old:  "case run.Status == statusDiscarded:\n\t\t\treturn nil,",
-		new:  "case run.Status == statusDiscarded:\n\t\t\treturn &state.Changes{}, nil\n\t\t\treturn nil,",
+		old:  "case stopped(run):\n\t\treturn nil,",
+		new:  "case run.Status == statusDiscarded:\n\t\treturn &state.Changes{}, nil\n\tcase stopped(run):\n\t\treturn nil,",
 		says: "success is what was applied",
+	}, {
+		rule: "remote: what was confirmed after it was given up is doubted until a run succeeds",
+		file: "driver/hcp/change.go",
+		old:  "s.rec.ConfirmedLate = run.ID",
+		new:  "_ = run.ID",
+		test: "driver/hcp TestDriver_RunThatWasConfirmedAfterItWasGivenUpIsDoubtedUntilOneSucceeds",
 	}, {
 		rule: "remote: who confirms a run there approves it",
 		seed: remoteSeeds,

@@ -17,8 +17,8 @@ var eventMutants = []mutant{
 	}, {
 		rule: "events: the event of an outcome is in the write of the outcome",
 		file: "engine/runner/outcome.go",
-		old:  "err = c.write(ctx, run, append(c.events.Changes(), changes...)...)",
-		new:  "if err = c.write(ctx, run, changes...); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
+		old:  "err = c.write(ctx, run, slices.Concat(c.events.Changes(), changes, audited)...)",
+		new:  "if err = c.write(ctx, run, slices.Concat(changes, audited)...); err == nil { _, err = c.Store.Apply(ctx, c.events.Changes()...) }",
 		says: "a transition is written with its event",
 	}, {
 		rule: "events: one that was not delivered is not removed",
@@ -48,8 +48,8 @@ var eventMutants = []mutant{
 	}, {
 		rule: "events: one is not written before its transition",
 		file: "engine/runner/outcome.go",
-		old:  "err = c.write(ctx, run, append(c.events.Changes(), changes...)...)",
-		new:  "if _, err = c.Store.Apply(ctx, c.events.Changes()...); err == nil { err = c.write(ctx, run, changes...) }",
+		old:  "err = c.write(ctx, run, slices.Concat(c.events.Changes(), changes, audited)...)",
+		new:  "if _, err = c.Store.Apply(ctx, c.events.Changes()...); err == nil { err = c.write(ctx, run, slices.Concat(changes, audited)...) }",
 		says: "an event is written with its transition",
 	}, {
 		rule: "events: one is not sent before its transition is written",
