@@ -257,6 +257,11 @@ func (s *step) endedBy(ctx context.Context, run Run) error {
 	if err != nil {
 		return err
 	}
+	return s.ended(run, e)
+}
+
+// ended reports the decision of a person to end a run, and returns it as an error.
+func (s *step) ended(run Run, e Event) error {
 	if run.Status == statusDiscarded && !run.PlanOnly {
 		s.decided(audit.Reject, run, e)
 		return &driver.RejectedError{By: person(e), Text: e.Comment}
@@ -299,11 +304,7 @@ func (s *step) decidedBefore(ctx context.Context, run Run) error {
 	if err != nil || e.By == "" || strings.Contains(e.Comment, strings.TrimSpace(byUs)) {
 		return err // or a tick has stopped it, which says so in the comment
 	}
-	if run.Status == statusDiscarded {
-		s.decided(audit.Reject, run, e)
-	} else {
-		s.decided(audit.Cancel, run, e)
-	}
+	_ = s.ended(run, e) // that attempt is over
 	return nil
 }
 

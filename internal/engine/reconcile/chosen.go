@@ -28,6 +28,9 @@ const (
 	readOneIn = 10
 )
 
+// listed reports whether the records of some of all tasks are read by listing all.
+func listed(some, all int) bool { return some > max(readByKey, all/readOneIn) }
+
 // readChosen returns the records of the tasks that concern the tick, and the errors of
 // those that cannot be decoded. It sets tasks and resting.
 func (t *tick) readChosen(ctx context.Context, rec state.Reconcile) (map[string]state.Stored[state.Task], map[string]error, error) {
@@ -195,7 +198,7 @@ func (t *tick) checkDue(row summary.Row, task task, now time.Time) time.Time {
 
 // readNames reads the records of tasks.
 func (t *tick) readNames(ctx context.Context, names map[string]bool) (map[string]state.Stored[state.Task], map[string]error, error) {
-	if len(names) > max(readByKey, len(t.Reconciler.tasks)/readOneIn) {
+	if listed(len(names), len(t.Reconciler.tasks)) {
 		states, corrupt, err := t.readStates(ctx)
 		maps.DeleteFunc(states, func(name string, _ state.Stored[state.Task]) bool { return !names[name] })
 		return states, corrupt, err

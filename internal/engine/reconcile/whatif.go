@@ -103,12 +103,12 @@ func Places(ctx context.Context, store state.Store, cfg *config.Config, tasks []
 
 // readTasks reads the records of some of all tasks by their keys or, if they are many, those of all tasks.
 func readTasks(ctx context.Context, store state.Store, names []string, all int) (map[string]state.Stored[state.Task], map[string]*state.CorruptError, error) {
-	if len(names) <= max(readByKey, all/readOneIn) {
+	if !listed(len(names), all) {
 		return state.ReadSeveral[state.Task](ctx, store, list.Map(names, state.TaskKey))
 	}
-	listed, wrong, err := state.ReadEach[state.Task](ctx, store, state.TaskPrefix)
+	every, wrong, err := state.ReadEach[state.Task](ctx, store, state.TaskPrefix)
 	records, corrupt := map[string]state.Stored[state.Task]{}, map[string]*state.CorruptError{}
-	for _, r := range listed {
+	for _, r := range every {
 		records[r.Key] = r
 	}
 	for _, w := range wrong {
