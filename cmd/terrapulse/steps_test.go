@@ -39,7 +39,7 @@ func TestGuard_ALossInSmallStepsIsHeld(t *testing.T) {
 		t.Fatalf("%d instances are applied", s.applied())
 	}
 	var o apispec.Overview
-	if err := json.Unmarshal([]byte(s.runInTest("status", "-json", "-http-addr="+p.served()).stdout), &o); err != nil || len(apispec.Deref(o.Tasks[0].Guards)) != 1 {
+	if err := json.Unmarshal([]byte(s.runInTest("status", "-json", "-http-addr="+p.served()).stdout), &o); err != nil || len(apispec.Deref(o.Tasks[0].Guards)) != 2 {
 		t.Fatalf("%v: %+v", err, o.Tasks)
 	}
 	guard := (*o.Tasks[0].Guards)[0]

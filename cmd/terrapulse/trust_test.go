@@ -164,7 +164,7 @@ func (s *site) saysWhatIsHeld(at string, plan apispec.WaitingPlan) {
 		s.t.Errorf("the overview shows the entries %+v since %v", e, task.ChangedSince)
 	}
 	guards := apispec.Deref(task.Guards)
-	if len(guards) != 1 || apispec.Deref(guards[0].Applied) != 60 || apispec.Deref(guards[0].Now) != 20 || !apispec.Deref(guards[0].Exceeded) {
+	if len(guards) != 2 || apispec.Deref(guards[0].Applied) != 60 || apispec.Deref(guards[0].Now) != 20 || !apispec.Deref(guards[0].Exceeded) {
 		s.t.Errorf("the guards are %+v", guards)
 	}
 	if runs := apispec.Deref(task.Recent); len(runs) != 1 || runs[0].State != apispec.RunStateSucceeded || runs[0].Seconds == nil {

@@ -18,6 +18,11 @@ driver "terraform" {
   }
 }
 
+# A person decides whether the loss of the last entry is applied.
+guard {
+  on_empty = "hold"
+}
+
 task {
   name        = "load-balancer"
   description = "Write a line for every healthy instance of web into the load balancer's configuration"

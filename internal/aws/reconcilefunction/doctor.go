@@ -61,7 +61,11 @@ func (i *invocation) checkBundle(err error) (string, error) {
 	if r := i.engine.current.Refused; r != nil {
 		return "", fmt.Errorf("bundle %.12s is refused, and %.12s still in force: %s", r.Bundle, i.engine.current.Digest, r.Error)
 	}
-	return fmt.Sprintf("%.12s with %s", i.engine.current.Digest, counted(len(i.engine.current.Config.Tasks), "task")), nil
+	found := fmt.Sprintf("%.12s with %s", i.engine.current.Digest, counted(len(i.engine.current.Config.Tasks), "task"))
+	if last := i.engine.current.Config.LastMayGo(); last != "" {
+		found += "; " + last
+	}
+	return found, nil
 }
 
 // checkPaused says whether tasks run, or who has paused them.

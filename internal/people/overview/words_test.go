@@ -65,6 +65,7 @@ func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 			Text: "at most 50 % of the service instances, which is 6, may go within 15m: 12 were applied, 5 are there now"},
 		{Key: "max_removed_percent", Limit: new(50), Within: new(900.0), Of: new("keys"), Base: new(3), Applied: new(3), Now: new(2), Exceeded: new(false),
 			Text: "at most 50 % of the keys may go within 15m, if at least 10 were applied: 3 were applied, 2 are there now"},
+		{Key: "on_empty", Within: new(900.0), Exceeded: new(false), Text: `the guard lets the last entry go: on_empty is "apply"`},
 		{Key: "max_destroy", Limit: new(5), Within: new(900.0), Exceeded: new(false), Text: "plans within 15m may destroy or replace at most 5 resources"},
 		{Key: "check", Text: "check judge judges each plan; a plan that it refuses waits for an approval"},
 	}

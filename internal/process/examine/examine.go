@@ -90,6 +90,9 @@ func checkFiles(cfg *config.Config, err error) (string, error) {
 		return "", oneLine(found)
 	}
 	found := tasksOf(len(cfg.Tasks))
+	if last := cfg.LastMayGo(); last != "" {
+		found += "; " + last
+	}
 	if n := len(cfg.Warnings); n > 0 {
 		found += fmt.Sprintf("; warnings: %d, `terrapulse validate` prints them", n)
 	}

@@ -173,6 +173,9 @@ func (s Spec) exceeded(c state.Count, base int) string {
 	return ""
 }
 
+// LastMayGo reports whether the guard lets the last entry of a source go.
+func (s Spec) LastMayGo() bool { return !s.Enabled || s.exceeded(state.Count{Applied: 1}, 1) == "" }
+
 // namesShown is how many names a text has.
 const namesShown = 5
 

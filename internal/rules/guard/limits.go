@@ -40,6 +40,9 @@ func (s Spec) Limits(of Known) []Limit {
 	for _, c := range of.Counts {
 		limits = append(limits, s.of(c, of.Now)...)
 	}
+	if s.LastMayGo() {
+		limits = append(limits, Limit{Key: "on_empty", Text: `the guard lets the last entry go: on_empty is "apply"`})
+	}
 	return append(limits, s.ofPlan(of)...)
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -162,4 +163,22 @@ func writtenKeys(b reflect.Value) map[string]any {
 		}
 	}
 	return keys
+}
+
+// LastMayGo says which tasks apply the loss of their last entry without an approval; "" if none does.
+func (c *Config) LastMayGo() string {
+	var names []string
+	for i := range c.Tasks {
+		if t := &c.Tasks[i]; t.Approval.Rule == approval.Never && t.Guard.LastMayGo() {
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	shown := strings.Join(names[:min(len(names), 5)], ", ")
+	if more := len(names) - 5; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	return "the loss of the last entry is applied without an approval (guard { on_empty = \"hold\" } holds it): " + shown
 }

@@ -285,3 +285,29 @@ func TestApproval_ShortFormIsTheModeInEachSyntax(t *testing.T) {
 		t.Errorf("both forms in one file: %v, want %s", err, want)
 	}
 }
+
+func TestLastMayGo_NamesTheTasksThatNothingHolds(t *testing.T) {
+	task := func(name, rules string) string {
+		return "task {\n  name = \"" + name + "\"\n  module = \"./m\"\n  condition \"services\" { names = [\"web\"] }\n" + rules + "}\n"
+	}
+	const text = `the loss of the last entry is applied without an approval (guard { on_empty = "hold" } holds it): `
+	for rules, want := range map[string]string{
+		"":                                text + "lb",
+		"guard { enabled = false }\n":     text + "lb",
+		"guard { on_empty = \"hold\" }\n": "",
+		"guard { max_removed = 0 }\n":     "",
+		"guard { min_entries = 1 }\n":     "",
+		"approval = \"destructive\"\n":    "",
+	} {
+		if got := load(t, "f.hcl", task("lb", rules)).LastMayGo(); got != want {
+			t.Errorf("%q: %q, want %q", rules, got, want)
+		}
+	}
+	many := ""
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		many += task(name, "")
+	}
+	if got := load(t, "f.hcl", many).LastMayGo(); got != text+"a, b, c, d, e and 2 more" {
+		t.Error(got)
+	}
+}
