@@ -1,11 +1,8 @@
 package config
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 )
 
 func TestConfig_TaskIsFoundByItsName(t *testing.T) {
@@ -27,31 +24,6 @@ func TestConfig_TaskIsFoundByItsName(t *testing.T) {
 		}
 		if first, _ := test.Task("a"); found != test.want || first.Module != "1" {
 			t.Errorf("%s: found %q, want %q", name, found, test.want)
-		}
-	}
-}
-
-func TestLoad_TenThousandTasksAreFoundAtOnce(t *testing.T) {
-	const n = 10_000
-	var files strings.Builder
-	for i := range n {
-		fmt.Fprintf(&files, "task {\n name = \"t-%d\"\n module = \"./m\"\n condition \"services\" {\n names = [\"web\"]\n }\n}\n", i)
-	}
-	cfg := load(t, "f.hcl", files.String())
-	effective, _ := cfg.With([]Change{{Task: "t-0", Enabled: new(false)}})
-	for _, c := range []*Config{cfg, effective} {
-		took := time.Hour
-		for range 3 { // the machine may be busy
-			began := time.Now()
-			for i := range n {
-				if task, ok := c.Task(fmt.Sprint("t-", i)); !ok || task.Name != fmt.Sprint("t-", i) {
-					t.Fatalf("task %d: %v", i, task)
-				}
-			}
-			took = min(took, time.Since(began))
-		}
-		if took > 100*time.Millisecond {
-			t.Errorf("to find %d tasks takes %s", n, took)
 		}
 	}
 }
