@@ -92,11 +92,9 @@ type Workspace struct {
 	Version          string // current configuration version; "" for none
 	Run              string // id of the current or latest run; "" for none
 	Deletable        bool   // the token may delete it
-	Resources        *int   // in its state; nil if that is not known
+	Resources        int    // in its state; 0 also if the server does not count them
+	StateReadable    bool   // the server says that the token may read the state
 }
-
-// empty reports whether it is known that the workspace manages no resources.
-func (w Workspace) empty() bool { return w.Resources != nil && *w.Resources == 0 }
 
 // Settings are settings of a workspace to change. Nil leaves one as it is.
 type Settings struct {

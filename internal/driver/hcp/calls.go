@@ -22,9 +22,10 @@ type workspaceAttributes struct {
 	SourceName       string   `json:"source-name"`
 	TagNames         []string `json:"tag-names"`
 	Permissions      struct {
-		CanDestroy bool `json:"can-destroy"`
+		CanDestroy   bool `json:"can-destroy"`
+		CanReadState bool `json:"can-read-state-versions"`
 	} `json:"permissions"`
-	ResourceCount *int `json:"resource-count"`
+	ResourceCount int `json:"resource-count"`
 	VCS           *struct {
 		Identifier string `json:"identifier"`
 	} `json:"vcs-repo"`
@@ -43,7 +44,7 @@ func (c *Client) workspace(ctx context.Context, r request, body *outgoing) (Work
 		ID: answer.Data.ID, Name: a.Name, ExecutionMode: a.ExecutionMode, TerraformVersion: a.TerraformVersion,
 		AutoApply: a.AutoApply, Locked: a.Locked, SourceName: a.SourceName, Tags: a.TagNames, Resources: a.ResourceCount,
 		Organization: answer.Data.one("organization"), AgentPool: answer.Data.one("agent-pool"), Version: answer.Data.one("current-configuration-version"), Run: answer.Data.one("current-run"),
-		Deletable: a.Permissions.CanDestroy,
+		Deletable: a.Permissions.CanDestroy, StateReadable: a.Permissions.CanReadState,
 	}
 	if a.VCS != nil {
 		if w.VCS = a.VCS.Identifier; w.VCS == "" {

@@ -241,18 +241,24 @@ func (c *Client) State(ctx context.Context, workspace string) (State, error) {
 	if a.Address == "" {
 		return State{}, ErrNotFound
 	}
-	raw, err := c.do(ctx, request{method: http.MethodGet, path: a.Address, bare: true, withToken: c.own(a.Address)})
+	address, err := c.resolve(a.Address)
+	if err != nil {
+		return State{}, err
+	}
+	raw, err := c.do(ctx, request{method: http.MethodGet, path: address.String(), bare: true, withToken: address.Scheme == c.base.Scheme && address.Host == c.base.Host})
 	if errors.Is(err, ErrDenied) {
 		err = ErrNotFound
 	}
 	return State{Run: answer.Data.one("run"), Content: raw}, err
 }
 
-// own reports whether an address is one of the API's own host.
-func (c *Client) own(address string) bool {
-	there, err := url.Parse(address)
-	api, apiErr := url.Parse(c.base)
-	return err == nil && apiErr == nil && there.Scheme == api.Scheme && there.Host == api.Host
+// resolve returns a whole address. Some servers answer with addresses that are relative to the API's.
+func (c *Client) resolve(address string) (*url.URL, error) {
+	whole, err := c.base.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("the server has sent an address that is not valid: %w", withoutAddress(err))
+	}
+	return whole, nil
 }
 
 // Log implements API.

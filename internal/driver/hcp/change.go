@@ -316,16 +316,22 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 	case run.Status == statusErrored:
 		return nil, s.errored(ctx, run)
 	}
-	s.copyPlan(ctx, run)
+	soon, done := context.WithTimeout(ctx, adornTime)
+	defer done()
+	s.copyPlan(soon, run)
 	if run.Status == statusNoChanges {
 		s.checked(ctx, run, run.Plan, s.planText, s.checksOfPlan)
 		return s.finish(ctx, &state.Changes{}, false)
 	}
-	s.checked(ctx, run, run.Apply, s.copyLog(ctx, run.Apply), s.checksOfState)
-	changes := s.applied(ctx, run)
-	s.made(ctx, run, changes)
+	text, changes := s.copyLog(soon, run.Apply), s.applied(soon, run)
+	s.made(soon, run, changes)
+	s.checked(ctx, run, run.Apply, text, s.checksOfState)
 	return s.finish(ctx, changes, true)
 }
+
+// adornTime is how long the outcome of a run that succeeded waits for what only adorns it: its output,
+// its numbers and the addresses of its resources.
+const adornTime = 5 * time.Second
 
 // finish ends a run that succeeded; applied says that there was something to apply.
 func (s *step) finish(ctx context.Context, changes *state.Changes, applied bool) (*state.Changes, error) {

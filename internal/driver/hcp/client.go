@@ -51,9 +51,10 @@ type Connection struct {
 // Client calls HCP Terraform. It implements API. It is no go-tfe, with which the functions
 // would become too large, and whose version 1 is deprecated.
 type Client struct {
-	base, token string
-	http        *http.Client
-	limit       *rate.Limiter
+	base  *url.URL
+	token string
+	http  *http.Client
+	limit *rate.Limiter
 }
 
 // NewClient returns a client. It makes no request.
@@ -69,7 +70,7 @@ func NewClient(c Connection) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = tlsConfig
 	return &Client{
-		base: strings.TrimSuffix(c.Address, "/") + "/api/v2/", token: c.Token,
+		base: address.JoinPath("api/v2/"), token: c.Token,
 		http:  &http.Client{Transport: transport, Timeout: requestTimeout},
 		limit: rate.NewLimiter(perSecond, burst),
 	}, nil
@@ -123,7 +124,7 @@ func refusal(status int, body []byte) *Error {
 
 // request is one request.
 type request struct {
-	method, path string // or a whole address
+	method, path string // below the API; or an address, whole or relative to the API's
 	query        url.Values
 	body         []byte
 	bare         bool // signed by its address: without a token
@@ -182,14 +183,14 @@ func (c *Client) send(ctx context.Context, r request) ([]byte, error) {
 	if err := c.limit.Wait(ctx); err != nil {
 		return nil, err
 	}
-	address := r.path
-	if !r.bare {
-		address = c.base + r.path
+	address, err := c.resolve(r.path)
+	if err != nil {
+		return nil, backoff.Permanent(err)
 	}
 	if len(r.query) > 0 {
-		address += "?" + r.query.Encode()
+		address.RawQuery = r.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, address, bytes.NewReader(r.body))
+	req, err := http.NewRequestWithContext(ctx, r.method, address.String(), bytes.NewReader(r.body))
 	if err != nil {
 		return nil, withoutAddress(err)
 	}

@@ -1,6 +1,7 @@
 package hcp
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -19,13 +20,24 @@ func (s *step) uploaded(version string) {
 	s.rec.Versions = all
 }
 
-// beginRecord begins the record of a workspace that the task had none of.
-func (s *step) beginRecord(ws Workspace) {
-	s.rec.Versions, s.rec.Foreign = nil, ""
+// beginRecord begins the record of a workspace that the task had none of. Unless it is known to be empty,
+// it may be that of another instance.
+func (s *step) beginRecord(ctx context.Context, ws Workspace) error {
+	used := false
+	if !s.created {
+		resources, err := s.resources(ctx, ws)
+		if err != nil {
+			return err
+		}
+		used = !empty(resources)
+	}
+	ours := s.created || ws.SourceName == sourceName
+	s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = ours, used, nil, ""
+	s.rec.Versions, s.rec.Foreign, s.rec.Inherited = nil, "", ours && used && !s.rec.Moved
 	if ws.Version != "" {
 		s.rec.Versions = []string{ws.Version}
 	}
-	s.rec.Inherited = !s.created && ws.SourceName == sourceName && !ws.empty() && !s.rec.Moved
+	return nil
 }
 
 // noteForeign notes that another program has changed the workspace, such as a second instance of

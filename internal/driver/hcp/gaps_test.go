@@ -48,7 +48,8 @@ func TestDriver_NumbersThatAreMissingAreReadOrUnknown(t *testing.T) {
 		inState *int
 	}{
 		"the plan can be read":    {hcptest.Rights{}, state.Changes{Add: 2, Destroy: 2}, new(2)},
-		"the plan cannot be read": {hcptest.Rights{NoPlanJSON: true}, state.Changes{Unknown: true}, nil},
+		"the plan cannot be read": {hcptest.Rights{NoPlanJSON: true}, state.Changes{Unknown: true}, new(2)},
+		"nothing can be read":     {hcptest.Rights{NoPlanJSON: true, NoState: true}, state.Changes{Unknown: true}, nil},
 	} {
 		s := newTask(t, hcptest.With(hcptest.NoCounts))
 		s.hcp.Restrict(s.hcp.Token, test.rights)
@@ -157,11 +158,20 @@ func judged(causes *string) func(context.Context, driver.Plan) error {
 }
 
 // TestDriver_SecondInstanceInOneWorkspaceIsHeld has two instances with the same organization and
-// prefix: each would destroy what the other one has created.
+// prefix: each would destroy what the other one has created. Some servers say 0 of the resources that they
+// do not count.
 func TestDriver_SecondInstanceInOneWorkspaceIsHeld(t *testing.T) {
 	t.Parallel()
-	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoCurrentVersion}} {
-		first := newTask(t, hcptest.With(gaps...))
+	for _, server := range []struct {
+		gaps   []hcptest.Gap
+		rights hcptest.Rights
+	}{
+		{}, {gaps: []hcptest.Gap{hcptest.NoCurrentVersion}},
+		{gaps: []hcptest.Gap{hcptest.ZeroCounts}},
+		{gaps: []hcptest.Gap{hcptest.ZeroCounts}, rights: hcptest.Rights{NoState: true}},
+	} {
+		first := newTask(t, hcptest.With(server.gaps...))
+		first.hcp.Restrict(first.hcp.Token, server.rights)
 		first.module(two)
 		var causes string
 		first.job.Judge = judged(&causes)

@@ -3,6 +3,7 @@ package hcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -26,6 +27,29 @@ func (s *step) made(ctx context.Context, run Run, changes *state.Changes) {
 		s.job.Made(all)
 	}
 }
+
+// resources returns how many resources the workspace manages; nil if that is not known. A server that
+// does not count may say 0, so the state decides then.
+func (s *step) resources(ctx context.Context, ws Workspace) (*int, error) {
+	if ws.Resources > 0 {
+		return &ws.Resources, nil
+	}
+	latest, err := s.api.State(ctx, ws.ID)
+	switch {
+	case err == nil:
+		if all := addressesOf(latest.Content); all != nil {
+			return new(len(all)), nil
+		}
+	case !errors.Is(err, ErrNotFound):
+		return nil, s.failed("read the state in the workspace "+ws.Name, err)
+	case ws.StateReadable || ws.Run == "" && ws.Version == "":
+		return new(0), nil
+	}
+	return nil, nil
+}
+
+// empty reports whether it is known that there are no resources.
+func empty(resources *int) bool { return resources != nil && *resources == 0 }
 
 // addressesOf returns the addresses of the managed resources in a state, without their values; nil if
 // it cannot be read.

@@ -19,8 +19,12 @@ import (
 // plan returns the plan of a run for a judge: first its numbers, and its details on
 // demand. If a number is missing, the details are read at once, because they may have it.
 func (s *step) plan(ctx context.Context, run Run) (driver.Plan, error) {
+	inState, err := s.resources(ctx, s.ws)
+	if err != nil {
+		return driver.Plan{}, err
+	}
 	plan := driver.Plan{
-		Changes: changesOf(run), New: s.ws.empty(), InState: s.ws.Resources, Clean: s.scrub.Clean,
+		Changes: changesOf(run), New: empty(inState), InState: inState, Clean: s.scrub.Clean,
 		Print: func(ctx context.Context) (string, error) { return s.log(ctx, run.Plan) },
 	}
 	plan.Causes = s.causes(plan.Changes)

@@ -57,13 +57,18 @@ func (s *step) mayBegin(ctx context.Context) error {
 	if errors.Is(err, errNoWorkspace) {
 		ws, err = s.formerWorkspace(ctx)
 	}
-	switch {
-	case err != nil && !errors.Is(err, errNoWorkspace):
+	none := errors.Is(err, errNoWorkspace)
+	if err != nil && !none {
 		return err
-	case err == nil && ws.Resources == nil && !s.destroy: // what the plan creates needs an approval
-		return nil
-	case err == nil && ws.Resources != nil && !ws.empty():
-		return nil
+	}
+	if !none {
+		resources, err := s.resources(ctx, ws)
+		if err != nil {
+			return err
+		}
+		if !empty(resources) && (resources != nil || !s.destroy) { // if it is not known, what the plan creates needs an approval
+			return nil
+		}
 	}
 	t := s.job.Task.Name
 	return fmt.Errorf("task %s was applied with another driver, and the workspace %s in HCP Terraform does not have its state: Terraform would create everything again. "+
@@ -231,9 +236,7 @@ func (s *step) createWorkspace(ctx context.Context) (Workspace, error) {
 	}
 	s.say("The workspace %s was created.", ws.Name)
 	s.created = err == nil // otherwise it may be older, and have runs
-	s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = true, !s.created && !ws.empty(), nil, ""
-	s.beginRecord(ws)
-	return ws, nil
+	return ws, s.beginRecord(ctx, ws)
 }
 
 // untouched reports whether the step writes nothing into a workspace that exists.
@@ -243,8 +246,9 @@ func (s *step) untouched() bool { return s.Untouched || s.job.Run.WhatIf != nil 
 // Everything else is its operator's.
 func (s *step) updateWorkspace(ctx context.Context, ws Workspace) (Workspace, error) {
 	if s.rec.Workspace != ws.ID {
-		s.rec.Created, s.rec.Applied, s.rec.Variables, s.rec.Notification = ws.SourceName == sourceName, !ws.empty(), nil, ""
-		s.beginRecord(ws)
+		if err := s.beginRecord(ctx, ws); err != nil {
+			return ws, err
+		}
 		s.adopted = ws.SourceName != sourceName && hasTag(ws.Tags, config.CloudTag)
 	}
 	if s.reads && !s.untouched() {
@@ -343,8 +347,10 @@ func (s *step) safeDelete(ctx context.Context) (err error) {
 		switch ws, read := s.api.WorkspaceByID(ctx, s.ws.ID); {
 		case errors.Is(read, ErrNotFound):
 			return nil
-		case read == nil && (ws.Locked || !ws.empty()):
-			return fmt.Errorf("%w: %w", ErrConflict, err)
+		case read == nil:
+			if resources, read := s.resources(ctx, ws); read == nil && (ws.Locked || !empty(resources)) {
+				return fmt.Errorf("%w: %w", ErrConflict, err)
+			}
 		}
 		if waited := s.Wait(ctx, time.Second); waited != nil {
 			return waited

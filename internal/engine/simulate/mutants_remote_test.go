@@ -52,6 +52,13 @@ var remoteMutants = []mutant{
 		new:  "Unknown: false}",
 		says: "it is not known how much it destroys",
 	}, {
+		rule: "remote: a server that says 0 resources has perhaps not counted them",
+		seed: remoteSeeds + othersFirst, stride: othersEvery,
+		file: "driver/hcp/made.go",
+		old:  "if ws.Resources > 0 {",
+		new:  "if true {",
+		says: "what another instance has made is not changed unasked",
+	}, {
 		rule: "remote: what was discarded there is no success",
 		seed: remoteSeeds,
 		file: "driver/hcp/change.go",

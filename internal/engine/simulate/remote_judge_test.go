@@ -218,6 +218,8 @@ func (j *judge) confirms(ctx context.Context, p *process, r *remoteRun, late boo
 		p.violated("a disabled task rests: %s confirms %s for run %s of %s", p.name, r.id, run, r.task)
 	case j.appliesPaused(record) && !late:
 		p.violated("nothing is applied while everything is paused: %s confirms %s for run %s of %s, which was claimed after the pause", p.name, r.id, run, r.task)
+	case p.cloud.workspace(r.workspace).others && r.plan.changes && record.Approval == nil && !late:
+		p.violated("what another instance has made is not changed unasked: %s confirms %s of %s", p.name, r.id, r.task)
 	case r.destroys:
 		j.leavesNothing(p, r.task, run, it)
 	default:
@@ -240,6 +242,9 @@ func (j *judge) appliedThere(w *world, r *remoteRun) {
 		s.saves++
 	}
 	s.holds, j.infra[r.task] = r.plan.holds, r.plan.holds.digest
+	if ws := w.cloud.workspace(r.workspace); ws.Version != "" {
+		ws.Version, ws.others = r.version, false
+	}
 	if !r.destroys {
 		it, b := r.plan, j.rules.base[r.run]
 		it.task, it.judged = j.remote.reads[r.run].task, j.remote.reads[r.run].judges

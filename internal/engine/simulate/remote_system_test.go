@@ -20,12 +20,14 @@ type cloud struct {
 	forbade    bool // that has happened: perhaps, who decided could not be read
 	blind      bool // the token may not read plans
 	silent     bool // the server does not say how many resources a plan changes, or a workspace has
+	zero       bool // it says 0 of all workspaces
 }
 
 // workspace is where what a task has made is managed.
 type workspace struct {
 	hcp.Workspace
 	ours      bool // created by us
+	others    bool // what it manages was made by another instance of Terrapulse
 	gone      bool // deleted
 	lockedBy  string
 	current   *remoteRun // that plans, waits or applies

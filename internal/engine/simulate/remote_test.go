@@ -148,12 +148,25 @@ func (w *world) drawRemote(seed uint64) {
 	if w.cloud.silent = seed%silentEvery == 2 && !w.third; w.cloud.silent {
 		w.cloud.blind = w.cloud.blind || seed%(2*silentEvery) == 2
 	}
+	if w.cloud.zero = seed%othersEvery == othersFirst && !w.third; w.cloud.zero {
+		ws := w.cloud.add(w, workspacePrefix+services[0])
+		ws.SourceName, ws.Version, ws.ours, ws.others = "Terrapulse", w.cloud.id("cv"), true, true
+		w.tfstate(services[0]).holds = holding{module: "another", entries: map[string]string{"a": "", "b": "", "c": ""}}
+		w.judge.infra[services[0]] = "of another instance"
+	}
 	for _, service := range services { // which a person has made for it
-		if w.rng.IntN(6) == 0 {
+		if w.rng.IntN(6) == 0 && w.cloud.of(workspacePrefix+service) == nil {
 			w.cloud.add(w, workspacePrefix+service)
 		}
 	}
 }
+
+// othersEvery is how often another instance with the same organization and prefix has made what a workspace
+// manages, on a server that does not count resources and says 0. Tasks have rules then, so people approve.
+const (
+	othersEvery = 12
+	othersFirst = 3
+)
 
 // stepThere lets something happen in HCP Terraform, and reports whether it did.
 func (w *world) stepThere() bool {

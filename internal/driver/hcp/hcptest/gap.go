@@ -14,6 +14,10 @@ type Gap string
 const (
 	// NoCounts: plans, applies and workspaces do not say how many resources they have.
 	NoCounts Gap = "no counts"
+	// ZeroCounts: workspaces say that they have no resources.
+	ZeroCounts Gap = "zero counts"
+	// RelativeAddresses: signed addresses are relative to the server's.
+	RelativeAddresses Gap = "relative addresses"
 	// NoParts: answers about runs do not include their plans and applies.
 	NoParts Gap = "no parts"
 	// NoRunList: there is no list of the runs of an organization.

@@ -200,9 +200,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	f.write(w)
 }
 
-// base is the URL under which the client of a request reaches the server.
+// base is the URL under which the client of a request reaches the server; "" if addresses are relative.
 func (s *Server) base(r *http.Request) string {
-	if r.TLS != nil {
+	switch {
+	case s.has(RelativeAddresses):
+		return ""
+	case r.TLS != nil:
 		return s.SecureURL
 	}
 	return s.URL

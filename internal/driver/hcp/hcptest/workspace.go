@@ -56,13 +56,13 @@ func (c *call) showWorkspace(w *workspace) object {
 	delete(a, "agent-pool-id")
 	maps.Copy(a, object{
 		"created-at": stamp(w.created), "updated-at": stamp(w.created), "locked": w.locker != "" || w.current != nil,
-		"operations": w.text("execution-mode") != "local", "resource-count": w.resources(), "tag-names": append([]string{}, slices.Sorted(slices.Values(w.tags))...),
+		"operations": w.text("execution-mode") != "local", "resource-count": c.shownResources(w), "tag-names": append([]string{}, slices.Sorted(slices.Values(w.tags))...),
 		"workspace-kpis-runs-count": len(w.runs), "environment": "default", "can-queue-destroy-plan": true,
 		"actions": object{"is-destroyable": true},
 		"permissions": object{
 			"can-update": may, "can-destroy": may && !c.by.rights.NoDelete, "can-force-delete": may, "can-update-variable": may, "can-read-variable": true,
 			"can-lock": may, "can-unlock": may, "can-force-unlock": may, "can-manage-run-tasks": may,
-			"can-queue-run": runs, "can-queue-apply": runs, "can-queue-destroy": runs, "can-read-settings": true, "can-read-state-versions": true,
+			"can-queue-run": runs, "can-queue-apply": runs, "can-queue-destroy": runs, "can-read-settings": true, "can-read-state-versions": !c.by.rights.NoState,
 		},
 	})
 	r := object{
@@ -115,6 +115,14 @@ func (w *workspace) resources() int {
 		return v.managed()
 	}
 	return 0
+}
+
+// shownResources is what answers say of that.
+func (s *Server) shownResources(w *workspace) int {
+	if s.has(ZeroCounts) {
+		return 0
+	}
+	return w.resources()
 }
 
 func (s *Server) routeWorkspaces() {
