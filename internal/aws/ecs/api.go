@@ -18,6 +18,7 @@ type runTaskInput struct {
 	TaskDefinition           string             `json:"taskDefinition"`
 	ClientToken              string             `json:"clientToken"`
 	StartedBy                string             `json:"startedBy"`
+	Group                    string             `json:"group,omitempty"`
 	Count                    int                `json:"count"`
 	CapacityProviderStrategy []capacityProvider `json:"capacityProviderStrategy,omitempty"`
 	NetworkConfiguration     struct {
@@ -62,6 +63,7 @@ type runTaskOutput struct {
 
 type task struct {
 	ecstask.Task
+	Group                           string
 	CreatedAt, StartedAt, StoppedAt seconds
 }
 

@@ -41,7 +41,9 @@ type Launcher struct {
 	// Program returns an address from which a container loads its program. It is nil if the image
 	// contains the program.
 	Program func(ctx context.Context) (string, error)
-	Now     func() time.Time
+	// MaxPlans limits the containers with plans at a time: runs do not wait for these. 0 is no limit.
+	MaxPlans int
+	Now      func() time.Time
 }
 
 var _ reconcile.Launcher = (*Launcher)(nil)
@@ -58,6 +60,9 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	}
 	for _, p := range l.Capacity {
 		in.CapacityProviderStrategy = append(in.CapacityProviderStrategy, capacityProvider{p.Name, p.Weight})
+	}
+	if launch.Kind == state.KindPlan {
+		in.Group = planGroup
 	}
 	act := "run a task of " + l.TaskDefinition
 	variables := []variable{{ecstask.LaunchVariable, launch.ID}}
@@ -110,25 +115,59 @@ func (l *Launcher) Status(ctx context.Context, ids []string) (map[string]reconci
 		if !slices.ContainsFunc(ids, missing) {
 			break
 		}
-		arns, err := l.list(ctx, desired)
+		tasks, err := l.described(ctx, desired)
 		if err != nil {
 			return nil, err
 		}
-		for chunk := range slices.Chunk(arns, describedAtOnce) {
-			// Tasks that ECS does not know (yet, or any more) are not in the answer.
-			var out describeTasksOutput
-			if err := l.Client.Call(ctx, awsjson.DescribeTasks, "", describeTasksInput{l.Cluster, chunk}, &out); err != nil {
-				return nil, classify("describe tasks of cluster "+l.Cluster, err)
-			}
-			for _, task := range out.Tasks {
-				for _, id := range []string{task.Launch(), task.ID()} {
-					l.note(statuses, stopped, id, task)
-				}
+		for _, task := range tasks {
+			for _, id := range []string{task.Launch(), task.ID()} {
+				l.note(statuses, stopped, id, task)
 			}
 		}
 	}
 	maps.DeleteFunc(statuses, func(id string, _ reconcile.LaunchStatus) bool { return !slices.Contains(ids, id) })
 	return statuses, nil
+}
+
+// planGroup is the group of the tasks that make plans.
+const planGroup = "terrapulse-plans"
+
+// Admits implements reconcile.Bounded.
+func (l *Launcher) Admits(ctx context.Context, _ string) error {
+	if l.MaxPlans == 0 {
+		return nil
+	}
+	tasks, err := l.described(ctx, "RUNNING")
+	if err != nil {
+		return err
+	}
+	plans := 0
+	for _, task := range tasks {
+		if task.Group == planGroup {
+			plans++
+		}
+	}
+	if plans < l.MaxPlans {
+		return nil
+	}
+	return fmt.Errorf("%w: %d containers make plans, and the parameter MaxContainers permits no more: try again when some have ended", reconcile.ErrBusy, plans)
+}
+
+// described returns the tasks of the task definition's family with a desired status. Those that ECS does
+// not know (yet, or any more) are left out.
+func (l *Launcher) described(ctx context.Context, desired string) (tasks []task, err error) {
+	arns, err := l.list(ctx, desired)
+	if err != nil {
+		return nil, err
+	}
+	for chunk := range slices.Chunk(arns, describedAtOnce) {
+		var out describeTasksOutput
+		if err := l.Client.Call(ctx, awsjson.DescribeTasks, "", describeTasksInput{l.Cluster, chunk}, &out); err != nil {
+			return nil, classify("describe tasks of cluster "+l.Cluster, err)
+		}
+		tasks = append(tasks, out.Tasks...)
+	}
+	return tasks, nil
 }
 
 // note adds the state of a task to that of its launch, or of the task itself.

@@ -2,6 +2,7 @@ package ecs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
 	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -125,6 +127,21 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	}
 	if provider := aws.ToString(out.Tasks[0].CapacityProviderName); provider != "FARGATE_SPOT" {
 		t.Errorf("placed on %s", provider)
+	}
+}
+
+func TestAdmits_RefusesPlansWhileTooManyContainersMakeThem(t *testing.T) {
+	s := ecstest.Start(t, ecstest.Options{})
+	l := newLauncher(s, time.Now)
+	l.MaxPlans = 2
+	start(t, l, newLaunch()) // of runs, which do not count
+	for n, want := range []error{nil, nil, reconcile.ErrBusy} {
+		if err := l.Admits(t.Context(), "ann"); !errors.Is(err, want) {
+			t.Errorf("with %d plans: %v", n, err)
+		}
+		launch := newLaunch()
+		launch.Kind = state.KindPlan
+		start(t, l, launch)
 	}
 }
 

@@ -123,6 +123,8 @@ type Answer struct {
 	Skipped string `json:"skipped,omitempty"`
 	// Problem is what a person must solve.
 	Problem string `json:"problem,omitempty"`
+	// Busy says that the problem is only that too many plans are under way.
+	Busy bool `json:"busy,omitempty"`
 	// Paused is set if no run begins until somebody resumes.
 	Paused *state.Paused `json:"paused,omitempty"`
 	// Bundle is the digest of the bundle in force.

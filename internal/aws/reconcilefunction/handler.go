@@ -169,8 +169,15 @@ func (i *invocation) inspect(ctx context.Context, req invoke.Request) (invoke.An
 		return invoke.Answer{}, err
 	}
 	launches, err := planner.Start(ctx, names, req.Draft, sender(req))
-	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}
+	return plans(invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle}, launches, err)
+}
+
+// plans adds the launches of plans to an answer, or that there are too many.
+func plans(answer invoke.Answer, launches []state.Launch, err error) (invoke.Answer, error) {
 	answer.Launches, answer.Runs = started(launches)
+	if errors.Is(err, reconcile.ErrBusy) {
+		answer.Problem, answer.Busy, err = err.Error(), true, nil
+	}
 	return answer, err
 }
 
@@ -188,9 +195,7 @@ func (i *invocation) suppose(ctx context.Context, req invoke.Request) (invoke.An
 		return invoke.Answer{}, err
 	}
 	q, launches, err := planner.WhatIfAll(ctx, w, req.Tasks, reconcile.NewQuestion(), sender(req))
-	answer := invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle, WhatIf: &q}
-	answer.Launches, answer.Runs = started(launches)
-	return answer, err
+	return plans(invoke.Answer{Mode: req.Mode, Bundle: planner.Bundle, WhatIf: &q}, launches, err)
 }
 
 // planned returns what plans the tasks of the request, and their names. A bundle that the request

@@ -33,6 +33,14 @@ func (l *launcher) Start(ctx context.Context, launch state.Launch) error {
 	return l.here.Start(ctx, launch)
 }
 
+// Admits implements reconcile.Bounded.
+func (l *launcher) Admits(ctx context.Context, by string) error {
+	if b, ok := l.containers.(reconcile.Bounded); ok && !l.inFunction {
+		return b.Admits(ctx, by)
+	}
+	return l.here.Admits(ctx, by)
+}
+
 // Status implements reconcile.Launcher. Launches that another invocation executes are unknown: the
 // claims of their runs show whether they are alive.
 func (l *launcher) Status(ctx context.Context, ids []string) (map[string]reconcile.LaunchStatus, error) {

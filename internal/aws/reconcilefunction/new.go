@@ -45,7 +45,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	store := summary.Keep(table)
 	containers := &ecs.Launcher{
 		Client: awsjson.New(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition,
-		Capacity: s.Capacity, Subnets: s.Subnets, SecurityGroups: s.SecurityGroups, PublicIP: s.PublicIP, Function: s.Function, Now: time.Now,
+		Capacity: s.Capacity, Subnets: s.Subnets, SecurityGroups: s.SecurityGroups, PublicIP: s.PublicIP, Function: s.Function, MaxPlans: s.MaxContainers, Now: time.Now,
 	}
 	if s.Program != (s3url.URL{}) {
 		containers.Program = signed(s3.NewPresignClient(files), s.Program)

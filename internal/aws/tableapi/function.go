@@ -61,7 +61,7 @@ func inspect(ctx context.Context, f function.Function, task string, draft json.R
 	if draft == nil {
 		request.Tasks = []string{task}
 	}
-	answer, err := f.Call(ctx, request)
+	answer, err := callForPlans(ctx, f, request)
 	if err == nil && len(answer.Runs) != 1 {
 		err = fmt.Errorf("function %s has started %d runs: %s", f.Name, len(answer.Runs), answer.Problem)
 	}
@@ -69,6 +69,15 @@ func inspect(ctx context.Context, f function.Function, task string, draft json.R
 		return state.PlannedRun{}, fmt.Errorf("start an inspection of task %s: %w", task, err)
 	}
 	return state.PlannedRun{ID: answer.Runs[0].Run, Task: answer.Runs[0].Task}, nil
+}
+
+// callForPlans has functions/reconcile start plans.
+func callForPlans(ctx context.Context, f function.Function, r invoke.Request) (invoke.Answer, error) {
+	answer, err := f.Call(ctx, r)
+	if err == nil && answer.Busy {
+		err = fmt.Errorf("%w (function %s: %s)", reconcile.ErrBusy, f.Name, answer.Problem)
+	}
+	return answer, err
 }
 
 // wake returns a function that starts a tick for a requested change.

@@ -25,7 +25,7 @@ func (s inspections) whatIf(ctx context.Context, w condition.WhatIf, tasks []str
 	if err != nil {
 		return state.Question{}, fmt.Errorf("encode what is supposed: %w", err)
 	}
-	answer, err := s.function.Call(ctx, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text, By: by, Noted: audit.Of(ctx).Noted})
+	answer, err := callForPlans(ctx, s.function, invoke.Request{Mode: invoke.Inspect, Tasks: tasks, WhatIf: text, By: by, Noted: audit.Of(ctx).Noted})
 	switch {
 	case err != nil:
 		return state.Question{}, fmt.Errorf("start the plans of a what-if: %w", err)

@@ -3,7 +3,9 @@ package launch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +14,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// checkShare is how many runs are made at a time for each check for drift.
-const checkShare = 4
+const (
+	// planShare and checkShare are how many runs are executed at a time for each plan and for each check for
+	// drift.
+	planShare  = 2
+	checkShare = 4
+
+	// maxPlans limits how many plans wait.
+	maxPlans = 1000
+)
 
 // Local executes the runs of launches in this process, several in parallel. A failed run does not
 // affect the others.
@@ -25,7 +34,8 @@ type Local struct {
 
 	mu      sync.Mutex
 	runs    lane
-	checks  lane             // checks for drift: runs must not wait for these
+	plans   lane             // that somebody requested, also for a what-if: runs must not wait for these,
+	checks  lane             // nor for checks for drift
 	alive   map[string]int   // number of runs that have not ended, by launch
 	lost    map[string]error // why runs have no outcome in the store, by run
 	changed []chan struct{}  // receive when runs have come, begun or ended
@@ -34,11 +44,13 @@ type Local struct {
 	ctx     context.Context
 }
 
-// lane executes runs in the order in which they came.
+// lane executes runs in the order in which they came, those of several senders in turns.
 type lane struct {
 	size    int // how many are executed at a time
 	free    int // how many more may begin now
 	waiting []waiting
+	turns   uint64            // how many have begun
+	turn    map[string]uint64 // the latest of each sender
 }
 
 // waiting is a run that has not begun.
@@ -52,13 +64,51 @@ type waiting struct {
 func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(context.Context, state.Launch, state.PlannedRun) error) *Local {
 	return &Local{
 		run: run, log: log, ctx: ctx,
-		runs: laneOf(max(parallel, 1)), checks: laneOf(max(parallel/checkShare, 1)),
+		runs: laneOf(parallel), plans: laneOf(parallel / planShare), checks: laneOf(parallel / checkShare),
 		ended: make(chan struct{}, 1),
 		alive: map[string]int{}, lost: map[string]error{},
 	}
 }
 
-func laneOf(size int) lane { return lane{size: size, free: size} }
+func laneOf(size int) lane {
+	size = max(size, 1)
+	return lane{size: size, free: size, turn: map[string]uint64{}}
+}
+
+// next removes the first run of the sender whose latest turn is longest ago.
+func (in *lane) next() waiting {
+	at := 0
+	for i, w := range in.waiting {
+		if in.turn[w.launch.By] < in.turn[in.waiting[at].launch.By] {
+			at = i
+		}
+	}
+	next := in.waiting[at]
+	in.waiting = slices.Delete(in.waiting, at, at+1)
+	if in.turns++; len(in.waiting) > 0 {
+		in.turn[next.launch.By] = in.turns
+	} else {
+		clear(in.turn)
+	}
+	return next
+}
+
+// Admits implements reconcile.Bounded. A sender may have as many plans waiting as there are places left, so
+// there is always one for somebody else.
+func (l *Local) Admits(_ context.Context, by string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := len(l.plans.waiting)
+	for _, w := range l.plans.waiting {
+		if w.launch.By == by {
+			taken++
+		}
+	}
+	if taken < maxPlans {
+		return nil
+	}
+	return fmt.Errorf("%w: %d wait for their turn on this instance: try again when some have ended", reconcile.ErrBusy, len(l.plans.waiting))
+}
 
 // Start begins to execute the launch's runs and returns. A launch under way is not started again.
 func (l *Local) Start(_ context.Context, launch state.Launch) error {
@@ -85,8 +135,12 @@ func (l *Local) comes(launch state.Launch) []waiting {
 
 // lane returns what executes the runs of a launch.
 func (l *Local) lane(launch state.Launch) *lane {
-	if launch.Kind == state.KindDrift {
+	switch launch.Kind {
+	case state.KindPlan:
+		return &l.plans
+	case state.KindDrift:
 		return &l.checks
+	case state.KindApply, state.KindDestroy:
 	}
 	return &l.runs
 }
@@ -94,9 +148,8 @@ func (l *Local) lane(launch state.Launch) *lane {
 // begin begins the runs that are next. The caller holds the lock.
 func (l *Local) begin(in *lane) {
 	for in.free > 0 && len(in.waiting) > 0 {
-		next := in.waiting[0]
+		next := in.next()
 		in.free--
-		in.waiting = in.waiting[1:]
 		l.work.Go(func() {
 			defer l.end(next.launch.ID, in)
 			l.execute(next.launch, next.run)

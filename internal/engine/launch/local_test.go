@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -126,24 +127,85 @@ func TestLocal_RunsBeginInTheOrderInWhichTheyCame(t *testing.T) {
 	}
 }
 
-func TestLocal_ChecksForDriftDelayNoRun(t *testing.T) {
-	h := newHand(t)
-	l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
-	checks := launchOf("checks", 25)
-	checks.Kind = state.KindDrift
-	start(t, l, checks)
-	h.next() // one at a time
-	start(t, l, launchOf("runs", 4))
-	for range 4 {
-		if id := h.next(); !strings.HasPrefix(id, "runs-") {
-			t.Errorf("%s begins", id)
+func TestLocal_PlansAndChecksForDriftDelayNoRun(t *testing.T) {
+	for kind, atOnce := range map[state.Kind]int{state.KindPlan: 2, state.KindDrift: 1} {
+		h := newHand(t)
+		l := NewLocal(t.Context(), 4, slog.New(slog.DiscardHandler), h.run)
+		others := launchOf("others", 25)
+		others.Kind = kind
+		start(t, l, others)
+		for range atOnce {
+			h.next()
 		}
+		if l.Room() != 4 {
+			t.Errorf("%s: there is room for %d runs of other instances", kind, l.Room())
+		}
+		start(t, l, launchOf("runs", 4))
+		for range 4 {
+			if id := h.next(); !strings.HasPrefix(id, "runs-") {
+				t.Errorf("%s: %s begins", kind, id)
+			}
+		}
+		close(h.goOn)
+		l.Wait()
+		if len(h.ran) != 29 {
+			t.Errorf("%s: %d runs in all", kind, len(h.ran))
+		}
+	}
+}
+
+// planBy starts a plan that somebody has requested, unless there are too many.
+func planBy(t *testing.T, l *Local, by string, n int) error {
+	t.Helper()
+	err := l.Admits(t.Context(), by)
+	if err == nil {
+		launch := launchOf(fmt.Sprintf("%s-%d", by, n), 1)
+		launch.Kind, launch.By = state.KindPlan, by
+		start(t, l, launch)
+	}
+	return err
+}
+
+func TestLocal_PlansOfSeveralSendersTakeTurns(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 2, slog.New(slog.DiscardHandler), h.run)
+	for n := range 100 {
+		_ = planBy(t, l, "ann", n)
+	}
+	_, _ = planBy(t, l, "bob", 0), planBy(t, l, "bob", 1)
+	close(h.goOn)
+	l.Wait()
+	if last := slices.Index(h.ran, "bob-1-0"); last < 0 || last > 4 {
+		t.Errorf("the plans of bob are behind those of ann: %v", h.ran[:10])
+	}
+}
+
+func TestLocal_RefusesPlansWhenTooManyWait(t *testing.T) {
+	h := newHand(t)
+	l := NewLocal(t.Context(), 2, slog.New(slog.DiscardHandler), h.run)
+	admitted := map[string]int{}
+	for n := range 3000 {
+		for _, by := range []string{"ann", "bob"} {
+			switch err := planBy(t, l, by, n); {
+			case err == nil:
+				admitted[by]++
+			case !errors.Is(err, reconcile.ErrBusy):
+				t.Fatal(err)
+			}
+		}
+	}
+	if all := admitted["ann"] + admitted["bob"]; all > maxPlans || admitted["bob"] < maxPlans/4 {
+		t.Errorf("admitted are %v", admitted)
+	}
+	if err := planBy(t, l, "cho", 0); err != nil {
+		t.Errorf("there is no place for a third sender: %v", err)
 	}
 	close(h.goOn)
 	l.Wait()
-	if len(h.ran) != 29 {
-		t.Errorf("%d runs in all", len(h.ran))
+	if err := planBy(t, l, "ann", 5000); err != nil {
+		t.Errorf("when all have ended, another plan is refused: %v", err)
 	}
+	l.Wait()
 }
 
 func TestLocal_FailedRunStopsNoOther(t *testing.T) {

@@ -3,10 +3,12 @@ package reconcile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -30,6 +32,15 @@ type Planner struct {
 func (r *Reconciler) Planner() Planner {
 	return Planner{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Source: r.Source, Bundle: r.Bundle, Now: r.Now}
 }
+
+// Bounded is a Launcher that refuses plans while too many are under way.
+type Bounded interface {
+	// Admits returns an error that is ErrBusy if it refuses a plan of this sender now.
+	Admits(ctx context.Context, by string) error
+}
+
+// ErrBusy is the error of a plan that is refused because too many are under way.
+var ErrBusy = errors.New("too many plans are under way")
 
 // Plan launches a run for one task or, if a definition is given, for the task
 // that it defines.
@@ -85,6 +96,12 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 func (p Planner) launch(ctx context.Context, cfg *config.Config, tasks []string, perLaunch int, like state.Launch, each state.Run,
 	written func(context.Context, []state.Launch) error) (launches []state.Launch, err error) {
 	now := p.Now()
+	like.By = audit.Of(ctx).Sender()
+	if b, ok := p.Launcher.(Bounded); ok {
+		if err := b.Admits(ctx, like.By); err != nil {
+			return nil, err
+		}
+	}
 	for names := range slices.Chunk(tasks, perLaunch) {
 		launch := like
 		launch.ID, launch.Kind, launch.Config, launch.Bundle, launch.Created, launch.Runs = newID(), state.KindPlan, cfg.Digest(), p.Bundle, now, nil

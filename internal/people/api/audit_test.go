@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -341,6 +343,21 @@ func TestAudit_EntriesAreForThoseWhoMayViewTheirTask(t *testing.T) {
 	}
 	if code, said := act("GET", "/v1/audit?since=yesterday", ""); code != http.StatusBadRequest {
 		t.Errorf("%d %s", code, said)
+	}
+}
+
+func TestPlan_IsRefusedWhileTooManyAreUnderWay(t *testing.T) {
+	e := waitsWithWeb(t)
+	e.Control.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
+		return state.PlannedRun{}, fmt.Errorf("%w: try again when some have ended", reconcile.ErrBusy)
+	}
+	e.Control.WhatIf = func(context.Context, condition.WhatIf, []string, string) (state.Question, error) {
+		return state.Question{}, reconcile.ErrBusy
+	}
+	for path, body := range map[string]string{"/v1/tasks/web/plan": "", "/v1/what-if": `{"without": [{"node": "n7"}]}`} {
+		if code, said := e.answers(everything)("POST", path, body); code != http.StatusTooManyRequests || !strings.Contains(said, "too many plans") {
+			t.Errorf("%s is answered with %d: %s", path, code, said)
+		}
 	}
 }
 

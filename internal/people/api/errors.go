@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
@@ -118,6 +119,8 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 		return refused
 	case errors.As(err, &wrong):
 		return refuse(http.StatusBadRequest, "%s", wrong)
+	case errors.Is(err, reconcile.ErrBusy):
+		return refuse(http.StatusTooManyRequests, "%s", err)
 	case errors.Is(err, control.ErrWaits), errors.Is(err, control.ErrNotReplaced):
 		return refuse(http.StatusConflict, "%s", err)
 	case errors.Is(err, control.ErrGivenUp):

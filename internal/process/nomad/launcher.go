@@ -28,8 +28,9 @@ const launchesAtOnce = 40
 // Launcher dispatches a job for each launch. It keeps nothing in memory: it reports what Nomad
 // reports. It is safe for concurrent use.
 type Launcher struct {
-	client *client
-	log    *slog.Logger
+	client  *client
+	maxJobs int // no plan begins while there are so many jobs
+	log     *slog.Logger
 }
 
 var _ reconcile.Launcher = (*Launcher)(nil)
@@ -40,7 +41,7 @@ func New(cfg config.Nomad, log *slog.Logger) (*Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Launcher{c, log}, nil
+	return &Launcher{c, cfg.MaxLaunches, log}, nil
 }
 
 // Start dispatches the job for a launch. The launch's id is the idempotency token: a repeated
@@ -62,6 +63,15 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 	}
 	l.log.Debug("dispatched a Nomad job", "launch", launch.ID, "job", out.DispatchedJobID)
 	return nil
+}
+
+// Admits implements reconcile.Bounded. Nomad does not show which jobs make plans, so all count.
+func (l *Launcher) Admits(ctx context.Context, _ string) error {
+	jobs, _, err := l.undead(ctx, "", 0)
+	if err != nil || len(jobs) < l.maxJobs {
+		return err
+	}
+	return fmt.Errorf("%w: Nomad has %d jobs of runs and plans, and max_launches permits no more plans: try again when some have ended", reconcile.ErrBusy, len(jobs))
 }
 
 // Reach asks Nomad for the job that is dispatched, and says what has answered.

@@ -79,7 +79,8 @@ func (s *standIn) answer(r *http.Request) string {
 		list := []any{}
 		for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 			launch := s.jobs[id]["Meta"].(map[string]string)["launch"]
-			if strings.Contains(query.Get("filter"), fmt.Sprintf(`Meta.launch == %q`, launch)) {
+			filter := query.Get("filter")
+			if strings.Contains(filter, fmt.Sprintf(`Meta.launch == %q`, launch)) || filter == `Status != "dead"` && s.jobs[id]["Status"] != "dead" {
 				list = append(list, s.jobs[id])
 			}
 		}
@@ -294,6 +295,24 @@ func TestStatus_OfManyLaunchesNeedsFewRequests(t *testing.T) {
 	got, err := s.launcher().Status(t.Context(), ids)
 	if err != nil || len(got) != 100 || len(s.requests) != 3 {
 		t.Errorf("%d launches by %d requests, %v", len(got), len(s.requests), err)
+	}
+}
+
+func TestAdmits_RefusesPlansWhileThereAreTooManyJobs(t *testing.T) {
+	s := newStandIn(t)
+	l := launcher(t, config.Nomad{Address: s.URL, Job: "runner", MaxLaunches: 2})
+	for n, want := range []error{nil, nil, reconcile.ErrBusy} {
+		if err := l.Admits(t.Context(), "ann"); !errors.Is(err, want) {
+			t.Errorf("with %d jobs: %v", n, err)
+		}
+		id := fmt.Sprint("l", n)
+		s.jobs[id] = map[string]any{"ID": id, "Status": "running", "Meta": map[string]string{"launch": id}}
+	}
+	for _, j := range s.jobs {
+		j["Status"] = "dead"
+	}
+	if err := l.Admits(t.Context(), "ann"); err != nil {
+		t.Errorf("after their end: %v", err)
 	}
 }
 

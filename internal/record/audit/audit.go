@@ -8,6 +8,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -106,6 +107,9 @@ func Of(ctx context.Context) Actor {
 	a, _ := ctx.Value(key{}).(Actor)
 	return a
 }
+
+// Sender tells senders apart: by their names or, if they have none, by their addresses.
+func (a Actor) Sender() string { return cmp.Or(a.Name, a.From) }
 
 // Write returns the change that writes an entry, for the Apply that makes the change it describes. by
 // names who acts; the context says what proves that.

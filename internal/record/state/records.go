@@ -236,6 +236,7 @@ type Launch struct {
 	Replacing bool `json:"replacing,omitempty"`
 	// WhatIf is what is supposed of Consul's data, for plan runs, as the API takes it.
 	WhatIf  json.RawMessage `json:"what_if,omitempty"`
+	By      string          `json:"by,omitempty"`    // who requested the plans; "" where nobody is known
 	Fence   uint64          `json:"fence,omitempty"` // token of the leader that decided; none where nothing is applied
 	Created time.Time       `json:"created"`
 	Runs    []PlannedRun    `json:"runs"`

@@ -265,7 +265,7 @@ func (s *Server) begin(in *awsecs.RunTaskInput, d *types.TaskDefinition, failToS
 	terminated, terminate := context.WithCancel(ctx)
 	t := &task{definition: d, kill: kill, terminate: terminate, now: types.Task{
 		TaskArn:    arnOf("task/%s/%s", clusterName, strings.ReplaceAll(uuid.NewString(), "-", "")),
-		ClusterArn: aws.String(s.Cluster()), TaskDefinitionArn: d.TaskDefinitionArn, StartedBy: in.StartedBy, Overrides: in.Overrides, Tags: in.Tags,
+		ClusterArn: aws.String(s.Cluster()), TaskDefinitionArn: d.TaskDefinitionArn, StartedBy: in.StartedBy, Group: in.Group, Overrides: in.Overrides, Tags: in.Tags,
 		DesiredStatus: aws.String("RUNNING"), LaunchType: types.LaunchTypeFargate, CreatedAt: aws.Time(s.opts.Now()),
 	}}
 	if len(in.CapacityProviderStrategy) > 0 {
