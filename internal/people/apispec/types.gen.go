@@ -336,11 +336,11 @@ type ClusterMember struct {
 	// Address instance.address of its configuration, if there is one
 	Address *string `json:"address,omitempty"`
 
-	// Differs it works with another configuration or another Terraform than the leader, and gets no launches from it
-	Differs *bool  `json:"differs,omitempty"`
-	Healthy bool   `json:"healthy"`
-	ID      string `json:"id"`
-	Leader  bool   `json:"leader"`
+	// Differs in what it differs from the leader, such as module or Terraform: it gets no launches from it
+	Differs *[]string `json:"differs,omitempty"`
+	Healthy bool      `json:"healthy"`
+	ID      string    `json:"id"`
+	Leader  bool      `json:"leader"`
 
 	// Parallel how many runs it carries out at a time (-parallel); missing if it takes no launches of others
 	Parallel *int `json:"parallel,omitempty"`

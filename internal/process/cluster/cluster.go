@@ -10,14 +10,13 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,6 +105,8 @@ type Member struct {
 
 	mu      sync.Mutex
 	blocked map[string]error
+	base    *config.Config
+	ofBase  map[string]string // its parts
 }
 
 // New returns this instance, before it is announced to the others.
@@ -162,7 +163,7 @@ func (m *Member) announce(ctx context.Context) {
 func (m *Member) write(ctx context.Context) error {
 	now := m.Now().UTC()
 	mine := state.Instance{ID: m.ID, Address: m.Address, Service: m.Service, Owner: m.Owner, Terraform: m.Terraform, Version: m.Version,
-		Tasks: digest(m.Base()), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
+		Parts: m.parts(), Since: m.since, Seen: now, Silent: 2*m.beat + maxSkew}
 	before := state.Stored[state.Instance]{Record: state.Record{Key: state.InstanceKey(m.ID), Version: m.record.Version}}
 	for {
 		records, err := m.Store.Apply(ctx, before.Write(mine).Until(now.Add(keptFor)))
@@ -209,13 +210,13 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 	if err != nil {
 		return apispec.ClusterStatus{}, fmt.Errorf("read how much room the instances of the cluster have: %w", err)
 	}
-	room, led := map[string]state.Runner{}, ""
+	room, led, leads := map[string]state.Runner{}, "", state.Instance{}
 	for _, r := range runners {
 		room[r.Data.ID] = r.Data
 	}
 	for _, r := range members {
 		if r.Owner == leader {
-			led = room[r.ID].Definition
+			led, leads = room[r.ID].Definition, r
 		}
 	}
 	status := apispec.ClusterStatus{ClusterName: m.Cluster, Members: []apispec.ClusterMember{}}
@@ -231,7 +232,7 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 			if has, ok := room[r.ID]; ok && member.Healthy {
 				member.Parallel, member.Room = &has.Parallel, &has.Room
 				if led != "" && has.Definition != led {
-					member.Differs = new(true)
+					member.Differs = new(differences(r, leads))
 				}
 			}
 			status.Members = append(status.Members, member)
@@ -322,23 +323,34 @@ func (m *Member) compare(ctx context.Context) error {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
 				"error", incompatible(fmt.Errorf("this instance runs %s, and %s runs %s", m.Terraform, r.ID, r.Terraform)))
 		}
-		if mine := digest(m.Base()); r.Tasks != mine {
+		if differ := config.DifferingParts(m.parts(), r.Parts); len(differ) > 0 {
 			m.Log.Error("this instance differs from the leader", "cluster", m.Cluster, "leader", r.ID,
-				"error", incompatible(fmt.Errorf("the files of this instance define other tasks (digest %.12s) than those of %s (%.12s)", mine, r.ID, r.Tasks)))
+				"error", incompatible(fmt.Errorf("the files of this instance differ from those of %s, so it gets no runs: make these the same: %s", r.ID, strings.Join(differ, ", "))))
 		}
 	}
 	return nil
 }
 
-// digest identifies the tasks of a configuration. Other settings, such as the address of the
-// nearest Consul, may differ between instances.
-func digest(cfg *config.Config) string {
-	sum := sha256.New()
-	for i := range cfg.Tasks {
-		t := &cfg.Tasks[i]
-		fmt.Fprintln(sum, t.Name, t.Digest(cfg), t.Enabled, t.BufferPeriod)
+// parts are those of the files, which take long to compute for many tasks.
+func (m *Member) parts() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if cfg := m.Base(); m.base != cfg {
+		m.base, m.ofBase = cfg, cfg.Parts()
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	return m.ofBase
+}
+
+// differences names in what an instance differs from the leader.
+func differences(r, leader state.Instance) []string {
+	all := config.DifferingParts(r.Parts, leader.Parts)
+	if r.Terraform != leader.Terraform {
+		all = append(all, "Terraform")
+	}
+	if len(all) == 0 { // what one of them has read since it wrote its record, or a module that it lacks
+		all = []string{"its files or its modules"}
+	}
+	return all
 }
 
 // missing returns the tasks whose local module is missing on this instance.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -231,7 +232,11 @@ func TestStatus_ShowsHowMuchRoomInstancesHave(t *testing.T) {
 	r := newFixture(t)
 	one := r.join("cts-01", nil)
 	r.leads(one)
-	r.join("cts-02", nil)
+	r.join("cts-02", func(o *cluster.Options) {
+		o.Base = func() *config.Config {
+			return &config.Config{Consul: config.Consul{Namespace: "team"}, WorkingDir: "/elsewhere", Terraform: config.Terraform{Backend: config.Backend{Type: "consul"}}}
+		}
+	})
 	r.join("cts-03", nil) // it is older and takes no launches
 	for n, has := range []state.Runner{{ID: "cts-01", Definition: "same", Parallel: 4, Room: 4}, {ID: "cts-02", Definition: "other", Parallel: 8, Room: 0}} {
 		if _, err := one.Store.Apply(t.Context(), state.Create(state.RunnerKey(has.ID), state.Encode(has))); err != nil {
@@ -246,7 +251,7 @@ func TestStatus_ShowsHowMuchRoomInstancesHave(t *testing.T) {
 	if *leader.Room != 4 || *leader.Parallel != 4 || leader.Differs != nil {
 		t.Errorf("the leader is shown as %+v", leader)
 	}
-	if *other.Room != 0 || *other.Parallel != 8 || other.Differs == nil || !*other.Differs {
+	if *other.Room != 0 || *other.Parallel != 8 || other.Differs == nil || !slices.Equal(*other.Differs, []string{"consul.namespace"}) {
 		t.Errorf("an instance with other files is shown as %+v", other)
 	}
 	if old.Room != nil || old.Parallel != nil || old.Differs != nil {
@@ -357,7 +362,7 @@ func TestCheck_ReportsDifferencesFromTheLeader(t *testing.T) {
 	other := r.join("cts-04", func(o *cluster.Options) {
 		o.Base = func() *config.Config { return &config.Config{Tasks: []config.Task{{Name: "web"}}} }
 	})
-	says(t, other.log.take(), "compatibility check failure: the files of this instance define other tasks (digest ", "than those of cts-01 (")
+	says(t, other.log.take(), "compatibility check failure: the files of this instance differ from those of cts-01, so it gets no runs: make these the same: ", "the tasks")
 	for _, i := range []*instance{newer, other} {
 		if blocked := i.Blocked(); len(blocked) != 0 {
 			t.Errorf("blocked: %v", blocked)

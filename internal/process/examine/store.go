@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/stores"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // member is an instance of a cluster, as it describes itself.
@@ -127,6 +129,13 @@ func clusterFound(all []member, leader string) (string, error) {
 		live++
 		versions[m.Version], programs[m.Terraform] = true, true
 		found = append(found, words)
+	}
+	for _, m := range all {
+		if at := slices.IndexFunc(all, func(other member) bool { return other.Owner == leader }); at >= 0 && m.silent == 0 {
+			if differ := config.DifferingParts(m.Parts, all[at].Parts); len(differ) > 0 {
+				wrong = append(wrong, fmt.Sprintf("%s gets no runs, because its files differ from those of %s in: %s", m.ID, all[at].ID, strings.Join(differ, ", ")))
+			}
+		}
 	}
 	switch {
 	case len(versions) > 1:

@@ -30,8 +30,18 @@ func TestWorks_DiffersWithWhatDecidesARun(t *testing.T) {
 			t.Errorf("%s makes no difference", what)
 		}
 	}
-	if digest(func(c *config.Config) { c.Consul.Address = "b:8500" }) != same {
-		t.Error("the nearest Consul makes a difference")
+	for what, cfg := range map[string]func(*config.Config){
+		"the nearest Consul": func(c *config.Config) { c.Consul.Address = "b:8500" },
+		"another folder":     func(c *config.Config) { c.WorkingDir, c.Tasks[0].WorkingDir = "/b", "/b/web" },
+	} {
+		if digest(cfg) != same {
+			t.Errorf("%s makes a difference", what)
+		}
+	}
+	if local := func(dir string) string {
+		return digest(func(c *config.Config) { c.Terraform.Backend.Type, c.Tasks[0].WorkingDir = "local", dir })
+	}; local("/a/web") == local("/b/web") {
+		t.Error("another folder with the state makes no difference")
 	}
 	plain := works(same, "terraform 1.13.5", nil)
 	if works(same, "terraform 1.14.0", nil) == plain || works(same, "terraform 1.13.5", map[string]error{"web": errors.New("no module")}) == plain {

@@ -21,10 +21,11 @@ type Instance struct {
 	Owner     string        `json:"owner"`
 	Terraform string        `json:"terraform"`
 	Version   string        `json:"version,omitempty"`
-	Tasks     string        `json:"tasks"` // digest of the tasks that its files define
 	Since     time.Time     `json:"since"`
 	Seen      time.Time     `json:"seen"`   // by its own clock
 	Silent    time.Duration `json:"silent"` // how long it may not be seen
+	// Parts are the digests of what its files define, by the names that people read: config.Parts.
+	Parts map[string]string `json:"parts,omitempty"`
 }
 
 // Lives reports whether the instance wrote its record in time.

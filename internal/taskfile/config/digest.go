@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -226,9 +227,62 @@ func (c *Config) taskMeaning(t *Task) meaning {
 	m.set("variables", valuesMeaning(t.Variables))
 	m.set("variable_templates", t.VariableTemplates)
 	m.condition(t)
-	m.set("working_dir", c.relative(t.WorkingDir))
+	m.set("working_dir", c.stateFolder(t))
 	maps.Copy(m, c.Driver().Meaning(c, t))
 	return m
+}
+
+// stateFolder is the folder of the task if its state is there; "" otherwise: then the folder decides no result,
+// and may be another one on each machine.
+func (c *Config) stateFolder(t *Task) string {
+	if c.Driver().Kind().Remote || c.Terraform.Backend.Type != "local" {
+		return ""
+	}
+	return c.relative(t.WorkingDir)
+}
+
+// Parts returns a digest of each part of the configuration that decides what a run does, by the name that
+// people read: two instances can say in what they differ.
+func (c *Config) Parts() map[string]string {
+	sums := map[string]hash.Hash{}
+	add := func(part, task string, value any) {
+		if sums[part] == nil {
+			sums[part] = sha256.New()
+		}
+		fmt.Fprintf(sums[part], "%q %s\n", task, jsonOf(value))
+	}
+	for i := range c.Tasks {
+		t := &c.Tasks[i]
+		parts := c.parts(t)
+		parts["working_dir"] = c.stateFolder(t)
+		for _, note := range []string{"description", "labels"} {
+			delete(parts, note)
+		}
+		add("the tasks", t.Name, nil)
+		for _, name := range sortedKeys(parts) {
+			add(name, t.Name, parts[name])
+		}
+	}
+	add("consul.namespace", "", c.Consul.Namespace)
+	add("consul.partition", "", c.Consul.Partition)
+	add("the groups of approvers", "", c.Rules.Approval.People)
+	digests := map[string]string{}
+	for part, sum := range sums {
+		digests[part] = hex.EncodeToString(sum.Sum(nil))[:16]
+	}
+	return digests
+}
+
+// DifferingParts names the parts in which two configurations differ.
+func DifferingParts(a, b map[string]string) (names []string) {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	for _, part := range sortedKeys(both) {
+		if a[part] != b[part] {
+			names = append(names, part)
+		}
+	}
+	return names
 }
 
 func (c *Config) providerMeaning(id string) meaning {
