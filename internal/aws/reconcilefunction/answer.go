@@ -104,6 +104,9 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	if record.Unreadable != nil {
 		add(metrics.TasksUnreadable, record.Unreadable.Count)
 	}
+	if record.Unpolled != nil {
+		add(metrics.TasksUnpolled, record.Unpolled.Count)
+	}
 	add(metrics.TasksFailing, record.Tasks.Failing)
 	add(metrics.TasksSoon, record.Tasks.Soon)
 	add(metrics.TasksWaiting, record.Tasks.Waiting)

@@ -37,7 +37,7 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 			reach := func(ctx context.Context) (string, error) {
 				return i.executor.drivers[k].Reach(ctx, i.engine.current.Config)
 			}
-			checks = append(checks, doctor.Check{Name: strings.ToLower(k.System), Look: reach, Fix: k.Fix})
+			checks = append(checks, doctor.Check{Name: strings.ToLower(k.System), Look: reach, Fix: k.FixInAWS})
 		}
 	}
 	answer := invoke.Answer{Mode: invoke.Doctor, Checks: doctor.Run(ctx, checkLimit, checks), Version: buildinfo.Version}

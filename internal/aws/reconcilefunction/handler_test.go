@@ -397,7 +397,10 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	}
 }
 
-func TestMeasure_UnreadableTasksAreCounted(t *testing.T) {
+func TestMeasure_UnreadableAndUnpolledTasksAreCounted(t *testing.T) {
+	if got := measure(reconcile.Report{Record: state.Reconcile{Unpolled: &state.Unpolled{Count: 3}}}, time.Now())[metrics.TasksUnpolled]; got != 3 {
+		t.Errorf("TasksUnpolled = %g", got)
+	}
 	if got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 2}}}, time.Now())[metrics.TasksUnreadable]; got != 2 {
 		t.Errorf("TasksUnreadable = %g", got)
 	}

@@ -58,6 +58,8 @@ type API interface {
 	// Log returns the output of a plan or an apply so far.
 	Log(ctx context.Context, url string) ([]byte, error)
 
+	// Organization returns an error if the organization cannot be read.
+	Organization(ctx context.Context, name string) error
 	AgentPools(ctx context.Context, organization string) ([]AgentPool, error)
 	Notifications(ctx context.Context, workspace string) ([]Notification, error)
 	// SetNotification creates a notification, or changes it if it has an ID.

@@ -51,8 +51,11 @@ func (d *Driver) Await(ctx context.Context, cfg *config.Config, waits []state.Re
 		if len(moved) > 0 {
 			return moved
 		}
-		if failures++; err == nil { // ticks report errors: they poll, too
+		if failures++; err == nil {
 			failures = 0
+		}
+		if d.polls.turned(failures, err) { // a tick polls, too, and reports what it finds
+			return map[string]state.RemoteStatus{}
 		}
 	}
 }
@@ -88,6 +91,7 @@ func (d *Driver) moved(ctx context.Context, cfg *config.Config, waits []state.Re
 	if err != nil {
 		return nil, err
 	}
+	ctx = toPoll(ctx)
 	moved := map[string]state.RemoteStatus{}
 	if _, unlisted := d.polls.begin(); len(waits) > readAlone && !d.Now().Before(unlisted) {
 		found, err := d.poll(ctx, api, cfg.Cloud().Organization, runsOfWaits(waits))

@@ -144,6 +144,33 @@ func TestAwait_LongWaitsArePolledLessOften(t *testing.T) {
 	})
 }
 
+// TestAwait_ReportsTheBeginningAndTheEndOfAnOutage: a tick polls then, and people learn of it.
+func TestAwait_ReportsTheBeginningAndTheEndOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &clockwork{refuses: &hcp.Error{Status: http.StatusServiceUnavailable}}
+		d, cfg := driverOf(c)
+		reports := func(within time.Duration) bool {
+			ctx, stop := context.WithTimeout(t.Context(), within)
+			defer stop()
+			found := d.Await(ctx, cfg, c.waits(1, 24*time.Hour, state.RemotePlanning))
+			return found != nil && len(found) == 0
+		}
+		if !reports(10 * time.Second) {
+			t.Error("no tick follows the beginning")
+		}
+		if reports(10 * time.Minute) {
+			t.Error("another tick follows while it goes on")
+		}
+		c.refuses = nil
+		if !reports(10 * time.Second) {
+			t.Error("no tick follows the end")
+		}
+		if reports(10 * time.Minute) {
+			t.Error("another tick follows when all is well")
+		}
+	})
+}
+
 func TestAwait_PollsLessOftenWhileNothingAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clockwork{refuses: &hcp.Error{Status: http.StatusTooManyRequests}}

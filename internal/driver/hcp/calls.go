@@ -147,7 +147,7 @@ func (c *Client) AllVariables(ctx context.Context, workspace string) ([]Variable
 }
 
 func (c *Client) variables(ctx context.Context, workspace, which string) ([]Variable, error) {
-	answer, err := list(ctx, c, pathOf("workspaces", workspace, which), nil, 1, false) // this list has no pages
+	answer, err := list(ctx, c, pathOf("workspaces", workspace, which), nil, 1) // this list has no pages
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +220,15 @@ func (c *Client) Upload(ctx context.Context, v Version, archive []byte) error {
 	return err
 }
 
+// Organization implements API.
+func (c *Client) Organization(ctx context.Context, name string) error {
+	_, err := c.do(ctx, request{method: http.MethodGet, path: pathOf("organizations", name)})
+	return err
+}
+
 // AgentPools implements API.
 func (c *Client) AgentPools(ctx context.Context, organization string) ([]AgentPool, error) {
-	answer, err := list(ctx, c, pathOf("organizations", organization, "agent-pools"), nil, maxPages, false)
+	answer, err := list(ctx, c, pathOf("organizations", organization, "agent-pools"), nil, maxPages)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +245,7 @@ func (c *Client) AgentPools(ctx context.Context, organization string) ([]AgentPo
 
 // Notifications implements API.
 func (c *Client) Notifications(ctx context.Context, workspace string) ([]Notification, error) {
-	answer, err := list(ctx, c, pathOf("workspaces", workspace, "notification-configurations"), nil, maxPages, false)
+	answer, err := list(ctx, c, pathOf("workspaces", workspace, "notification-configurations"), nil, maxPages)
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (c *Client) Runs(ctx context.Context, workspace string, planOnly bool) ([]R
 	if planOnly {
 		query.Set("filter[operation]", "plan_only")
 	}
-	answer, err := list(ctx, c, pathOf("workspaces", workspace, "runs"), query, 1, false)
+	answer, err := list(ctx, c, pathOf("workspaces", workspace, "runs"), query, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ const maxPages = 20
 // ActiveRuns implements API.
 func (c *Client) ActiveRuns(ctx context.Context, organization string, workspaces []string) ([]Run, error) {
 	answer, err := list(ctx, c, pathOf("organizations", organization, "runs"), url.Values{
-		"filter[status_group]": {"non_final"}, "filter[operation]": {operations}, "filter[workspace_names]": {strings.Join(workspaces, ",")}, "include": {"workspace"}}, maxPages, true)
+		"filter[status_group]": {"non_final"}, "filter[operation]": {operations}, "filter[workspace_names]": {strings.Join(workspaces, ",")}, "include": {"workspace"}}, maxPages)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (c *Client) Act(ctx context.Context, run string, a Action, comment string) 
 
 // Events implements API.
 func (c *Client) Events(ctx context.Context, run string) ([]Event, error) {
-	answer, err := list(ctx, c, pathOf("runs", run, "run-events"), url.Values{"include": {"actor,comment"}}, 1, false)
+	answer, err := list(ctx, c, pathOf("runs", run, "run-events"), url.Values{"include": {"actor,comment"}}, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,15 +81,15 @@ func (s *step) latest(ctx context.Context) (*Run, error) {
 	}
 }
 
-// withVersion returns the run of a configuration version; nil if there is none. A person may
-// have queued another one with the same version.
+// withVersion returns the run of a configuration version; nil if there is none. A person may have queued
+// another one with the same version later. Some servers keep no messages.
 func withVersion(ctx context.Context, api API, workspace, version string, planOnly bool) (*Run, error) {
 	runs, err := api.Runs(ctx, workspace, planOnly)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range runs {
-		if r.Version == version && strings.HasPrefix(r.Message, byUs) {
+	for _, r := range slices.Backward(runs) {
+		if r.Version == version && (r.Message == "" || strings.HasPrefix(r.Message, byUs)) {
 			run, err := api.Run(ctx, r.ID)
 			return &run, err
 		}

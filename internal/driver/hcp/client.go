@@ -131,9 +131,12 @@ type request struct {
 	withToken    bool // a bare request that needs the token nevertheless
 	// once is set if the request must not be repeated when its answer is lost.
 	once bool
-	// brief is set if the request is not repeated when HCP Terraform is busy.
-	brief bool
 }
+
+// polling is the key of a context whose requests are not repeated: the next poll repeats them.
+type polling struct{}
+
+func toPoll(ctx context.Context) context.Context { return context.WithValue(ctx, polling{}, true) }
 
 // do sends a request, and again if HCP Terraform is busy or, unless once is set, if it
 // fails, and returns the body of the answer.
@@ -145,11 +148,13 @@ func (c *Client) do(ctx context.Context, r request) ([]byte, error) {
 		var refused *Error
 		var busy *backoff.RetryAfterError
 		switch {
-		case err == nil, errors.As(err, &busy) && !r.brief:
-			return body, err
-		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
+		case err == nil:
+			return body, nil
+		case ctx.Value(polling{}) != nil:
 			return nil, backoff.Permanent(err)
-		case busy != nil:
+		case errors.As(err, &busy):
+			return nil, err
+		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
 			return nil, backoff.Permanent(err)
 		case r.once || ctx.Err() != nil || untrusted(err):
 			return nil, backoff.Permanent(err)
@@ -340,7 +345,7 @@ func call[T any](ctx context.Context, c *Client, r request, body *outgoing) (doc
 }
 
 // list reads all pages of a list, at most so many. If there are more, the answer says the next.
-func list(ctx context.Context, c *Client, path string, query url.Values, pages int, brief bool) (document[[]resource], error) {
+func list(ctx context.Context, c *Client, path string, query url.Values, pages int) (document[[]resource], error) {
 	if query == nil {
 		query = url.Values{}
 	}
@@ -350,7 +355,7 @@ func list(ctx context.Context, c *Client, path string, query url.Values, pages i
 		if page > 1 {
 			query.Set("page[number]", strconv.Itoa(page))
 		}
-		one, err := call[[]resource](ctx, c, request{method: http.MethodGet, path: path, query: query, brief: brief}, nil)
+		one, err := call[[]resource](ctx, c, request{method: http.MethodGet, path: path, query: query}, nil)
 		if err != nil {
 			return all, err
 		}

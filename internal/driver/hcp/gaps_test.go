@@ -2,6 +2,7 @@ package hcp_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,6 +66,28 @@ func TestDriver_NumbersThatAreMissingAreReadOrUnknown(t *testing.T) {
 		if diff := cmp.Diff(test.changes, *s.succeeds()); diff != "" {
 			t.Errorf("%s: the run has changed (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestDriver_OwnRunIsFoundWithoutAMessage has the process die after it has created a run and before it has recorded
+// that, on a server that keeps no messages.
+func TestDriver_OwnRunIsFoundWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.NoMessages))
+	s.fail = func(r state.Remote) error {
+		if r.Run.ID != "" {
+			return errors.New("the process dies")
+		}
+		return nil
+	}
+	if _, _, err := s.step(); err == nil {
+		t.Fatal("the run was recorded")
+	}
+	s.fail, s.driver = nil, s.newDriver()
+	s.next("run2")
+	s.succeeds()
+	if s.appliedOnce(); len(s.runs()) != 1 {
+		t.Errorf("there are the runs %+v", s.runs())
 	}
 }
 

@@ -65,7 +65,9 @@ func TestDriver_OutcomeDoesNotWaitForWhatOnlyAdornsIt(t *testing.T) {
 	s := newTask(t, hcptest.WithoutTerraform())
 	s.job.Made = func(addresses []string) { t.Errorf("the task has %s", addresses) }
 	s.planned()
+	hold := s.hcp.Hold("applying")
 	s.waits(state.WaitRemote)
+	hold.Release()
 	s.poll(state.RemoteEnded)
 	never := make(chan struct{})
 	defer close(never)

@@ -155,17 +155,24 @@ func TestDriver_DecisionWithTheTokensAccountIsThatOfAPerson(t *testing.T) {
 	}
 }
 
+// TestDriver_PersonWhoCancelsThereCancels tells that from a server that ends a run by itself, which is a failure.
 func TestDriver_PersonWhoCancelsThereCancels(t *testing.T) {
 	t.Parallel()
-	s := newTask(t, hcptest.WithoutTerraform())
-	s.hcp.Hold("planning")
-	s.waits(state.WaitRemotePlan)
-	s.hcp.Await(s.rec.Run.ID, "planning")
-	s.hcp.Cancel(s.rec.Run.ID, "jane")
-	s.poll(state.RemoteEnded)
-	_, _, err := s.step()
-	if no := (*driver.CancelledError)(nil); !errors.As(err, &no) || no.By != "jane in HCP Terraform" {
-		t.Errorf("the error is %v", err)
+	for _, user := range []string{"jane", ""} {
+		s := newTask(t, hcptest.WithoutTerraform())
+		s.hcp.Hold("planning")
+		s.waits(state.WaitRemotePlan)
+		s.hcp.Await(s.rec.Run.ID, "planning")
+		s.hcp.Cancel(s.rec.Run.ID, user)
+		s.poll(state.RemoteEnded)
+		_, _, err := s.step()
+		no := (*driver.CancelledError)(nil)
+		switch byPerson := errors.As(err, &no); {
+		case user != "" && (!byPerson || no.By != "jane in HCP Terraform"):
+			t.Errorf("the error is %v", err)
+		case user == "" && (err == nil || byPerson || !strings.Contains(err.Error(), "no person has decided that")):
+			t.Errorf("after the server has ended the run, the error is %v", err)
+		}
 	}
 }
 

@@ -33,7 +33,11 @@ type polls struct {
 	next     string    // the workspace with which the next poll begins
 	unlisted time.Time // until then, runs are polled one by one
 	found    time.Time // when a poll last found anything
+	failing  bool      // polls between ticks fail, and a tick was told
 }
+
+// fewFailures is how many polls between ticks may fail in a row before a tick follows.
+const fewFailures = 3
 
 // quietFor is how long polls that the rate limit refuses are no error: other programs with the
 // same user may use it up for a moment.
@@ -65,14 +69,23 @@ func (d *Driver) Poll(ctx context.Context, cfg *config.Config, runs []state.Remo
 	if err != nil {
 		return nil, err
 	}
-	return d.poll(ctx, api, cfg.Cloud().Organization, runs)
+	return d.poll(toPoll(ctx), api, cfg.Cloud().Organization, runs)
 }
 
 // Reach implements remotes.Driver.
 func (d *Driver) Reach(ctx context.Context, cfg *config.Config) (string, error) {
 	cloud := cfg.Cloud()
-	if _, err := d.Poll(ctx, cfg, []state.RemoteRun{{ID: "none", Workspace: cloud.Workspace("none")}}); err != nil {
+	api, err := d.api(ctx, cfg)
+	if err != nil {
 		return "", err
+	}
+	ctx = toPoll(ctx)
+	_, err = api.ActiveRuns(ctx, cloud.Organization, []string{cloud.Workspace("none")})
+	if errors.Is(err, ErrNotFound) { // this server has no such list, or there is no such organization
+		err = api.Organization(ctx, cloud.Organization)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the organization %s at %s: %w", cloud.Organization, cloud.Hostname, err)
 	}
 	return fmt.Sprintf("%s answers for the organization %s", cloud.Hostname, cloud.Organization), nil
 }
@@ -135,19 +148,36 @@ func pollFailed(what string, err error) error {
 
 // stops reports whether an error ends a poll: there is no time any more, or the rate limit is
 // reached.
-func stops(ctx context.Context, err error) bool {
+func stops(ctx context.Context, err error) bool { return ctx.Err() != nil || limited(err) }
+
+// limited reports whether an error is that the rate limit is reached.
+func limited(err error) bool {
 	refused := (*Error)(nil)
-	return ctx.Err() != nil || errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests
+	return errors.As(err, &refused) && refused.Status == http.StatusTooManyRequests
+}
+
+// turned reports whether polls between ticks fail now and did not before, or the other way around. The
+// first failures are no outage yet, and the rate limit is none.
+func (p *polls) turned(failures int, err error) bool {
+	if limited(err) || failures > 0 && failures < fewFailures {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.failing
+	p.failing = failures > 0
+	return was != p.failing
 }
 
 // ended returns what a poll has found. End is why it ended early; nil if it did not. That is no error
-// if the poll has found anything, or one before it just now: the next one continues.
+// if the poll has found anything, or if the rate limit ended it and one before it has found anything just
+// now: the next one continues.
 func (d *Driver) ended(statuses map[string]state.RemoteStatus, failed, end error) (map[string]state.RemoteStatus, error) {
 	d.polls.mu.Lock()
 	defer d.polls.mu.Unlock()
 	if len(statuses) > 0 {
 		d.polls.found = d.Now()
-	} else if d.Now().Sub(d.polls.found) > quietFor {
+	} else if !limited(end) || d.Now().Sub(d.polls.found) > quietFor {
 		failed = cmp.Or(failed, end)
 	}
 	return statuses, failed
@@ -235,7 +265,11 @@ func textAmong(r Run, all []Run) string {
 	if r.Status == statusPending {
 		for _, other := range all {
 			if other.Workspace == r.Workspace && other.ID != r.ID && other.Status != statusPending && !other.PlanOnly {
-				return fmt.Sprintf("pending: the run %s of the same workspace is first: it is %s", other.ID, textOf(other))
+				text := fmt.Sprintf("pending: the run %s of the same workspace is first: it is %s", other.ID, textOf(other))
+				if phaseOf(other) == state.RemoteReady {
+					text += ": confirm or discard it in HCP Terraform"
+				}
+				return text
 			}
 		}
 	}

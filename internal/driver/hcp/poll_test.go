@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
@@ -75,6 +76,61 @@ func TestDriver_PollThatFindsNothingIsAnError(t *testing.T) {
 	}
 }
 
+// unanswered never answers a poll.
+type unanswered struct{ hcp.API }
+
+func (unanswered) ActiveRuns(ctx context.Context, _ string, _ []string) ([]hcp.Run, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// TestDriver_PollWithoutAnswerIsAnErrorAtOnce has an outage just after a poll that was answered: only the rate limit
+// is no error then.
+func TestDriver_PollWithoutAnswerIsAnErrorAtOnce(t *testing.T) {
+	api := &struct{ hcp.API }{&limited{}}
+	d, cfg := driverOf(api)
+	if _, err := d.Poll(t.Context(), cfg, waitingRuns(1)); err != nil {
+		t.Fatal(err)
+	}
+	api.API = unanswered{}
+	ctx, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("no answer within 1ms"))
+	defer stop()
+	if _, err := d.Poll(ctx, cfg, waitingRuns(1)); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
+		t.Errorf("the poll says %v", err)
+	}
+}
+
+func TestDriver_PollSaysHowTheServerFailsAndDoesNotRepeatIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		gap     hcptest.Gap
+		request string
+	}{{"", "GET organizations/*/runs"}, {hcptest.NoRunList, "GET runs/*"}} {
+		s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(test.gap))
+		s.planned()
+		before := s.hcp.Count(test.request)
+		s.hcp.Fail(hcptest.Fault{Request: test.request, Status: http.StatusServiceUnavailable, Times: -1})
+		_, err := s.driver.Poll(t.Context(), s.job.Config, []state.RemoteRun{s.rec.Run})
+		if n := s.hcp.Count(test.request) - before; err == nil || !strings.Contains(err.Error(), "answered 503") || n != 1 {
+			t.Errorf("after %d requests, the poll says %v", n, err)
+		}
+	}
+}
+
+func TestReach_AsksForTheOrganization(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []hcptest.Gap{"", hcptest.NoRunList} {
+		s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(gap))
+		if found, err := s.driver.Reach(t.Context(), s.job.Config); err != nil {
+			t.Errorf("%q: %s, %v", gap, found, err)
+		}
+		s.job.Config.Cloud().Organization = "nobody"
+		if _, err := s.driver.Reach(t.Context(), s.job.Config); err == nil || !strings.Contains(err.Error(), "read the organization nobody") {
+			t.Errorf("%q: another organization: %v", gap, err)
+		}
+	}
+}
+
 func TestDriver_RunsThatCannotBePolledHideNoOthers(t *testing.T) {
 	runs := waitingRuns(300)
 	api := &limited{fails: runs[0].Workspace}
@@ -129,6 +185,7 @@ func TestDriver_PendingRunNamesWhatHoldsTheWorkspace(t *testing.T) {
 			s.hcp.Await(other, "planned")
 			wait := s.waits(state.WaitRemotePlan)
 			polled := s.poll(state.RemotePlanning).Text
+			contains(t, polled, "confirm or discard it in HCP Terraform")
 			for _, text := range []string{wait.Wait.Text, polled} {
 				if !strings.Contains(text, "the run "+other+" of the same workspace is first") || strings.Contains(text, "unlock") {
 					t.Errorf("behind another run: %q", text)

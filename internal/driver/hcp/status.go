@@ -95,7 +95,7 @@ func lockedText(r Run, ws Workspace) string {
 	case !ws.Locked || ws.LockedBy == "":
 		return textOf(r)
 	case ws.LockedByRun:
-		return fmt.Sprintf("pending: the run %s of the same workspace is first", ws.LockedBy)
+		return fmt.Sprintf("pending: the run %s of the same workspace is first: if it waits, confirm or discard it in HCP Terraform", ws.LockedBy)
 	}
 	return fmt.Sprintf("pending: the workspace %s is locked by %s: unlock it in HCP Terraform", ws.Name, ws.LockedBy)
 }

@@ -228,10 +228,13 @@ func (s *step) who(ctx context.Context, run Run, user string, actions ...string)
 
 // person names the user of an event.
 func person(e Event) string {
-	if e.By == "" {
+	switch {
+	case e.By != "":
+		return e.By + " in HCP Terraform"
+	case e.User != "":
 		return "somebody in HCP Terraform"
 	}
-	return e.By + " in HCP Terraform"
+	return "HCP Terraform or somebody there"
 }
 
 // approval is the permission that a person gave by confirming the run there; nil if
@@ -260,8 +263,12 @@ func (s *step) endedBy(ctx context.Context, run Run) error {
 	return s.ended(run, e)
 }
 
-// ended reports the decision of a person to end a run, and returns it as an error.
+// ended reports the decision of a person to end a run, and returns it as an error. If nobody has decided, the
+// run has failed.
 func (s *step) ended(run Run, e Event) error {
+	if e.Action != "" && e.By == "" && e.User == "" {
+		return fmt.Errorf("HCP Terraform has ended the run %s, and no person has decided that (%s)", run.ID, s.url(s.rec.Name, run.ID))
+	}
 	if run.Status == statusDiscarded && !run.PlanOnly {
 		s.decided(audit.Reject, run, e)
 		return &driver.RejectedError{By: person(e), Text: e.Comment}

@@ -2,6 +2,7 @@ package hcp
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (s *step) stray(ctx context.Context) (*Run, error) {
 		return nil, s.failed("list the runs of the workspace "+s.ws.Name, err)
 	}
 	for _, r := range runs {
-		if isStray(r) {
+		if s.isStray(r) {
 			s.say("The run %s of an earlier attempt has not ended: it is followed or stopped first.", r.ID)
 			run, err := s.api.Run(ctx, r.ID)
 			return &run, s.failed("read the run "+r.ID, err)
@@ -47,6 +48,12 @@ func isStray(r Run) bool {
 	return phaseOf(r) != state.RemoteEnded && !r.PlanOnly && strings.HasPrefix(r.Message, applies)
 }
 
+// isStray also recognizes a run on a server that keeps no messages, by its configuration version. The first
+// version is that of the latest success: a person may queue a run with it.
+func (s *step) isStray(r Run) bool {
+	return isStray(r) || r.Message == "" && !r.PlanOnly && phaseOf(r) != state.RemoteEnded && slices.Index(s.rec.Versions, r.Version) > 0
+}
+
 // strayComment is the comment with which a run that is not recorded is stopped.
 const strayComment = "Stopped by Terrapulse: it was created by an attempt that had already ended."
 
@@ -59,7 +66,7 @@ func (s *step) stopStrays(ctx context.Context, known Run) error {
 	}
 	confirmed := false
 	for _, r := range runs {
-		if r.ID == known.ID || !isStray(r) {
+		if r.ID == known.ID || !s.isStray(r) {
 			continue
 		}
 		if !confirmed { // this run still has its claim: no later run has created what the list shows

@@ -308,7 +308,7 @@ func (s *step) deleteWorkspace(ctx context.Context) error {
 	}
 	stays := func(why string, err error) {
 		s.say("The workspace %s is not deleted: %s.", s.ws.Name, why)
-		s.Log.Warn("the workspace of a destroyed task is not deleted: delete it in HCP Terraform", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
+		s.Log.Warn("a workspace that no task needs any more is not deleted: delete it in HCP Terraform", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
 	}
 	err := s.safeDelete(ctx)
 	if errors.Is(err, ErrNotFound) { // it is gone, or the token may not delete it

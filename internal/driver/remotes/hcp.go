@@ -6,7 +6,9 @@ var hcpKind = &Kind{
 	Name:      "terraform-cloud",
 	System:    "HCP Terraform",
 	Parameter: "HcpTokenArn",
-	Fix: "see whether the function's subnets let it reach HCP Terraform, by NAT, and whether HcpTokenArn names the token of a team " +
+	Fix: "see whether this machine reaches hostname (HTTPS_PROXY names a proxy), and whether token, or TFC_TOKEN, is that of a team that may manage " +
+		"workspaces in the organization",
+	FixInAWS: "see whether the function's subnets let it reach HCP Terraform, by NAT, and whether HcpTokenArn names the token of a team " +
 		"that may manage workspaces in the organization",
 	New: func(o Options) Driver {
 		return hcp.New(hcp.Options{Token: o.Token, Values: o.Values, CheckValues: o.CheckValues, Untouched: o.Untouched, Log: o.Log})

@@ -25,9 +25,9 @@ type Kind struct {
 	System string // that carries out the runs, for people
 	// Parameter is the stack's parameter that names the driver's token in AWS.
 	Parameter string
-	// Fix is what to do if functions in AWS cannot reach the system.
-	Fix string
-	New func(Options) Driver
+	// Fix is what to do if this machine cannot reach the system, FixInAWS if functions in AWS cannot.
+	Fix, FixInAWS string
+	New           func(Options) Driver
 }
 
 // Options are what a driver needs from the process that uses it. A driver that only checks tasks
@@ -58,7 +58,7 @@ type Driver interface {
 	Stop(ctx context.Context, cfg *config.Config, r *state.RemoteRun) (applied bool, err error)
 	// Output returns what the system has printed of what a run waits for.
 	Output(ctx context.Context, cfg *config.Config, run state.Run) (string, error)
-	// Reach sends a request as a poll does, and says what has answered.
+	// Reach sends a request to the system, and says what has answered.
 	Reach(ctx context.Context, cfg *config.Config) (string, error)
 }
 

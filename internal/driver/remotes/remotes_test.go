@@ -1,11 +1,22 @@
 package remotes_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
+
+func TestKinds_AdviceForOneMachineDoesNotNameAWS(t *testing.T) {
+	for _, k := range remotes.Kinds {
+		for _, word := range []string{"function", "subnet", k.Parameter} {
+			if strings.Contains(k.Fix, word) || !strings.Contains(k.FixInAWS, word) {
+				t.Errorf("driver %q: on one machine: %s; in AWS: %s", k.Name, k.Fix, k.FixInAWS)
+			}
+		}
+	}
+}
 
 func TestKinds_AreTheDriversWhoseTraitIsRemote(t *testing.T) {
 	made := map[string]bool{}

@@ -15,7 +15,7 @@ const refreshEvery = 5 * time.Minute
 // idle reports whether nothing has moved since rec was written and nothing is due.
 func (t *tick) idle(rec state.Reconcile) bool {
 	now := t.Now()
-	if t.opts.Leads || t.opts.Ended || (t.opts.Notified || len(t.opts.Moved) > 0) && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || clock.Reached(rec.Due, now) || clock.Reached(t.deliverAt, now) {
+	if t.opts.Leads || t.opts.Ended || (t.opts.Notified || t.opts.Moved != nil) && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || clock.Reached(rec.Due, now) || clock.Reached(t.deliverAt, now) {
 		return false
 	}
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {

@@ -20,7 +20,8 @@ type Remote interface {
 	// found are valid.
 	Poll(ctx context.Context, cfg *config.Config, runs []state.RemoteRun) (map[string]state.RemoteStatus, error)
 	// Await polls the remote runs that tasks wait for as often as the system permits. It returns the
-	// status of those that are in another phase than a tick has seen last, or nil when ctx ends.
+	// status of those that are in another phase than a tick has seen last; none, and not nil, if the
+	// system does not answer any more, or answers again; or nil when ctx ends.
 	Await(ctx context.Context, cfg *config.Config, waits []state.RemoteWait) map[string]state.RemoteStatus
 	// Stop discards or cancels a remote run that is given up. One that is
 	// applied is left alone unless a person has cancelled it. It reports whether the plan was

@@ -97,7 +97,7 @@ func (f *follower) follow(ctx context.Context, r *Reconciler) <-chan map[string]
 	remote, cfg, waits, found := r.Remote, r.effective.Config, slices.Clone(r.waits), make(chan map[string]state.RemoteStatus, 1)
 	f.cfg, f.waits, f.found = cfg, waits, found
 	f.stop = background.Run(ctx, func(ctx context.Context) {
-		if moved := remote.Await(ctx, cfg, waits); len(moved) > 0 {
+		if moved := remote.Await(ctx, cfg, waits); moved != nil {
 			found <- moved
 		}
 	})

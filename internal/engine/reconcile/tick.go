@@ -32,7 +32,7 @@ type TickOptions struct {
 	// Notified says that another system has sent a notification: the tick is not idle then if
 	// a remote run is waited for.
 	Notified bool
-	// Moved has the status of remote runs that have come further since the latest tick: the tick is
+	// Moved, if not nil, has the status of remote runs that have come further since the latest tick: the tick is
 	// not idle then, and does not poll.
 	Moved map[string]state.RemoteStatus
 	// Ends, if set, makes Window tick when it receives: a run of this process has ended.

@@ -460,6 +460,9 @@ func (w wire) Log(ctx context.Context, url string) ([]byte, error) {
 	return call(ctx, w, "read the log "+path.Base(url), func(*cloud, bool) ([]byte, error) { return []byte("\x02Terraform has run\n\x03"), nil })
 }
 
+// Organization implements hcp.API.
+func (wire) Organization(context.Context, string) error { return nil }
+
 // AgentPools implements hcp.API.
 func (wire) AgentPools(context.Context, string) ([]hcp.AgentPool, error) { return nil, nil }
 

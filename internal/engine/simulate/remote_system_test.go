@@ -147,7 +147,7 @@ func (c *cloud) run(id string) *remoteRun {
 
 // names reports whether a text says who has decided.
 func (c *cloud) names(person, text string) bool {
-	return strings.Contains(text, person) || c.forbade && strings.Contains(text, "somebody in HCP Terraform")
+	return strings.Contains(text, person) || c.forbade && strings.Contains(text, "somebody")
 }
 
 // task is the task that the workspace is of.

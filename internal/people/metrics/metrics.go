@@ -33,6 +33,7 @@ var (
 	TasksUnverified = Metric{"TasksUnverified", "Count"}
 	TasksApproval   = Metric{"TasksWaitingForApproval", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
+	TasksUnpolled   = Metric{"TasksUnpolled", "Count"}   // whose runs in another system cannot be polled; the same
 
 	Paused        = Metric{"Paused", "Count"}      // by every tick, as long as everything is paused
 	ChangesSeen   = Metric{"ChangesSeen", "Count"} // tasks whose condition was found changed
@@ -57,7 +58,7 @@ var (
 
 // All lists every metric.
 var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksSoon, TasksWaiting, TasksApproval, TasksStopped, TasksDrifted, TasksUnverified, TasksUnreadable, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksSoon, TasksWaiting, TasksApproval, TasksStopped, TasksDrifted, TasksUnverified, TasksUnreadable, TasksUnpolled, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	LaunchesTaken, OffersWithdrawn, LingerSeconds,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed, RequestsFailed,
 }

@@ -239,5 +239,10 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		unreadable = s.rec.Unreadable.Count
 	}
 	gauge("tasks_unreadable", float64(unreadable), "Enabled tasks whose conditions Consul does not show.")
+	unpolled := 0
+	if s.rec.Unpolled != nil {
+		unpolled = s.rec.Unpolled.Count
+	}
+	gauge("tasks_unpolled", float64(unpolled), "Tasks that wait for a run in another system which cannot be polled.")
 	gauge("failures_in_a_row", float64(s.rec.Failing), "Runs in a row that failed or were lost, of the task that has most.")
 }

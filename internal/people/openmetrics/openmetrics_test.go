@@ -78,7 +78,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 
 func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
 	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Stopped: 3, Soon: 7, Approval: 6}, Paused: &state.Paused{By: "ann"},
-		Unreadable: &state.Unreadable{Count: 5}}}
+		Unreadable: &state.Unreadable{Count: 5}, Unpolled: &state.Unpolled{Count: 8}}}
 	m := measured(s, func() time.Time { return now })
 	text := scrape(t, m, "")
 	for _, line := range []string{
@@ -90,7 +90,7 @@ func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
 		"terrapulse_change_to_applied_seconds_count 1", "terrapulse_change_to_applied_seconds_sum 9",
 		`terrapulse_resources_total{action="added",task="lb"} 1`, `terrapulse_resources_total{action="changed",task="lb"} 2`, `terrapulse_resources_total{action="destroyed",task="lb"} 3`,
 		"terrapulse_store_up 1", "terrapulse_paused 1", "terrapulse_last_good_tick_age_seconds 90", "terrapulse_failures_in_a_row 4",
-		"terrapulse_tasks_failing 1", "terrapulse_tasks_waiting 2", "terrapulse_tasks_stopped 3", "terrapulse_tasks_soon 7", "terrapulse_tasks_waiting_for_approval 6", "terrapulse_tasks_unreadable 5",
+		"terrapulse_tasks_failing 1", "terrapulse_tasks_waiting 2", "terrapulse_tasks_stopped 3", "terrapulse_tasks_soon 7", "terrapulse_tasks_waiting_for_approval 6", "terrapulse_tasks_unreadable 5", "terrapulse_tasks_unpolled 8",
 		"go_goroutines ", "process_start_time_seconds ",
 	} {
 		if !strings.Contains(text, line) {

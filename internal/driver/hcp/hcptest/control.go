@@ -187,13 +187,17 @@ func (s *Server) Discard(run, user, comment string) {
 	s.decided(run, "discard", user, comment)
 }
 
-// Cancel cancels a run as a person.
+// Cancel cancels a run as a person, or as the server itself if user is "".
 func (s *Server) Cancel(run, user string) { s.t.Helper(); s.decided(run, "cancel", user, "") }
 
 func (s *Server) decided(id, action, user, comment string) {
 	s.t.Helper()
 	s.withRun(id, func(r *run) {
-		if !s.do(r, action, "user-"+user, comment) {
+		who := ""
+		if user != "" {
+			who = "user-" + user
+		}
+		if !s.do(r, action, who, comment) {
 			s.t.Errorf("%s of run %s by %s: it is %s", action, id, user, r.status)
 		}
 	})

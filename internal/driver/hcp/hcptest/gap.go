@@ -18,6 +18,8 @@ const (
 	ZeroCounts Gap = "zero counts"
 	// RelativeAddresses: signed addresses are relative to the server's.
 	RelativeAddresses Gap = "relative addresses"
+	// NoMessages: runs have no message.
+	NoMessages Gap = "no messages"
 	// NoParts: answers about runs do not include their plans and applies.
 	NoParts Gap = "no parts"
 	// NoRunList: there is no list of the runs of an organization.

@@ -99,6 +99,9 @@ func (c *call) showRun(r *run) object {
 		"target-addrs": r.targets, "replace-addrs": r.replace, "terraform-version": r.terraformVersion, "trigger-reason": "manual",
 		"variables": r.variables, "position-in-queue": c.position(r), "canceled-at": nil,
 	}
+	if c.has(NoMessages) {
+		delete(a, "message")
+	}
 	if !r.canceled.IsZero() {
 		a["canceled-at"], a["force-cancel-available-at"] = stamp(r.canceled), stamp(r.canceled.Add(coolOff))
 	}
