@@ -20,7 +20,7 @@ var remoteMutants = []mutant{
 		rule: "remote: a run that came late is dealt with before another is created",
 		seed: remoteSeeds + 1621,
 		file: "driver/hcp/stray.go",
-		old:  "if isStray(r) {",
+		old:  "if s.isStray(r) {",
 		new:  "if false {",
 		says: "a workspace has one live run of ours",
 	}, {
