@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -32,7 +33,7 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 		return nil, earlier, err
 	}
 	err = c.change(ctx, task.Name, acts(audit.Create, task.Name, opts.By), func(e *Edit) error {
-		if _, err := check(e.Effective, definition); err != nil {
+		if _, err := c.check(ctx, e.Effective, definition); err != nil {
 			return err
 		}
 		override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task.Name))
@@ -66,7 +67,7 @@ func (c *Control) Check(ctx context.Context, definition json.RawMessage) (*confi
 	if err != nil {
 		return nil, err
 	}
-	return check(e, definition)
+	return c.check(ctx, e, definition)
 }
 
 // CheckReplacement is Check for a definition that may also replace that of a task.
@@ -83,7 +84,7 @@ func (c *Control) CheckReplacement(ctx context.Context, definition json.RawMessa
 	return task, err
 }
 
-func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, error) {
+func (c *Control) check(ctx context.Context, e *overlay.Effective, definition json.RawMessage) (*config.Task, error) {
 	// JSON is kept without spaces, and with some characters escaped. What is none is refused below.
 	if kept, err := json.Marshal(definition); err == nil && len(kept) > maxDefinition {
 		return nil, config.Errors{{Key: "task", Problem: fmt.Sprintf("the definition is %d bytes long", len(kept)), Hint: fmt.Sprintf("at most %d are kept", maxDefinition)}}
@@ -94,7 +95,20 @@ func check(e *overlay.Effective, definition json.RawMessage) (*config.Task, erro
 			return nil, ErrExists
 		}
 	}
-	return e.Config.Parse(definition)
+	task, err := e.Config.Parse(definition)
+	if err != nil {
+		return nil, err
+	}
+	for _, former := range task.MovedFrom {
+		record, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(former))
+		if err != nil {
+			return nil, fmt.Errorf("read task %s: %w", former, err)
+		}
+		if record.Data.MovedTo != "" { // rights are checked on names, so nobody gets more than they name
+			return nil, config.Errors{{Key: "task.moved_from", Problem: fmt.Sprintf("task %s was renamed since", block.Quoted(former)), Hint: "its present name"}}
+		}
+	}
+	return task, nil
 }
 
 // enables are the actions of SetEnabled.

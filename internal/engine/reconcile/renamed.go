@@ -103,11 +103,15 @@ func (t *tick) movedFrom(states map[string]state.Stored[state.Task]) map[string]
 }
 
 // formers returns the removed tasks that have what a task's moved_from names: each of
-// these names, or the latest name that it has got since.
+// these names, or the latest name that it has got since. What somebody creates through the API
+// takes over only what it names: its sender may not have any right to what was renamed.
 func (t *tick) formers(task *config.Task, states map[string]state.Stored[state.Task]) []string {
 	var all []string
 	for _, name := range task.MovedFrom {
-		if name = t.latest(name, states); name != task.Name && (states[name].Exists() || t.disabledByHand(name)) {
+		if !task.FromAPI {
+			name = t.latest(name, states)
+		}
+		if name != task.Name && (states[name].Exists() || t.disabledByHand(name)) {
 			all = state.Names(all, []string{name})
 		}
 	}
@@ -228,6 +232,8 @@ func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.T
 			return fmt.Sprintf("task %s, which its moved_from names, was created through the API and is without effect: delete it there", name)
 		case t.configured(name):
 			return fmt.Sprintf("its moved_from names an earlier name of task %s, which is in the configuration", name)
+		case from.MovedTo != "": // only of a task from the API
+			return fmt.Sprintf("its moved_from names task %s, which was renamed since: create it again with the present name", name)
 		case from.Run != nil:
 			return fmt.Sprintf("run %s of task %s, which its moved_from names, has not ended", from.Run.ID, name)
 		}

@@ -91,3 +91,27 @@ func TestRename_OfADisabledTaskPutsItsBundleInForce(t *testing.T) {
 		t.Errorf("bundle %q is in force; %+v", got, b.task("new").Reason)
 	}
 }
+
+// Rights are checked on the names in a request. So a task from the API gets nothing that the files have given
+// another name, be it before the request or after it.
+func TestRename_TaskFromTheAPITakesOverOnlyWhatItNames(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	b.launcher.forget()
+	b.Config, b.effective = &config.Config{KeepRemoved: keptRemoved}, nil
+	definition := json.RawMessage(strings.Replace(made, `"name":"made"`, `"name":"made","moved_from":["task-0"]`, 1))
+	b.must(b.people().Create(t.Context(), definition, control.ChangeOptions{By: "ann"}))
+	b.reload(renamedTask("task-0")) // it has the name in its moved_from, too, and files count first
+	b.end(state.RunSucceeded, "A")
+	b.tickAfterEnd()
+	b.launcher.forget()
+	b.reload()
+	b.waitsAs(map[string]string{"made": "task-0, which was renamed since"})
+	if is := b.task("new"); is.MovedTo != "" || is.Applied != "A" {
+		t.Errorf("the renamed task is %+v", is)
+	}
+	b.must(b.people().Delete(t.Context(), "made", "ann"))
+	if _, _, err := b.people().Create(t.Context(), definition, control.ChangeOptions{}); err == nil || !strings.Contains(err.Error(), `task "task-0" was renamed since`) {
+		t.Errorf("created again: %v", err)
+	}
+}
