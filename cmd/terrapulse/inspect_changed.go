@@ -126,7 +126,7 @@ func compared(cfg *config.Config, there []apispec.Task, named []string, rights r
 		case len(named) > 0 && !slices.Contains(named, t.Name):
 		case len(named) == 0 && !rights.May(roles.View, t.Name):
 			c.hidden++
-		case !ok || !reflect.DeepEqual(masked(apiview.Task(t), is), is):
+		case !ok || !reflect.DeepEqual(apiview.Task(t), is) && !reflect.DeepEqual(masked(t, is), is):
 			c.changed = append(c.changed, asRequest(t))
 		}
 	}
@@ -138,14 +138,16 @@ func compared(cfg *config.Config, there []apispec.Task, named []string, rights r
 	return c
 }
 
-// masked hides the values of a task of the files that the instance hides from the user.
-func masked(t, there apispec.Task) apispec.Task {
-	for name, value := range apispec.Deref(there.Variables) {
-		if _, has := apispec.Deref(t.Variables)[name]; has && value == apiview.Masked {
-			(*t.Variables)[name] = value
+// masked is a task of the files as the instance shows it to somebody who may not see secrets. The instance says
+// which variables are secret.
+func masked(t *config.Task, there apispec.Task) apispec.Task {
+	public := apiview.PublicTask(t)
+	for name, value := range apispec.Deref(apiview.Task(t).Variables) {
+		if there.Variables == nil || (*there.Variables)[name] != (*public.Variables)[name] {
+			(*public.Variables)[name] = value
 		}
 	}
-	return t
+	return public
 }
 
 // planAt has the instance plan a task, unless the user lacks the role for that.

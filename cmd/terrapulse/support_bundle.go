@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/process/support"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 const (
@@ -113,7 +114,7 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 	add("status.json", "the phase and the reason of every task: status -json", func(context.Context) (any, error) { return overview, err })
 	add("events.json", "the latest events, as the API returns them", func(ctx context.Context) (any, error) { return records.Events(ctx, url.Values{"limit": {"1000"}}) })
 	if client, ok := records.(*apiclient.Client); ok {
-		add("tasks.json", "the definitions of the tasks, without the values of their variables", func(ctx context.Context) (any, error) { return definitions(ctx, client) })
+		add("tasks.json", "the definitions of the tasks, without what may be a secret", func(ctx context.Context) (any, error) { return definitions(ctx, client) })
 	}
 	for _, t := range needingAttention(overview.Tasks) {
 		name := url.PathEscape(t.Name)
@@ -164,13 +165,12 @@ func needingAttention(tasks []apispec.TaskOverview) []apispec.TaskOverview {
 	return tasks[:min(len(tasks), supportTasks)]
 }
 
-// definitions returns the definitions of the tasks without the values of variables.
-func definitions(ctx context.Context, client *apiclient.Client) ([]apispec.Task, error) {
+// definitions returns the definitions of the tasks without what may be a secret.
+func definitions(ctx context.Context, client *apiclient.Client) (public []map[string]any, err error) {
 	tasks, err := client.Tasks(ctx)
 	for _, t := range tasks {
-		for name := range apispec.Deref(t.Variables) {
-			(*t.Variables)[name] = "(removed)"
-		}
+		keys, wrong := config.Public(t)
+		public, err = append(public, keys), errors.Join(err, wrong)
 	}
-	return tasks, err
+	return public, err
 }

@@ -25,6 +25,7 @@ var planted = map[string]string{
 	"log":         "planted-in-a-log",
 	"error":       "planted-in-an-error",
 	"URL":         "planted-in-a-url",
+	"header":      "planted-in-a-header",
 }
 
 // files returns the files of an archive, by their names without the folder.
@@ -58,7 +59,7 @@ func TestSupportBundle_HasWhatAReportNeedsWithoutSecrets(t *testing.T) {
 	t.Setenv("CONSUL_HTTP_TOKEN", planted["environment"])
 	d.aws.noLog = "/settle"
 	d.log = fmt.Sprintf(`{"level":"ERROR","msg":"x","error":"token %s","client_secret":%q}`, planted["environment"], planted["log"])
-	put(t, "tasks/tasks.yaml", bundleTasks+"    variables: {region: '\""+planted["variable"]+"\"'}\n")
+	put(t, "tasks/tasks.yaml", bundleTasks+"    variables: {region: '\""+planted["variable"]+"\"'}\n    verify: {vip: {http: {url: 'https://10.0.0.1', headers: {X-Auth: "+planted["header"]+"}}}}\n")
 	d.runs(exitOK, "bundle push -config-dir=tasks "+bundleURL)
 	run := state.Run{ID: "r1", Task: "lb", Kind: state.KindApply, State: state.RunFailed, Created: time.Now(), Times: state.Times{Ended: time.Now()}, Work: state.Work{Error: "db_password=" + planted["error"] + " is wrong"}}
 	task, _ := state.Task{}.Conclude(run, "")
@@ -85,7 +86,7 @@ func TestSupportBundle_HasWhatAReportNeedsWithoutSecrets(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{
-		"version.json": "go_version", "status.json": "failing", "events.json": "[", "tasks.json": `"region": "(removed)"`, "stack.json": "prod-reconcile", "doctor.json": "consul",
+		"version.json": "go_version", "status.json": "failing", "events.json": "[", "tasks.json": `"region": "\"(sensitive value)\""`, "stack.json": "prod-reconcile", "doctor.json": "consul",
 		"runs/lb.json": "db_password=(removed)", "runs/far.json": "[]", "output/lb.txt": "Error: it failed",
 		"logs/reconcile.jsonl": "/terrapulse/prod/1/reconcilepage2: {", "logs/runner-problems.jsonl": `"msg":"x"`,
 	} {

@@ -356,7 +356,13 @@ func marshal(t *testing.T, v any) string {
 }
 
 func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
-	e := newEngine(t, strings.Replace(files, "count = 1", `token = "\"hunter2\""`, 1))
+	e := newEngine(t, strings.Replace(strings.Replace(files, "count = 1", `token = "\"hunter2\""`, 1), `condition "services"`, `verify "vip" {
+    http {
+      url = "https://10.0.0.1/health?sig=hunter2"
+      headers = { X-Auth = "hunter2" }
+    }
+  }
+  condition "services"`, 1))
 	get := func(path string, rights roles.Rights) map[string]string {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -364,6 +370,9 @@ func TestGetTask_MasksSensitiveValuesForReaders(t *testing.T) {
 		var got struct {
 			Task  apispec.Task
 			Tasks []apispec.Task
+		}
+		if seen := strings.Count(w.Body.String(), "hunter2"); seen > 0 != rights.May(roles.Administer, "web") {
+			t.Errorf("%s has %d secrets for somebody who may %s", path, seen, rights)
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)

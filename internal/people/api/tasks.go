@@ -82,23 +82,24 @@ func (a *api) getTask(r *http.Request) (any, error) {
 	return apispec.TaskResponse{RequestID: middleware.ID(r), Task: a.define(r, t)}, nil
 }
 
-// define is apiview.Task for the sender of a request: the values of variables that the
-// module declares sensitive are for those who may administer the task.
+// define is apiview.Task for the sender of a request: what may be a secret is for those who may
+// administer the task. Of variables, that is what the module declares sensitive.
 func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 	def := apiview.Task(t)
-	if by(r).Rights.May(roles.Administer, t.Name) || len(*def.Variables) == 0 {
+	if by(r).Rights.May(roles.Administer, t.Name) {
 		return def
 	}
-	sensitive := func(string) bool { return true }
-	if a.Sensitive != nil {
-		sensitive = a.Sensitive(t)
+	public := apiview.PublicTask(t)
+	if a.Sensitive == nil || len(*def.Variables) == 0 {
+		return public
 	}
-	for name := range *def.Variables {
-		if sensitive(name) {
-			(*def.Variables)[name] = apiview.Masked
+	sensitive := a.Sensitive(t)
+	for name, value := range *def.Variables {
+		if !sensitive(name) {
+			(*public.Variables)[name] = value
 		}
 	}
-	return def
+	return public
 }
 
 // task returns the effective configuration, and a task that there is or that is

@@ -136,9 +136,20 @@ func Moment(t time.Time) *time.Time {
 
 // Task returns the definition of a task as the API shows it, and takes it: as
 // it was configured, with what every task has.
-func Task(t *config.Task) apispec.Task {
+func Task(t *config.Task) apispec.Task { return definition(t.Definition()) }
+
+// PublicTask is Task for people who may not see secrets.
+func PublicTask(t *config.Task) apispec.Task {
+	keys, err := config.Public(t.Definition())
+	if err != nil {
+		panic(fmt.Sprintf("apiview: the definition of a task: %v", err))
+	}
+	return definition(keys)
+}
+
+func definition(keys map[string]any) apispec.Task {
 	var def apispec.Task
-	text, err := json.Marshal(t.Definition())
+	text, err := json.Marshal(keys)
 	if err == nil {
 		err = json.Unmarshal(text, &def)
 	}
@@ -147,10 +158,6 @@ func Task(t *config.Task) apispec.Task {
 	}
 	return def
 }
-
-// Masked replaces the value of a sensitive variable in what a sender sees who may not administer the task,
-// as Terraform source.
-const Masked = `"(sensitive value)"`
 
 // Optional is nil for the zero value, which JSON then leaves out.
 func Optional[T comparable](v T) *T {

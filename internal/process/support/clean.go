@@ -68,10 +68,11 @@ func contentOf(path string) string {
 }
 
 // The parts of an assignment: a name, what follows it, and its value. They fit JSON (also within
-// a string), HCL, Terraform's plans, environments and addresses.
+// a string), HCL, YAML, Terraform's plans, environments and addresses. The value begins on the line of the
+// name: in YAML, the next line is another name.
 const (
 	namePart      = `([A-Za-z_][A-Za-z0-9_.-]*)`
-	separatorPart = `(\\*"?\s*(?:=>|[=:])\s*)`
+	separatorPart = `(\\*"?\s*(?:=>|[=:])[^\S\n]*)`
 	// A text in quotes: in a JSON string, in one within another, and anywhere else.
 	quotedPart = `\\"(?:[^"\\]|\\[^"\\]|\\\\(?:\\"|\\\\|[^"\\]))*\\"|\\\\+"[^"\\]*\\+"|"(?:[^"\\]|\\.)*"`
 	valuePart  = quotedPart + `|'[^'\\\n]*'|[^"\\\s,;&{}()\[\]]+`

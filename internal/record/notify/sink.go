@@ -228,6 +228,9 @@ func (s *Sink) redact(text string, texts map[string]string) string {
 			}
 		}
 	}
+	if c, is := s.Target.(*command); is {
+		secrets = append(secrets, c.Argv[1:]...)
+	}
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, secret := range secrets {
 		if len(secret) > 3 {

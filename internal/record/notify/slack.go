@@ -14,8 +14,8 @@ import (
 
 type slackKeys struct {
 	common
-	URL     block.String `key:"url" unset:"'token' and 'channel' are used" doc:"address of an incoming webhook, which is a secret: use a template"`
-	Token   block.String `key:"token" unset:"'url' is used" doc:"token of a bot, which keeps a thread for each incident: use a template"`
+	URL     block.String `key:"url" secret:"value" unset:"'token' and 'channel' are used" doc:"address of an incoming webhook, which is a secret: use a template"`
+	Token   block.String `key:"token" secret:"value" unset:"'url' is used" doc:"token of a bot, which keeps a thread for each incident: use a template"`
 	Channel block.String `key:"channel" unset:"none" example:"C0123456789" doc:"with 'token': the id of the channel"`
 	APIURL  block.String `key:"api_url" default:"https://slack.com/api/" doc:"with 'token': address of Slack's API, such as that of GovSlack"`
 }

@@ -21,9 +21,9 @@ import (
 
 type webhookKeys struct {
 	common
-	URL     block.String `key:"url" required:"true" doc:"address of the endpoint; a template is possible"`
-	Secret  block.String `key:"secret" unset:"requests are not signed" doc:"key of the signature: 'whsec_' and base64; use a template"`
-	Headers block.Map    `key:"headers" doc:"further headers of the requests; templates are possible"`
+	URL     block.String `key:"url" secret:"query" required:"true" doc:"address of the endpoint; a template is possible"`
+	Secret  block.String `key:"secret" secret:"value" unset:"requests are not signed" doc:"key of the signature: 'whsec_' and base64; use a template"`
+	Headers block.Map    `key:"headers" secret:"value" doc:"further headers of the requests; templates are possible"`
 }
 
 // webhook sends events as https://www.standardwebhooks.com says.

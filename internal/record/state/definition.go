@@ -16,6 +16,9 @@ type Definition struct {
 	// Providers are those that had a block. The blocks may hold secrets, so the
 	// current ones are used.
 	Providers []string `json:"providers,omitempty"`
+	// Missing are the keys that are left out because they may have a secret. What the rest of the
+	// configuration says about them counts.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Request is what a person requested.

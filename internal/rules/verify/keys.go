@@ -18,7 +18,7 @@ import (
 type Keys struct {
 	block.Labelled
 	HTTP      HTTPKeys       `key:"http" doc:"a request, and the expected answer"`
-	Command   block.Strings  `key:"command" example:"./check-bgp" doc:"program and arguments, without a shell. The program runs in the base folder of relative module paths; the exit code 0 means that it works"`
+	Command   block.Strings  `key:"command" secret:"arguments" example:"./check-bgp" doc:"program and arguments, without a shell. The program runs in the base folder of relative module paths; the exit code 0 means that it works"`
 	Files     block.Strings  `key:"files" unset:"none" example:"check-bgp" doc:"files and folders that 'command' reads, with relative paths: a bundle includes them"`
 	Terraform block.Bool     `key:"terraform" default:"false" doc:"'true': every 'check' block of the module must pass in the apply; a block that Terraform could not evaluate counts as failed"`
 	Within    block.Duration `key:"within" default:"30s" form:"delay" doc:"time after the apply in which an attempt must pass, at most '15m'"`
@@ -31,9 +31,9 @@ type Keys struct {
 // HTTPKeys are the keys of an http block.
 type HTTPKeys struct {
 	block.Origin
-	URL        block.String  `key:"url" example:"https://10.0.0.1/health" doc:"address, with 'http' or 'https'"`
+	URL        block.String  `key:"url" secret:"query" example:"https://10.0.0.1/health" doc:"address, with 'http' or 'https'"`
 	Method     block.String  `key:"method" default:"GET" one:"GET HEAD POST OPTIONS" doc:"method of the request, which has no body"`
-	Headers    block.Map     `key:"headers" unset:"none" doc:"further headers; '{{ env \"NAME\" }}' in a value is a variable of the environment"`
+	Headers    block.Map     `key:"headers" secret:"value" unset:"none" doc:"further headers; '{{ env \"NAME\" }}' in a value is a variable of the environment"`
 	Status     block.Strings `key:"status" unset:"'200-299'" example:"200" doc:"expected status codes, or ranges of them"`
 	Body       block.String  `key:"body" unset:"any" doc:"[regular expression](https://pkg.go.dev/regexp/syntax) that the first MB of the body must match"`
 	CACert     block.String  `key:"ca_cert" unset:"the CAs of the system" doc:"file of CA certificates, with a relative path: a bundle includes it"`

@@ -30,6 +30,7 @@ import (
 //	deprecated  what to use instead
 //	short       the key of a block that a value in place of the block sets
 //	say         why the key is refused
+//	secret      what of the value may be a secret: a name of shown, in secret.go
 //	hidden      "true" if messages do not suggest the key
 //
 // The keys of an embedded struct with the tag unset have no default of their own.
@@ -94,7 +95,7 @@ type Consul struct {
 	Namespace           string              // CONSUL_NAMESPACE: the default of every query that names none
 	Partition           string              // CONSUL_PARTITION
 	Address             string              `key:"address" env:"CONSUL_HTTP_ADDR" default:"localhost:8500" example:"consul.example.com:8501" doc:"host and port, a URL, or 'unix://' and a path"`
-	Token               string              `key:"token" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; use the environment instead of a file"`
+	Token               string              `key:"token" secret:"value" env:"CONSUL_TOKEN CONSUL_HTTP_TOKEN" doc:"ACL token; use the environment instead of a file"`
 	KVPath              string              `key:"kv_path" default:"consul-terraform-sync/" doc:"the default backend keeps its state below this path"`
 	KVNamespace         string              `key:"kv_namespace" doc:"has no effect"`
 	Auth                BasicAuth           `key:"auth" doc:"HTTP basic authentication"`
@@ -107,7 +108,7 @@ type Consul struct {
 type BasicAuth struct {
 	Enabled  bool   `key:"enabled" unset:"'true' if a name or password is set" doc:"whether name and password are used"`
 	Username string `key:"username" doc:"name of the user"`
-	Password string `key:"password" doc:"password of the user"`
+	Password string `key:"password" secret:"value" doc:"password of the user"`
 }
 
 // ClientTLS is how a client of Consul, Vault, Nomad or HCP Terraform speaks TLS. Paths are absolute.
@@ -152,7 +153,7 @@ type Vault struct {
 	Enabled        bool      `key:"enabled" unset:"'true' if an address is set" doc:"whether templates may read secrets from Vault"`
 	Address        string    `key:"address" env:"VAULT_ADDR" example:"https://vault.example.com:8200" doc:"URL"`
 	Namespace      string    `key:"namespace" env:"VAULT_NAMESPACE" doc:"Vault Enterprise"`
-	Token          string    `key:"token" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"use the environment instead of a file"`
+	Token          string    `key:"token" secret:"value" env:"VAULT_TOKEN" unset:"content of '~/.vault-token'" doc:"use the environment instead of a file"`
 	AgentTokenFile string    `key:"vault_agent_token_file" path:"true" doc:"file with the token, instead of 'token'"`
 	RenewToken     bool      `key:"renew_token" env:"VAULT_RENEW_TOKEN" unset:"'true' if there is a token that is not Vault Agent's" doc:"whether the token is renewed before it expires"`
 	UnwrapToken    bool      `key:"unwrap_token" env:"VAULT_UNWRAP_TOKEN" default:"false" doc:"whether the token is a wrapping token"`
@@ -165,9 +166,9 @@ type rawAPI struct {
 	BindAddress   block.String  `key:"bind_address" unset:"every interface" example:"127.0.0.1" doc:"IP address that the API listens on"`
 	Hosts         block.Strings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names that the API accepts in URLs, as a protection against DNS rebinding; '*' accepts any"`
 	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address of the pages for people, without a path: events link to it, and 'status -http-addr' prints it. The API accepts its host name. Works in AWS, too"`
-	Token         block.String  `key:"token" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
+	Token         block.String  `key:"token" secret:"value" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
 	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, instead of 'token'; it is read again for each request"`
-	ReadToken     block.String  `key:"read_token" doc:"bearer token that allows requests that change nothing; needs 'token'"`
+	ReadToken     block.String  `key:"read_token" secret:"value" doc:"bearer token that allows requests that change nothing; needs 'token'"`
 	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, instead of 'read_token'"`
 	Access        rawAccess     `key:"access" doc:"who may do what, for all tasks or for some. Works in AWS, too"`
 }
@@ -216,7 +217,7 @@ type Nomad struct {
 	Job         string    `key:"job" required:"true" example:"terrapulse-runner" doc:"id of the parameterized job that the leader dispatches for each launch"`
 	MaxLaunches int       `key:"max_launches" default:"20" form:"positive" doc:"maximum number of current launches; each has up to 25 runs, and further runs wait"`
 	Address     string    `key:"address" env:"NOMAD_ADDR" default:"http://127.0.0.1:4646" example:"https://nomad.example.com:4646" doc:"URL of a Nomad agent, host and port, or 'unix://' and a path"`
-	Token       string    `key:"token" env:"NOMAD_TOKEN" doc:"ACL token; use the environment instead of a file"`
+	Token       string    `key:"token" secret:"value" env:"NOMAD_TOKEN" doc:"ACL token; use the environment instead of a file"`
 	TokenFile   string    `key:"token_file" path:"true" example:"/run/secrets/nomad-token" doc:"file with the token, instead of 'token'; it is read again for each request"`
 	Namespace   string    `key:"namespace" env:"NOMAD_NAMESPACE" default:"default" doc:"namespace of the job"`
 	Region      string    `key:"region" env:"NOMAD_REGION" unset:"the agent's" doc:"region of the job"`
@@ -234,7 +235,7 @@ type rawCloud struct {
 	block.Origin
 	Hostname          block.String         `key:"hostname" env:"TFC_HOSTNAME" default:"https://app.terraform.io" example:"https://tfe.example.com" doc:"URL of HCP Terraform or Terraform Enterprise"`
 	Organization      block.String         `key:"organization" env:"TFC_ORGANIZATION" required:"true" doc:"the organization of the workspaces"`
-	Token             block.String         `key:"token" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces (a token of the organization cannot create runs): better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
+	Token             block.String         `key:"token" secret:"value" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces (a token of the organization cannot create runs): better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
 	Workspaces        rawCloudWorkspaces   `key:"workspaces" doc:"the workspaces of the tasks"`
 	RequiredProviders freeForm             `key:"required_providers" doc:"source and version of providers, as in Terraform"`
 	TLS               ClientTLS            `key:"tls" doc:"TLS of the connection, for Terraform Enterprise with a private CA"`
@@ -255,7 +256,7 @@ type rawCloudWorkspaces struct {
 type rawCloudNotification struct {
 	block.Origin
 	URL   block.String `key:"url" example:"https://terrapulse.example.com/v1/notifications/terraform-cloud" doc:"URL at which HCP Terraform can reach Terrapulse: each workspace gets a notification with this URL. Without it, a person may add one"`
-	Token block.String `key:"token" doc:"key of the signature of notifications: plain text, or a template. Without it, notifications are refused"`
+	Token block.String `key:"token" secret:"value" doc:"key of the signature of notifications: plain text, or a template. Without it, notifications are refused"`
 }
 
 // rawCloudWorkspace is the workspace of one task.
@@ -284,7 +285,7 @@ type rawTerraform struct {
 type rawProvider struct {
 	Alias      block.String `key:"alias" form:"identifier" example:"west" doc:"a name for this instance of the provider: a task lists it as 'name.alias'"`
 	AutoCommit block.Bool   `key:"auto_commit" default:"false" doc:"for panos: commit the changes after each run; such a provider belongs to one task"`
-	TaskEnv    block.Map    `key:"task_env" doc:"environment variables for Terraform in runs that use the provider; never written to disk"`
+	TaskEnv    block.Map    `key:"task_env" secret:"value" doc:"environment variables for Terraform in runs that use the provider; never written to disk"`
 }
 
 type rawTask struct {
@@ -297,7 +298,7 @@ type rawTask struct {
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`
 	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias', only one for each name. A provider without a 'terraform_provider' block gets an empty configuration; an alias needs a block"`
 	VariableFiles block.Strings    `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files override earlier ones"`
-	Variables     block.Map        `key:"variables" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. 'variable_files' override them"`
+	Variables     block.Map        `key:"variables" secret:"source" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. 'variable_files' override them"`
 	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the task runs once and is never triggered"`
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`

@@ -4,15 +4,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // DefinitionOf returns what is kept of a task of the configuration, so that it can be
-// destroyed when it is removed. The values of variables that are secret are left out.
+// destroyed when it is removed. The values of variables that are secret are left out, and what may be a
+// secret of other keys. Nothing is verified after that.
 func DefinitionOf(cfg *config.Config, t *config.Task, bundle string, secret func(name string) bool) (state.Definition, error) {
-	keys := t.Definition()
+	keys, missing, err := t.Kept()
+	if err != nil {
+		return state.Definition{}, fmt.Errorf("keep the definition of task %s: %w", t.Name, err)
+	}
 	variables := keys["variables"].(map[string]string)
 	for name := range t.Variables {
 		if secret(name) {
@@ -21,6 +27,7 @@ func DefinitionOf(cfg *config.Config, t *config.Task, bundle string, secret func
 	}
 	delete(keys, "enabled")
 	delete(keys, "moved_from")
+	delete(keys, "verify")
 	if len(t.ModuleInputs) == 0 {
 		delete(keys, "module_input")
 	}
@@ -32,7 +39,7 @@ func DefinitionOf(cfg *config.Config, t *config.Task, bundle string, secret func
 	if err != nil {
 		return state.Definition{}, fmt.Errorf("keep the definition of task %s: %w", t.Name, err)
 	}
-	d := state.Definition{Task: text}
+	d := state.Definition{Task: text, Missing: slices.DeleteFunc(missing, func(key string) bool { return strings.HasPrefix(key, "verify.") })}
 	if t.ModuleDigest != "" {
 		d.Bundle, d.Module = bundle, t.ModuleDigest
 	}
@@ -54,6 +61,9 @@ func Restore(cfg *config.Config, name string, d state.Definition) (*config.Confi
 	}
 	with, problems := cfg.With([]config.Change{{Task: name, Definition: d.Task, Kept: true}})
 	if err := problems[name]; err != nil {
+		if len(d.Missing) > 0 {
+			err = fmt.Errorf("%w. %s may have a secret, so it was not kept: put the block back at the top level, or leave everything as it is with `terrapulse forget %s`", err, strings.Join(d.Missing, ", "), name)
+		}
 		return nil, nil, err
 	}
 	t, ok := with.Task(name)

@@ -111,6 +111,34 @@ task {
 	}
 }
 
+// Secrets are not kept in the store. What a task needs of them comes from the files again, or is named.
+func TestRestore_CommandOfACheckIsNotKeptWithItsArguments(t *testing.T) {
+	dir := t.TempDir()
+	const check = "check \"policy\" {\n  command = [\"opa\", \"-token\", \"hunter2\"]\n}\n"
+	const task = "task {\n  name = \"web\"\n  module = \"./module\"\n  verify \"vip\" {\n    command = [\"probe\", \"hunter2\"]\n  }\n  check \"size\" {\n    command = [\"./size\"]\n  }\n"
+	was := configtest.Load(t, dir, "f.hcl", task+check+"}\n")
+	old, _ := was.Task("web")
+	d, err := overlay.DefinitionOf(was, old, "", nil)
+	if err != nil || strings.Contains(string(d.Task), "hunter2") {
+		t.Fatalf("%v; kept: %s", err, d.Task)
+	}
+	if _, _, err := overlay.Restore(configtest.Load(t, dir, "f.hcl", "port = 1\n"), "web", d); err == nil || !strings.Contains(err.Error(), "check.policy.command may have a secret, so it was not kept: put the block back") {
+		t.Errorf("without the check: %v", err)
+	}
+	_, back, err := overlay.Restore(configtest.Load(t, dir, "f.hcl", check), "web", d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range back.Checks {
+		if want := map[string]int{"policy": 3, "size": 1}[c.Name]; len(c.Command) != want {
+			t.Errorf("check %s has the command %q", c.Name, c.Command)
+		}
+	}
+	if len(back.Checks) != 2 || len(back.Verify) != 0 {
+		t.Errorf("restored: %+v, %+v", back.Checks, back.Verify)
+	}
+}
+
 func TestRestore_NamesAProviderThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	const task = "task {\n  name = \"web\"\n  module = \"./module\"\n  providers = [\"aws.west\", \"local\"]\n}\n"
