@@ -23,7 +23,7 @@ func TestClean_RemovesWhatLooksLikeASecret(t *testing.T) {
 		`{"output": "db_password = \"hunter2\"\nport = 1"}`:                     `{"output": "db_password = \"(removed)\"\nport = 1"}`,
 		`+ client_secret = "x y z"`:                                             `+ client_secret = "(removed)"`,
 		"auth:\n  password: abcdef\n  user: ann":                                "auth:\n  password: (removed)\n  user: ann",
-		"users:\n- token: abcdef":                                              "users:\n- token: (removed)",
+		"users:\n- token: abcdef":                                               "users:\n- token: (removed)",
 		`apiKey: abcdef`:                                                        `apiKey: (removed)`,
 		`https://ann:s3cret@proxy.example.com/`:                                 `https://ann:(removed)@proxy.example.com/`,
 		`Authorization: Bearer abcdefghijkl`:                                    `Authorization: Bearer (removed)`,
