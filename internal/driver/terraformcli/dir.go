@@ -90,6 +90,7 @@ type Dir struct {
 	scrub *redact.Scrubber
 
 	attached tfexec.ReattachInfo // the providers that the next command of Terraform connects to
+	cache    string              // the plugin cache of an init; "" for the one that a user has configured
 	warned   bool                // the latest plan or apply printed a warning
 	checked  *Checks             // by a plan without changes, which is not applied; nil if there is none
 	checkErr error               // why that is not known

@@ -28,7 +28,8 @@ type Error struct {
 	Hint    string // what it means and what to do, if that is known
 	Left
 
-	causes causes
+	causes   causes
+	outdated []string // sources of the providers whose locked versions no longer suit the configuration
 }
 
 // Left is the state that a command has left, because the backend did not take it.
@@ -122,7 +123,7 @@ func (d *Dir) explain(command, stderr string, err error) error {
 		e.read(plain)
 		return e
 	}
-	e := &Error{Command: d.command(command), Message: messages(d.scrub.Clean(plain)), Hint: hint(d.opts.Task, plain), causes: causes}
+	e := &Error{Command: d.command(command), Message: messages(d.scrub.Clean(plain)), Hint: d.hint(plain), causes: causes, outdated: outdatedIn(plain)}
 	if e.Message == "" {
 		// Nothing on standard error: it was killed, or could not be started.
 		first, _, _ := strings.Cut(err.Error(), "\n")

@@ -48,6 +48,17 @@ func causesOf(plain string) causes {
 	return all
 }
 
+var outdated = regexp.MustCompile(`locked\s+provider\s+(\S+)\s+\S+\s+does\s+not\s+match\s+configured\s+version\s+constraint`)
+
+// outdatedIn returns the sources of providers that an init has refused because the lock file has another
+// version than the one that the configuration asks for now.
+func outdatedIn(plain string) (sources []string) {
+	for _, found := range outdated.FindAllStringSubmatch(plain, -1) {
+		sources = append(sources, found[1])
+	}
+	return sources
+}
+
 // read takes the description of the lock from what Terraform printed.
 func (e *LockError) read(plain string) {
 	fields := map[string]*string{"ID": &e.ID, "Path": &e.Path, "Operation": &e.Operation, "Who": &e.Who, "Created": &e.Created}
@@ -120,8 +131,16 @@ var (
 	required   = regexp.MustCompile(`in module "([^"]+)":(?s:.*?)The argument "([^"]+)" is required`)
 )
 
+// wrongSum is a provider whose checksum is not one of those in the lock file.
+var wrongSum = regexp.MustCompile(`(?:doesn't|does\s+not)\s+match\s+any\s+of\s+the\s+checksums`)
+
 // hint explains Terraform's errors to the author of task files.
-func hint(task, plain string) string {
+func (d *Dir) hint(plain string) string {
+	task := d.opts.Task
+	if wrongSum.MatchString(plain) {
+		return fmt.Sprintf("a provider is not the one whose checksum is in %s: either it was changed, or the checksum is that of a provider which another program "+
+			"was still writing into the same plugin cache. If you trust the provider that is there now, remove this file, and the next run records its checksum", d.lockFile())
+	}
 	if m := unexpected.FindStringSubmatch(plain); m != nil {
 		return module.MissingVariable(m[1], "of task "+m[1], m[2])
 	}

@@ -22,10 +22,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
 )
 
-const (
-	lockFile = ".terraform.lock.hcl"
-	initFile = "terrapulse-init" // in the data directory: the fingerprint of the latest init
-)
+const initFile = "terrapulse-init" // in the data directory: the fingerprint of the latest init
 
 // Init prepares the directory for Apply. It runs `terraform init` if something
 // that an init reads has changed since the last one; ran reports whether it did.
@@ -82,24 +79,16 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 	if err := begin(); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(d.data(initFile)), d.forgetCopies()); err != nil {
+	locks, err := readIfThere(d.lockFile())
+	if err = errors.Join(err, os.RemoveAll(d.data(initFile)), d.forgetCopies(), d.forgetUnlocked()); err != nil {
 		return fmt.Errorf("prepare the init of task %s: %w", d.opts.Task, err)
 	}
-	var providers []string
-	if d.opts.Shared != nil {
-		providers = d.requiredProviders()
+	err = d.install(ctx, opts...)
+	if failed := (*Error)(nil); errors.As(err, &failed) && d.unlockProviders(failed.outdated) {
+		err = d.install(ctx, opts...)
 	}
-	end, err := d.opts.Shared.begin(ctx, providers)
 	if err != nil {
-		return &InterruptedError{Command: d.command("init"), Cause: err}
-	}
-	d.askVersion(ctx)
-	err = d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })
-	if err == nil {
-		d.opts.Shared.collect(d.data("providers"))
-	}
-	end(err == nil)
-	if err != nil {
+		d.restoreLocks(locks)
 		return err
 	}
 	sum, err := d.fingerprint() // the lock file may be new
@@ -110,6 +99,41 @@ func (d *Dir) runInit(ctx context.Context, opts ...tfexec.InitOption) error {
 		return fmt.Errorf("note the init of task %s: %w", d.opts.Task, err)
 	}
 	return nil
+}
+
+// install runs `terraform init`, with providers that other tasks have installed.
+func (d *Dir) install(ctx context.Context, opts ...tfexec.InitOption) error {
+	env, err := d.opts.environment()
+	if err != nil {
+		return err
+	}
+	shared, unpacked := d.opts.Shared, d.data("providers")
+	if cache := d.pluginCache(env); cache != nil {
+		shared = cache
+	}
+	var providers []string
+	if shared != nil {
+		providers = d.requiredProviders()
+	}
+	end, err := shared.begin(ctx, providers)
+	if err != nil {
+		return &InterruptedError{Command: d.command("init"), Cause: err}
+	}
+	if shared != d.opts.Shared {
+		view, remove, err := shared.view()
+		if err == nil { // else Terraform says what is wrong with the cache
+			d.cache, unpacked = view, view
+			defer func() { d.cache = ""; remove() }()
+		}
+	}
+	d.askVersion(ctx)
+	err = d.run(ctx, "init", nil, func(ctx context.Context) error { return d.tf.Init(ctx, opts...) })
+	if err == nil {
+		shared.collect(unpacked)
+		relink(d.data("providers"), unpacked)
+	}
+	end(err == nil)
+	return err
 }
 
 // initialised reports whether the latest init had this fingerprint and its modules

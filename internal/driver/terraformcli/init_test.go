@@ -1,12 +1,16 @@
 package terraformcli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 func TestInit_RunsOnlyAfterAChangeOfItsInputs(t *testing.T) {
@@ -105,5 +109,96 @@ func TestInit_CopiesAnEditedLocalModuleAgain(t *testing.T) {
 	f.apply(d)
 	if got := read(t, filepath.Join(f.module, "names.txt")); got != "api+db" {
 		t.Errorf("the file says %q", got)
+	}
+}
+
+// olderVersions has Terraform install the providers of the tests from a mirror, each also under an older version.
+func (f *fixture) olderVersions() {
+	f.t.Helper()
+	mirror := f.t.TempDir()
+	for _, p := range []struct{ name, older string }{{"local", "2.7.0"}, {"time", "0.14.0"}} {
+		from := filepath.Join(filepath.Dir(testtools.TerraformRC(f.t)), "mirror", registryHost(), "hashicorp", p.name)
+		there, err := filepath.Glob(filepath.Join(from, "*", "*", "*"))
+		if err != nil || len(there) != 1 {
+			f.t.Fatalf("%v, %v", there, err)
+		}
+		for _, version := range []string{p.older, filepath.Base(filepath.Dir(filepath.Dir(there[0])))} {
+			to := filepath.Join(mirror, registryHost(), "hashicorp", p.name, version, filepath.Base(filepath.Dir(there[0])), filepath.Base(there[0]))
+			write(f.t, to, read(f.t, there[0]))
+			if err := os.Chmod(to, 0o755); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
+	rc := filepath.Join(f.t.TempDir(), "terraform.rc")
+	write(f.t, rc, fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", mirror))
+	f.t.(*testing.T).Setenv("TF_CLI_CONFIG_FILE", rc)
+}
+
+func TestInit_InstallsAnotherVersionOfAProviderWhenItsConstraintHasChanged(t *testing.T) {
+	f := newFixture(t, fileModule+`resource "time_static" "now" {}`)
+	f.olderVersions()
+	versions := func(local, time string) {
+		write(t, filepath.Join(f.module, "versions.tf"), fmt.Sprintf("terraform {\n  required_providers {\n    local = { source = \"hashicorp/local\", version = %q }\n"+
+			"    time = { source = \"hashicorp/time\", version = %q }\n  }\n}\n", local, time))
+	}
+	locked := func() (all string) {
+		for _, p := range f.open().lockedProviders() {
+			all += filepath.Base(p.Source) + " " + p.Version + " "
+		}
+		return all
+	}
+	versions("2.7.0", "0.14.0")
+	f.init(f.open(), true)
+	f.apply(f.open())
+
+	versions("~> 2.8", ">= 0.14.0")
+	if _, err := f.bin.Inspect(t.Context(), f.dir, func(dir string) error { return f.renderTo(dir, "api") }, f.options()); err != nil {
+		t.Errorf("a plan: %v", err)
+	}
+	f.init(f.open(), true)
+	f.apply(f.open())
+	if got := locked(); got != "local 2.8.0 time 0.14.0 " {
+		t.Errorf("locked is %s: only the provider whose constraint excludes its version gets another one", got)
+	}
+
+	versions("9.9.9", ">= 0.14.0")
+	if _, err := f.open().Init(t.Context()); err == nil || !strings.Contains(err.Error(), "9.9.9") || locked() != "local 2.8.0 time 0.14.0 " {
+		t.Errorf("a version that does not exist: %v, locked is %s", err, locked())
+	}
+}
+
+func TestInit_ThatFailsKeepsNoLockFile(t *testing.T) {
+	f := &fixture{t: t, dir: t.TempDir(), cfg: &config.Config{}, task: &config.Task{Name: "web", Module: t.TempDir()}}
+	f.bin = recorder(t, "echo 'provider \"half\" {}' > .terraform.lock.hcl; exit 1")
+	f.render("api")
+	for _, before := range []string{"", "# what the init before has recorded\n"} {
+		if before != "" {
+			write(t, filepath.Join(f.dir, lockFile), before)
+		}
+		if _, err := f.open().Init(t.Context()); err == nil {
+			t.Fatal("the init succeeded")
+		}
+		if after, err := readIfThere(filepath.Join(f.dir, lockFile)); err != nil || string(after) != before {
+			t.Errorf("the lock file is %q, %v", after, err)
+		}
+	}
+}
+
+func TestInit_NamesALockFileWhoseChecksumIsNotThatOfTheProvider(t *testing.T) {
+	f := newFixture(t, fileModule)
+	f.init(f.open(), true)
+	path := filepath.Join(f.dir, lockFile)
+	right := read(t, path)
+	write(t, path, strings.Replace(right, "h1:", "h1:AAAA", 1))
+	if _, err := f.open().Init(t.Context()); err == nil || !strings.Contains(err.Error(), "remove this file") || !strings.Contains(err.Error(), path) {
+		t.Errorf("error = %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f.init(f.open(), true)
+	if got := read(t, path); got != right {
+		t.Errorf("the lock file is %s", got)
 	}
 }

@@ -23,8 +23,11 @@ const (
 
 // scratch makes a private temporary directory, and returns what removes it. Sweep
 // removes the directories of killed processes.
-func scratch(kind string) (dir string, remove func(), err error) {
-	dir, err = os.MkdirTemp("", scratchPrefix+kind) // mode 0700
+func scratch(kind string) (dir string, remove func(), err error) { return scratchIn("", kind) }
+
+// scratchIn is scratch in another directory than that for temporary files.
+func scratchIn(parent, kind string) (dir string, remove func(), err error) {
+	dir, err = os.MkdirTemp(parent, scratchPrefix+kind) // mode 0700
 	if err != nil {
 		return "", nil, err
 	}
@@ -35,8 +38,14 @@ func scratch(kind string) (dir string, remove func(), err error) {
 // Sweep removes the temporary directories of killed processes of this user, as far
 // as it can. On Windows it does nothing.
 func Sweep(log *slog.Logger) {
-	temp := os.TempDir()
-	entries, err := os.ReadDir(temp)
+	sweep(os.TempDir(), func(dir string, err error) {
+		log.Debug("a temporary directory that a killed process left behind was not removed", "path", dir, "error", err)
+	})
+}
+
+// sweep removes the directories in parent that scratchIn has made in killed processes.
+func sweep(parent string, left func(dir string, err error)) {
+	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return
 	}
@@ -45,13 +54,13 @@ func Sweep(log *slog.Logger) {
 		if !strings.HasPrefix(e.Name(), scratchPrefix) {
 			continue
 		}
-		dir := filepath.Join(temp, e.Name())
+		dir := filepath.Join(parent, e.Name())
 		let, ok := abandoned(dir, before)
 		if !ok {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			log.Debug("a temporary directory that a killed process left behind was not removed", "path", dir, "error", err)
+			left(dir, err)
 		}
 		let()
 	}

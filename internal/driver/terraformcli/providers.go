@@ -13,8 +13,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-version"
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsimple"
 	"github.com/hashicorp/terraform-exec/tfexec"
 )
 
@@ -101,24 +99,6 @@ func stopAll(started []*providerProcess) {
 		}
 	}
 	wg.Wait()
-}
-
-// locked is a provider in the lock file.
-type lockedProvider struct {
-	Source  string   `hcl:",label"`
-	Version string   `hcl:"version,optional"`
-	Hashes  []string `hcl:"hashes,optional"`
-	Rest    hcl.Body `hcl:",remain"`
-}
-
-// lockedProviders returns the providers that init has installed.
-func (d *Dir) lockedProviders() []lockedProvider {
-	var locks struct {
-		Providers []lockedProvider `hcl:"provider,block"`
-		Rest      hcl.Body         `hcl:",remain"`
-	}
-	_ = hclsimple.DecodeFile(filepath.Join(d.path, lockFile), nil, &locks) // none without a lock file
-	return locks.Providers
 }
 
 // providerPackage is an installed provider.

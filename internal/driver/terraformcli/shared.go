@@ -148,25 +148,17 @@ func (s *Shared) begin(ctx context.Context, providers []string) (end func(instal
 	return end, nil
 }
 
-// collect moves the providers that an init has unpacked into a task's directory to the folder, and
-// leaves links to them. What cannot be moved stays where it is.
+// collect moves the providers that an init has unpacked below dir to the folder, and leaves links to
+// them. What cannot be moved stays where it is.
 func (s *Shared) collect(dir string) {
 	if s == nil {
 		return
 	}
-	unpacked, err := filepath.Glob(filepath.Join(dir, "*", "*", "*", "*", "*")) // HOST/NAMESPACE/TYPE/VERSION/PLATFORM
-	if err != nil {
-		return
-	}
-	for _, path := range unpacked {
+	for _, name := range packagesIn(dir) {
+		path, to := filepath.Join(dir, name), filepath.Join(s.dir, name)
 		if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 			continue // a link
 		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			continue
-		}
-		to := filepath.Join(s.dir, name)
 		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 			continue // another init had it, too
 		}
@@ -177,6 +169,15 @@ func (s *Shared) collect(dir string) {
 			_ = os.Rename(to, path) // if that fails too, Terraform installs it again
 		}
 	}
+}
+
+// packagesIn returns the unpacked providers below a folder, relative to it.
+func packagesIn(dir string) []string {
+	found, err := fs.Glob(os.DirFS(dir), "*/*/*/*/*") // HOST/NAMESPACE/TYPE/VERSION/PLATFORM
+	if err != nil {
+		return nil
+	}
+	return list.Map(found, filepath.FromSlash)
 }
 
 // requiredProviders returns the sources of the providers that the root module and the local modules

@@ -159,6 +159,103 @@ func TestShared_YieldsToAnotherConfiguration(t *testing.T) {
 	}
 }
 
+// Terraform refuses to install a provider over a link to that very provider.
+func TestShared_AnInitWithoutItsLockFileInstallsTheProviderAgain(t *testing.T) {
+	f := newFixture(t, withLocal)
+	registry := registrytest.Start(t)
+	p := registry.Add("local", 0)
+	shared, use := shareFrom(t, registry)
+	f.init(f.open(use), true)
+	stamp, _, err := stampOf(provider(shared.dir, p))
+	if err == nil {
+		err = os.Remove(filepath.Join(f.dir, lockFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.init(f.open(use), true)
+	if again, _, err := stampOf(provider(shared.dir, p)); err != nil || again != stamp || registry.Requests(".zip") != 1 {
+		t.Errorf("the provider was written again: %v", err)
+	}
+}
+
+// pluginCache has Terraform install the provider local from an archive, through a plugin cache that is
+// empty at first. It returns the cache.
+func pluginCache(t *testing.T) (cache string, p *registrytest.Package) {
+	t.Helper()
+	p = registrytest.Start(t).Add("local", 1<<20)
+	mirror, cache, rc := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "terraform.rc")
+	write(t, filepath.Join(mirror, registryHost(), "hashicorp", "local", filepath.Base(p.Archive)), read(t, p.Archive))
+	write(t, rc, fmt.Sprintf("# plugin_cache_dir = \"none\"\nplugin_cache_dir = %q\nprovider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", cache, mirror))
+	t.Setenv("TF_CLI_CONFIG_FILE", rc)
+	return cache, p
+}
+
+func TestPluginCache_TasksThatBeginAtTheSameTimeShareIt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs links")
+	}
+	f := newFixture(t, fileModule)
+	cache, p := pluginCache(t)
+	dirs := make([]*Dir, 4)
+	var all sync.WaitGroup
+	for i := range dirs {
+		f.dir = filepath.Join(t.TempDir(), fmt.Sprintf("web%d", i))
+		f.render("api")
+		dirs[i] = f.open()
+		all.Go(func() {
+			if _, err := dirs[i].Init(t.Context()); err != nil {
+				t.Error(err)
+			} else if _, err := dirs[i].Apply(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.Fatal(f.log.String())
+	}
+	for _, d := range dirs {
+		if to, err := os.Readlink(provider(d.data("providers"), p)); err != nil || to != provider(cache, p) {
+			t.Errorf("%s has no link to the provider in the cache: %s, %v", d.path, to, err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(cache, scratchPrefix+"*")); len(left) > 0 {
+		t.Errorf("the cache has %v", left)
+	}
+}
+
+// A task may be running the provider, and another program may be reading it.
+func TestPluginCache_AnInitDoesNotWriteWhatIsThere(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs links")
+	}
+	f := newFixture(t, fileModule)
+	cache, p := pluginCache(t)
+	f.init(f.open(), true)
+	stamp, _, err := stampOf(provider(cache, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []struct {
+		name string
+		do   func() error
+	}{
+		{"another task", func() error { f.dir = filepath.Join(t.TempDir(), "other"); return nil }},
+		{"the lock file is gone", func() error { return os.Remove(filepath.Join(f.dir, lockFile)) }},
+	} {
+		if err := change.do(); err != nil {
+			t.Fatal(err)
+		}
+		f.render("api")
+		f.init(f.open(), true)
+		f.apply(f.open())
+		if again, _, err := stampOf(provider(cache, p)); err != nil || again != stamp {
+			t.Errorf("%s: the provider was written again: %v", change.name, err)
+		}
+	}
+}
+
 func TestRequiredProviders_AreThoseOfTheRootAndOfLocalModules(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "main.tf"), `terraform {

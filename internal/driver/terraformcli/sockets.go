@@ -41,6 +41,10 @@ func (d *Dir) guard() (env map[string]string, release func(), err error) {
 		return nil, nil, err
 	}
 	env[markVariable] = d.path
+	if d.cache != "" {
+		env["TF_PLUGIN_CACHE_DIR"] = d.cache
+		env["TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE"] = "1" // no platform but this one reads the lock file
+	}
 	if opts.pipesToken() {
 		path, stop, err := serve([]byte(opts.Consul.Token), d.readByTerraform)
 		if err != nil {

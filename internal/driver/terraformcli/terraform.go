@@ -8,9 +8,8 @@
 // plans without a trace. States and workspaces have the places of
 // Consul-Terraform-Sync: each task has the workspace of its name.
 //
-// Several tasks may run at once, each in its own directory. Terraform's plugin cache
-// is not safe for several inits at once; one that the environment or the CLI
-// configuration names is used. Shared is a cache that is safe.
+// Several tasks may run at once, each in its own directory. They share providers: in a
+// plugin cache that a user has configured, else in a folder of Terrapulse's.
 package terraformcli
 
 import (
