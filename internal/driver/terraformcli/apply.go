@@ -54,6 +54,7 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	if _, err := d.saveUnsaved(ctx); err != nil {
 		return nil, err
 	}
+	d.notSaved, d.printed = false, nil
 	var r *reader
 	var found *inventory
 	err := d.attempt(ctx, command, func(lock, varFile string) error {
@@ -70,7 +71,7 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	})
 	var failed *Error
 	var interrupted *InterruptedError
-	switch unsaved := exists(d.unsaved()); {
+	switch unsaved := exists(d.unsaved()) || d.notSaved; {
 	case errors.As(err, &interrupted) && unsaved:
 		interrupted.Hint, interrupted.Left = d.saveAfter(saving)
 	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Name == command:

@@ -25,7 +25,11 @@ import (
 func (d *Dir) current(ctx context.Context) ([]byte, error) {
 	switch d.opts.Backend.Type {
 	case "", "local":
-		return readIfThere(d.localState())
+		raw, err := readIfThere(d.localState())
+		if err == nil && d.isDamaged(raw) {
+			err = fmt.Errorf("the state of task %s is damaged: copy the latest whole state to %s, perhaps from its .backup", d.opts.Task, d.localState())
+		}
+		return raw, err
 	case "consul":
 		if state, err := d.consulState(ctx); err == nil {
 			return state, nil
@@ -46,6 +50,34 @@ func (d *Dir) current(ctx context.Context) ([]byte, error) {
 // localState is the path of the task's state with the backend local.
 func (d *Dir) localState() string {
 	return filepath.Join(workspaceDir(d.path, d.opts.Backend), d.opts.Workspace, "terraform.tfstate")
+}
+
+// isDamaged reports whether a file is only a part of a local state. Terraform's lock makes an empty file.
+func (d *Dir) isDamaged(raw []byte) bool {
+	return raw != nil && !isState(raw) && (len(raw) > 0 || exists(d.localState()+".backup"))
+}
+
+// mendLocal replaces a local state that an apply could not write as a whole by the one that the apply
+// began from. What that apply made is in neither.
+func (d *Dir) mendLocal() (mended bool, err error) {
+	if !local(d.opts.Backend) {
+		return false, nil
+	}
+	file := d.localState()
+	raw, err := readIfThere(file)
+	if err != nil || !d.isDamaged(raw) {
+		return false, err
+	}
+	began, known := d.begin()
+	before, err := readIfThere(file + ".backup")
+	mark, unreadable := markOf(before)
+	switch {
+	case err != nil || !known || unreadable != nil || mark.ID() != began.ID():
+		return false, err // current reports it
+	case before == nil:
+		return true, os.Remove(file)
+	}
+	return true, os.Rename(file+".backup", file) // a copy may not fit on the disk
 }
 
 // privateState makes the state of a local backend, which may hold secrets, readable

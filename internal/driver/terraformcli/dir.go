@@ -95,6 +95,9 @@ type Dir struct {
 	checked  *Checks             // by a plan without changes, which is not applied; nil if there is none
 	checkErr error               // why that is not known
 
+	notSaved bool   // an apply has said that it could not save the state
+	printed  []byte // that state, if Terraform could write it nowhere
+
 	planned *inventory // by the latest plan; nil if there is none
 	made    *inventory // by an apply that has begun; nil if there is none
 }
@@ -186,6 +189,9 @@ func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(con
 	stdout.flush()
 	stderr.flush()
 	out.end()
+	if err != nil && !d.notSaved && causesOf(undecorated(out.errors()))&notSaved != 0 {
+		d.notSaved, d.printed = true, out.state
+	}
 
 	switch {
 	case err == nil:

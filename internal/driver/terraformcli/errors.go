@@ -48,6 +48,17 @@ func (e *Error) Error() string {
 // has reports whether the error has one of the causes.
 func (e *Error) has(c causes) bool { return e.causes&c != 0 }
 
+// LostError is a state that nothing has kept as a whole after an apply.
+type LostError struct{ Task, Why string }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("what task %s has applied is not in its state, and that state is lost: %s. Import what was made, or remove it: "+
+		"the next plan is made from the older state, and waits for an approval", e.Task, e.Why)
+}
+
+// LeftState returns a state without a place.
+func (e *LostError) LeftState() *state.Unsaved { return &state.Unsaved{} }
+
 // LockError is a state that is locked by another process.
 type LockError struct {
 	Command

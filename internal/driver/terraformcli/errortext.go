@@ -22,6 +22,7 @@ const (
 	newerState                         // the backend has a newer state
 	unrelatedState                     // the backend has a state of something else
 	sameSerialState                    // the backend has another state of as many changes
+	notSaved                           // the state after an apply could not be saved
 )
 
 var causeTexts = map[causes]*regexp.Regexp{
@@ -35,6 +36,7 @@ var causeTexts = map[causes]*regexp.Regexp{
 	newerState:      regexp.MustCompile(`over\s+newer\s+state`),
 	unrelatedState:  regexp.MustCompile(`over\s+unrelated\s+state`),
 	sameSerialState: regexp.MustCompile(`that\s+has\s+the\s+same\s+serial`),
+	notSaved:        regexp.MustCompile(`(?m)^Error: Failed to (?:save|persist) state`),
 }
 
 // causesOf reads the causes from what Terraform printed.

@@ -66,6 +66,12 @@ func markOf(state []byte) (StateMark, error) {
 	return mark, nil
 }
 
+// isState reports whether a file is a whole state.
+func isState(raw []byte) bool {
+	var s struct{ Version int }
+	return json.Unmarshal(raw, &s) == nil && s.Version > 0
+}
+
 // StateID returns the ID of a state as Terraform writes it.
 func StateID(state []byte) (string, error) {
 	mark, err := markOf(state)

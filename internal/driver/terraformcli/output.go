@@ -23,6 +23,9 @@ type output struct {
 	size  int        // of last, in bytes
 	shown bool       // last is in the log
 	any   bool       // something was printed: the command was started
+
+	printed []string // the lines of a state so far
+	state   []byte   // that Terraform has printed, because it could not write it anywhere
 }
 
 // errorLimit is how many bytes of standard error are kept: a plan of thousands of
@@ -56,8 +59,27 @@ func (o *output) stderr() *lineWriter {
 	return &lineWriter{line: func(line string) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.keep(line)
+		if line != "{" && len(o.printed) == 0 {
+			o.keep(line)
+			return
+		}
+		o.printed = append(o.printed, line)
+		if line == "}" {
+			o.endState()
+		}
 	}}
+}
+
+// endState takes what looks like a state. It holds secrets, so it is not in the log.
+func (o *output) endState() {
+	if raw := []byte(strings.Join(o.printed, "\n")); isState(raw) {
+		o.state = raw
+	} else {
+		for _, line := range o.printed {
+			o.keep(line)
+		}
+	}
+	o.printed = nil
 }
 
 // keep takes lines of an error.
@@ -75,6 +97,7 @@ func (o *output) keep(lines string) {
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.endState()
 	o.showErrors()
 }
 

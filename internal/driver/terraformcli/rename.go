@@ -145,6 +145,9 @@ func (d *Dir) takeUnsaved(ctx context.Context, from *Dir, former Former, was []b
 			continue
 		}
 		_ = os.Chmod(there.unsaved(), 0o600) // it holds what a state holds
+		if !isState(raw) {
+			return nil, nil, there.lost(ctx, raw)
+		}
 		why := there.notFollowed(was, raw)
 		if why == "" {
 			return &there, raw, nil
@@ -162,7 +165,7 @@ func (d *Dir) isSaved() error {
 		return nil
 	}
 	fmt.Fprintln(d.opts.Log, "The state that could not be saved before is saved now.")
-	return errors.Join(os.Remove(d.unsaved()), d.forgetBegin())
+	return d.forgetLeft()
 }
 
 // former returns a directory that stands for the one under the name before.

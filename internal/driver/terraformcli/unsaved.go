@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/hashicorp/terraform-exec/tfexec"
 
+	"github.com/terrapulse/terrapulse/internal/base/atomicfile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -44,18 +45,34 @@ const (
 // began. Otherwise the backend's state is right, and the other one is kept aside
 // for a person; aside is its place.
 func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
-	path := d.unsaved()
-	raw, err := readIfThere(path)
-	if raw == nil {
+	mended, err := d.mendLocal()
+	if err != nil {
 		return "", err
 	}
-	_ = os.Chmod(path, 0o600) // it holds what a state holds
+	raw, err := d.leftState()
+	switch {
+	case err != nil:
+		return "", err
+	case raw == nil && !mended && !d.notSaved:
+		return "", nil
+	case !isState(raw):
+		return "", d.lost(ctx, raw)
+	}
 	now, err := d.current(ctx)
 	if err != nil {
 		return "", d.stillUnsaved(err)
 	}
 	if why := d.notFollowed(now, raw); why != "" {
 		return d.setAside(ctx, raw, why)
+	}
+	path := d.unsaved()
+	if d.printed != nil {
+		pipe, stop, err := serve(raw, nil)
+		if err != nil {
+			return "", d.stillUnsaved(err)
+		}
+		defer stop()
+		path = pipe
 	}
 	err = d.pushFile(ctx, path)
 	failed := (*Error)(nil)
@@ -69,20 +86,56 @@ func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
 	}
 }
 
+// leftState returns the state that an apply has left; nil if there is none.
+func (d *Dir) leftState() ([]byte, error) {
+	raw, err := readIfThere(d.unsaved())
+	if err != nil || isState(raw) || d.printed == nil {
+		_ = os.Chmod(d.unsaved(), 0o600) // it holds what a state holds
+		return raw, err
+	}
+	_ = d.writePrinted() // saveAfter reports the error
+	return d.printed, nil
+}
+
+// writePrinted writes the state that Terraform could write nowhere, for the next run.
+func (d *Dir) writePrinted() error { return atomicfile.WriteText(d.unsaved(), string(d.printed)) }
+
+// lost returns the error of a run after an apply whose state is not whole anywhere. raw is what is left
+// of it.
+func (d *Dir) lost(ctx context.Context, raw []byte) error {
+	why := "it could not be written as a whole"
+	if len(raw) > 0 {
+		aside, err := d.keepState(ctx, "errored", raw)
+		if err != nil {
+			return fmt.Errorf("keep aside what is left of the state of task %s: %w", d.opts.Task, err)
+		}
+		why += "; what is left of it is in " + aside
+	}
+	if err := d.forgetLeft(); err != nil {
+		return fmt.Errorf("remove what is left of the state of task %s: %w", d.opts.Task, err)
+	}
+	return &LostError{d.opts.Task, why}
+}
+
+// forgetLeft forgets the state that an apply has left.
+func (d *Dir) forgetLeft() error {
+	d.notSaved, d.printed = false, nil
+	return errors.Join(os.RemoveAll(d.unsaved()), d.forgetBegin())
+}
+
 // stillUnsaved adds the place of the state to the error of a command.
 func (d *Dir) stillUnsaved(err error) error {
 	if failed := (*Error)(nil); errors.As(err, &failed) {
-		failed.Hint, failed.Unsaved = d.unsavedHint(), d.left(d.unsaved())
+		raw, _ := os.ReadFile(d.unsaved())
+		failed.Hint, failed.Unsaved = d.unsavedHint(), leftIn(d.unsaved(), raw)
 	}
 	return err
 }
 
-// left describes the state that an apply has left, and its place.
-func (d *Dir) left(place string) *state.Unsaved {
+// leftIn describes the state that an apply has left, and its place.
+func leftIn(place string, raw []byte) *state.Unsaved {
 	left := &state.Unsaved{Place: place}
-	if raw, err := os.ReadFile(d.unsaved()); err == nil {
-		left.State, _ = StateID(raw)
-	}
+	left.State, _ = StateID(raw) // empty if it cannot be read
 	return left
 }
 
@@ -92,7 +145,7 @@ func (d *Dir) SaveUnsaved(ctx context.Context) error {
 	return err
 }
 
-// KeepsUnsaved reports whether an apply has left a state in the directory, or in one of a former name.
+// KeepsUnsaved reports whether an apply has left a whole state in the directory, or in one of a former name.
 func (d *Dir) KeepsUnsaved(formers ...Former) bool {
 	paths := []string{d.unsaved()}
 	for _, former := range formers {
@@ -100,7 +153,10 @@ func (d *Dir) KeepsUnsaved(formers ...Former) bool {
 			paths = append(paths, filepath.Join(dir, unsavedFile))
 		}
 	}
-	return slices.ContainsFunc(paths, exists)
+	return slices.ContainsFunc(paths, func(path string) bool {
+		raw, _ := os.ReadFile(path)
+		return isState(raw)
+	})
 }
 
 // notFollowed returns why the state of an earlier apply must not replace the one
@@ -130,7 +186,7 @@ func (d *Dir) setAside(ctx context.Context, left []byte, why string) (aside stri
 	if err != nil {
 		return "", fmt.Errorf("keep the state aside that task %s could not save (%s): %w", d.opts.Task, why, err)
 	}
-	if err := errors.Join(os.Remove(d.unsaved()), d.forgetBegin()); err != nil {
+	if err := d.forgetLeft(); err != nil {
 		return "", fmt.Errorf("keep the state aside that task %s could not save: %w", d.opts.Task, err)
 	}
 	fmt.Fprintf(d.opts.Log, "Warning: the state that an earlier apply could not save is not written to the backend: %s. It is kept in %s: "+
@@ -141,10 +197,13 @@ func (d *Dir) setAside(ctx context.Context, left []byte, why string) (aside stri
 }
 
 // keepState writes a state to a new file in the directory that only this user can
-// read; if the directory is lost with the run, it is also stored elsewhere. It
-// returns the place.
+// read; if the directory is lost with the run, it is stored elsewhere. It returns the
+// place.
 func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place string, err error) {
 	name := kind + ".tfstate." + time.Now().UTC().Format("20060102T150405Z")
+	if d.opts.Keep != nil {
+		return d.opts.Keep(ctx, d.opts.Task, name, state)
+	}
 	path := filepath.Join(d.path, name)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	for n := 2; errors.Is(err, os.ErrExist); n++ {
@@ -159,10 +218,7 @@ func (d *Dir) keepState(ctx context.Context, kind string, state []byte) (place s
 		os.Remove(path)
 		return "", err
 	}
-	if d.opts.Keep == nil {
-		return path, nil
-	}
-	return d.opts.Keep(ctx, d.opts.Task, filepath.Base(path), state)
+	return path, nil
 }
 
 // noteBegin writes to the directory the mark of the state from which the next
@@ -204,12 +260,24 @@ func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
 // It returns what happened to that state, for people, and the state if it is still not saved.
 func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
-	aside, err := backoff.Retry(ctx, func() (string, error) { return d.saveUnsaved(ctx) }, backoff.WithMaxElapsedTime(savingFor))
+	var lost *LostError
+	aside, err := backoff.Retry(ctx, func() (string, error) {
+		aside, err := d.saveUnsaved(ctx)
+		if errors.As(err, &lost) {
+			err = backoff.Permanent(err)
+		}
+		return aside, err
+	}, backoff.WithMaxElapsedTime(savingFor))
+	if err != nil && lost == nil {
+		hint, left, err = d.keepUnsaved()
+		if err == nil {
+			return hint, left
+		}
+		lost = &LostError{d.opts.Task, err.Error()}
+	}
 	switch {
-	case err != nil && d.opts.Keep != nil:
-		return d.keepUnsaved()
-	case err != nil:
-		return d.unsavedHint(), Left{d.left(d.unsaved())}
+	case lost != nil:
+		return lost.Error(), Left{lost.LeftState()}
 	case aside != "":
 		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
 			"see whether it has resources that the backend's lacks", aside), left
@@ -218,23 +286,29 @@ func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 	}
 }
 
-// keepUnsaved stores a state that the backend does not accept, if the directory is
+// keepUnsaved keeps a state that the backend does not accept: in the directory, or elsewhere if that is
 // lost with the run.
-func (d *Dir) keepUnsaved() (string, Left) {
+func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
+	raw, err := d.leftState()
+	if err != nil {
+		return "", left, err
+	}
+	if d.opts.Keep == nil {
+		if d.printed != nil {
+			err = d.writePrinted()
+		}
+		return d.unsavedHint(), Left{leftIn(d.unsaved(), raw)}, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
 	defer cancel()
-	raw, err := os.ReadFile(d.unsaved())
-	if err == nil {
-		var place string
-		if place, err = d.keepState(ctx, "errored", raw); err == nil {
-			d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
-				"task", d.opts.Task, "file", place)
-			return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
-				"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program()), Left{d.left(place)}
-		}
+	place, err := d.keepState(ctx, "errored", raw)
+	if err != nil {
+		return "", left, err
 	}
-	return fmt.Sprintf("what was applied is not in the state, which could not be saved (%v), and is lost with this container: "+
-		"import what was made, or remove it", err), Left{d.left("")}
+	d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
+		"task", d.opts.Task, "file", place)
+	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
+		"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program()), Left{leftIn(place, raw)}, nil
 }
 
 // unsaved is the path of unsavedFile.

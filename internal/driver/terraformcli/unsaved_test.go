@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -156,7 +157,6 @@ func TestApply_LeftStateDoesNotReplaceOneThatHasGoneOn(t *testing.T) {
 		{"a higher serial", began, serial(t, strings.ReplaceAll(began, `"api"`, `"made meanwhile"`), +2)},
 		{"another lineage", began, serial(t, strings.Replace(now, lineage(t, now), "11111111-2222-3333-4444-555555555555", 1), +2)},
 		{"an unknown beginning", "", serial(t, now, +1)},
-		{"broken", now, now[:len(now)/2]},
 	} {
 		if c.began != "" {
 			f.began(c.began)
@@ -199,6 +199,122 @@ func TestApply_LeftStateIsSavedWhereTheBackendHasNotChanged(t *testing.T) {
 	}
 	if got := server.state(); !strings.Contains(got, "made meanwhile") || len(f.kept("errored")) > 0 {
 		t.Errorf("the backend has %s", got)
+	}
+}
+
+// after has each apply of the fixture followed by a script, in the task's directory, as if Terraform itself
+// did it. The apply fails.
+func (f *fixture) after(then string) {
+	f.t.Helper()
+	if runtime.GOOS == "windows" {
+		f.t.Skip("needs a shell")
+	}
+	path := filepath.Join(f.t.TempDir(), filepath.Base(f.bin.Path))
+	script(f.t.(*testing.T), path, fmt.Sprintf("status=0\n%q \"$@\" || status=$?\n[ \"$1\" = apply ] || exit $status\n%s\nexit 1", f.bin.Path, then))
+	f.bin = &Binary{Path: path, Version: f.bin.Version}
+}
+
+const (
+	fullDisk = "\necho 'Error: Failed to save state' >&2; echo 'Error saving state: write errored.tfstate: no space left on device.' >&2"
+	print    = "\ncat errored.tfstate >&2; : > errored.tfstate; : > printed" + fullDisk
+)
+
+func isLost(err error) bool {
+	left := (*LostError)(nil)
+	failed := (*Error)(nil)
+	return errors.As(err, &left) || errors.As(err, &failed) && failed.Unsaved != nil && failed.Unsaved.Place == "" && strings.Contains(err.Error(), "is lost")
+}
+
+// On a full disk, Terraform leaves an empty errored.tfstate, and prints the state, with its secrets.
+func TestUnsaved_AStateThatTerraformOnlyPrintsIsSaved(t *testing.T) {
+	f, server := onServer(t)
+	terraform := f.bin
+	server.refuseNext(1)
+	f.after(print)
+	_, err := f.open().Apply(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "is saved now") || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("error = %v", err)
+	}
+	if text := f.log.String() + fmt.Sprint(err); strings.Contains(text, "lineage") {
+		t.Errorf("the state is in the log, or in the error:\n%s", text)
+	}
+	f.bin = terraform
+	if s := f.apply(f.open()); s.Any() {
+		t.Errorf("it is made again: %+v", s)
+	}
+
+	// The backend takes it no more than before, until the program is stopped.
+	f.render("api", "db")
+	f.after(print)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	left := filepath.Join(f.dir, unsavedFile)
+	server.mu.Lock()
+	server.refuse = func() bool {
+		if raw, _ := readIfThere(left); isState(raw) && exists(filepath.Join(f.dir, "printed")) {
+			stop()
+		}
+		return true
+	}
+	server.mu.Unlock()
+	if _, err = f.open(func(o *Options) { o.StopSaving = time.Second }).Apply(ctx); err == nil || !strings.Contains(err.Error(), left) {
+		t.Errorf("error = %v", err)
+	}
+	f.bin = terraform
+	server.refuseNext(0)
+	if s := f.apply(f.open()); s.Any() {
+		t.Errorf("it is made again: %+v", s)
+	}
+}
+
+func TestUnsaved_AStateThatNothingKeepsIsLost(t *testing.T) {
+	for name, then := range map[string]string{
+		"an empty file": ": > errored.tfstate" + fullDisk, "half a file": "head -c 300 errored.tfstate > half; mv half errored.tfstate" + fullDisk, "no file": "rm errored.tfstate" + fullDisk,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, server := onServer(t)
+			server.refuseNext(1)
+			f.after(then)
+			if _, err := f.open().Apply(t.Context()); !isLost(err) || !strings.Contains(err.Error(), "no space left") {
+				t.Errorf("error = %v", err)
+			}
+			if f.open().KeepsUnsaved() {
+				t.Error("the next run believes that the state is there")
+			}
+		})
+	}
+}
+
+// Terraform was killed while it wrote the state, or before its process could record that.
+func TestUnsaved_TheNextRunFindsALostState(t *testing.T) {
+	f := newFixture(t, dataModule)
+	state := f.open().localState()
+	f.init(f.open(), true)
+	f.apply(f.open())
+	before := read(t, state)
+	for name, damage := range map[string]func(){
+		"half an errored.tfstate":  func() { write(t, filepath.Join(f.dir, unsavedFile), before[:len(before)/2]) },
+		"an empty errored.tfstate": func() { write(t, filepath.Join(f.dir, unsavedFile), "") },
+		"half a local state":       func() { write(t, state+".backup", before); write(t, state, before[:len(before)/2]) },
+		"an empty local state":     func() { write(t, state+".backup", before); write(t, state, "") },
+	} {
+		f.began(before)
+		damage()
+		if _, err := f.open().Apply(t.Context()); !isLost(err) {
+			t.Errorf("%s: error = %v", name, err)
+		}
+		if s := f.apply(f.open()); s.Any() || read(t, state) != before { // a person has approved it
+			t.Errorf("%s: the older state is not used: %+v", name, s)
+		}
+	}
+
+	// It is not known from which state the apply began.
+	if err := os.Remove(state + ".backup"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	write(t, state, before[:len(before)/2])
+	if _, err := f.open().Apply(t.Context()); err == nil || !strings.Contains(err.Error(), state) || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("error = %v", err)
 	}
 }
 

@@ -162,7 +162,7 @@ func (c *claim) noteState(err error) {
 	} else if left := driver.LeftState(err); left != nil {
 		noted := *left
 		noted.Run, noted.Since = c.claimed.ID, c.Now()
-		noted.Runner, noted.Instance = c.claimed.Runner, c.ID == "" && c.Instance != ""
+		noted.Runner, noted.Instance = c.claimed.Runner, c.ID == "" && c.Instance != "" && left.Place != ""
 		if was := c.claimed.Unsaved; was != nil && was.State == noted.State && was.Place == noted.Place {
 			noted.Run, noted.Since = was.Run, was.Since // it is still that one
 		}
