@@ -72,6 +72,7 @@ func Restore(ctx context.Context, to, backup state.Store, by string, skew time.D
 		{"staged/", none}, // of runs that are dropped
 		{state.OverridePrefix, asIs},
 		{state.TaskPrefix, r.task},
+		{summary.Head, none},
 		{summary.Prefix, none}, // the next tick makes it anew
 	} {
 		if err := r.collection(ctx, collection.prefix, collection.keep); err != nil {

@@ -20,9 +20,6 @@ const (
 	// spoiltTicks is how many ticks may end after that without a summary: some had begun before, and one
 	// tick may write the reconcile record several times.
 	spoiltTicks = 5
-
-	// summaryHead is the record that each process reads: one that knows the shards does not read them again.
-	summaryHead = summary.Prefix + "notes/0"
 )
 
 // spoilSummary has a part of the summary, or all of it, be lost or damaged.
@@ -42,9 +39,9 @@ func (w *world) spoilSummary() {
 			w.memory.spoil(rec.Key, nil)
 		}
 	case 1:
-		if all[0].Key == summaryHead {
+		if w.memory.records[summary.Head].Version != "" {
 			w.note("the head of the summary is lost")
-			w.memory.spoil(summaryHead, nil)
+			w.memory.spoil(summary.Head, nil)
 		}
 	default:
 		rec := all[w.rng.IntN(len(all))]
@@ -72,7 +69,7 @@ func (j *judge) madeAnew(v view, changes []state.Change) {
 	if !v.spoils || v.person() || !has("lease/") || !has(state.ReconcileKey) {
 		return
 	}
-	if j.withoutSummary++; json.Valid(v.memory.records[summaryHead].Value) {
+	if j.withoutSummary++; json.Valid(v.memory.records[summary.Head].Value) {
 		j.withoutSummary = 0
 	}
 	if j.withoutSummary > spoiltTicks {

@@ -5,15 +5,18 @@
 // Keep wraps a store. Whatever changes records of tasks through it also writes their new rows as one
 // more record, a note, in the same conditional write: so the rows are never behind the records. The
 // leader folds notes into shards, each of which has the rows of many tasks. A reader takes the notes
-// first and then the shards: what was folded in between is in both, and of two rows the one of the
-// higher revision counts. Only a removal has no revision. Until it is folded, the record of its task
-// is read.
+// first, then the head and the shards: what was folded in between is in both, and of two rows the one
+// of the higher revision counts. Only a removal has no revision. Until it is folded, the record of its
+// task is read.
 //
-// The summary can be rebuilt from the records at any time, and is when it has no head.
+// Each write that removes notes changes the head: as long as a reader finds the head that it knows, it
+// has seen every note that was removed. The summary can be rebuilt from the records at any time, and is
+// when it has no head.
 package summary
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -34,15 +37,17 @@ const Prefix = "summary/"
 const (
 	notesPrefix = Prefix + "notes/" // sorts before shardPrefix
 	shardPrefix = Prefix + "tasks/"
-	headKey     = notesPrefix + "0" // sorts before all notes, whose names are UUIDs of version 7
+
+	// Head sorts after all notes, whose names are UUIDs of version 7. A summary without it is none.
+	Head = notesPrefix + "head"
 
 	// shards is how many records have the rows: with 10,000 tasks each has some 160, in 5 KB.
 	shards = 64
 )
 
-// head is written whenever notes are folded.
+// head counts the writes that removed notes.
 type head struct {
-	Folds uint64 `json:"folds"`
+	Writes uint64 `json:"writes"`
 }
 
 // note is what one write changed.
@@ -65,7 +70,7 @@ func shardKey(task string) string {
 type Summary struct {
 	known  bool              // the rows are those of the store when it was read last
 	head   string            // version of its record; empty if there is none
-	folds  uint64            // as in it
+	writes uint64            // as in it
 	rows   map[string]Row    // by task
 	notes  map[string][]Row  // that are not folded, by key
 	notice map[string]string // versions of the notes
@@ -81,8 +86,8 @@ func (s *Summary) Read(ctx context.Context, store state.Store) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("read what has changed about tasks: %w", err)
 		}
-		if len(records) > 0 && records[0].Key == headKey && records[0].Version == s.head {
-			err := s.take(records[1:])
+		if last := len(records) - 1; last >= 0 && records[last].Key == Head && records[last].Version == s.head {
+			err := s.take(records[:last])
 			return s.known, err
 		}
 	}
@@ -102,9 +107,9 @@ func (s *Summary) readAll(ctx context.Context, store state.Store) (bool, error) 
 	var notes []state.Record
 	for _, rec := range records {
 		switch {
-		case rec.Key == headKey:
+		case rec.Key == Head:
 			h, err := state.Decode[head](rec)
-			if s.head, s.folds = rec.Version, h.Data.Folds; err == nil {
+			if s.head, s.writes = rec.Version, h.Data.Writes; err == nil {
 				s.known = true
 			} else if err := unlessCorrupt(err); err != nil {
 				return false, err
@@ -300,13 +305,15 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 	size := 0
 	complete := true
 	flush := func(apply state.Apply) error {
+		s.writes++
+		changes = append(changes, change(Head, s.head, state.Encode(head{s.writes})))
 		written, err := apply(ctx, changes...)
 		complete = complete && len(written) == len(changes)
 		for _, rec := range written {
 			if strings.HasPrefix(rec.Key, shardPrefix) {
 				s.shards[rec.Key] = rec.Version
 			}
-			if rec.Key == headKey {
+			if rec.Key == Head {
 				s.head = rec.Version
 			}
 		}
@@ -327,13 +334,12 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 			return err
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.notes)) {
+	notes := slices.Sorted(maps.Keys(s.notes))
+	slices.SortStableFunc(notes, func(a, b string) int { return cmp.Compare(s.removals(a), s.removals(b)) })
+	for _, key := range notes {
 		if err := add(state.Delete(state.Record{Key: key, Version: s.notice[key]})); err != nil {
 			return err
 		}
-	}
-	if err := add(change(headKey, s.head, state.Encode(head{s.folds + 1}))); err != nil {
-		return err
 	}
 	if err := flush(last); err != nil {
 		return err
@@ -342,10 +348,20 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 		s.Forget()
 		return nil
 	}
-	s.folds++
 	s.known = true
 	s.notes, s.notice, s.unsure = map[string][]Row{}, map[string]string{}, map[string]bool{}
 	return nil
+}
+
+// removals counts the tasks of a note whose records were removed. Such notes go last: one that was written
+// before them, by a clock that was ahead, must not outlast them.
+func (s *Summary) removals(note string) (n int) {
+	for _, row := range s.notes[note] {
+		if row.Gone {
+			n++
+		}
+	}
+	return n
 }
 
 func change(key, version string, value []byte) state.Change {
