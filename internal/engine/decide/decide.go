@@ -39,6 +39,7 @@ type Decision struct {
 	Seen       time.Time           // when the change behind a run was first seen; zero if none
 	Entries    *state.EntryChanges // as in Observed, if the condition was read
 	Replaces   bool                // the run replaces a superseded one
+	Behind     []string            // of a destroy: the tasks that come after
 	Scheduled  time.Time           // Task.Scheduled before the run; zero if the task has no schedule
 	EndAs      state.RunState      // how a waiting run ends
 	Resume     *state.Resume       // why a waiting run goes on
@@ -86,6 +87,7 @@ type decider struct {
 	order  *order     // nil if there is none
 	state  state.Task // as it shall be
 	forget []string
+	behind []string // as in Decision
 }
 
 func (d *decider) decide(rules []rule) Decision {
@@ -131,7 +133,7 @@ func (d *decider) note() {
 	}
 	if !d.Removed {
 		s.Configured()
-		s.Shape = d.Shape
+		s.Shape, s.Follows = d.Shape, d.Task.After
 		if d.Unmoved == "" { // else a moved_from that cannot be followed yet is perhaps taken back
 			s.Renamed = d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
 		}
@@ -280,7 +282,7 @@ func (d *decider) done(action Action, reason state.Reason) Decision {
 	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, MovedTo: d.MovedTo, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
 		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply, Poll: d.polled()}
 	if d.destroys() && !d.verifies() {
-		out.Kind = state.KindDestroy
+		out.Kind, out.Behind = state.KindDestroy, d.behind
 	}
 	if d.Observed != nil {
 		out.Entries = d.Observed.Entries

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 // Order says which tasks come after which, and what is known of those that have no input.
 type Order struct {
 	Tasks *config.Order // nil if there is no order
-	// Unread are predecessors of which it is not known in this tick whether Consul shows a change
-	// of them. They are not at rest, whatever their records say.
+	// Unread are tasks of which it is not known in this tick whether Consul shows a change of them, or whether
+	// their records still say what was read. They are not at rest.
 	Unread map[string]Unread
 }
 
@@ -164,6 +165,11 @@ func (o *order) restless(name string) *blocker {
 			return &blocker{task: name, reason: *reason, stuck: stuck(d)}
 		}
 	}
+	return o.unread(name)
+}
+
+// unread returns why it is not known whether a task is at rest; nil if it is.
+func (o *order) unread(name string) *blocker {
 	u, unread := o.Unread[name]
 	switch {
 	case !unread:
@@ -172,7 +178,7 @@ func (o *order) restless(name string) *blocker {
 		return &blocker{task: name, reread: nextRead(o.now, o.now),
 			reason: state.Reason{Code: state.ReasonUnreadable, Text: "it is not known whether its condition has changed: " + state.Cut(u.Err.Error())}}
 	}
-	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonUnread, Text: "its condition may have changed, and is read at once"}}
+	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonUnread, Text: "it may have changed, and is read at once"}}
 }
 
 // restless returns why a task that is decided about is not at rest; nil if it is. A disabled task has nothing
@@ -245,7 +251,7 @@ func holdAfter(d *decider, t trigger) *hold {
 	}
 	var b *blocker
 	if d.destroys() {
-		b = d.order.beforeDestroy(d.Task.Name)
+		b, d.behind = d.order.beforeDestroy(d.Task.Name)
 	} else {
 		b = d.order.before(d.Task.Name)
 	}
@@ -317,15 +323,18 @@ func (o Order) Before(decisions []Decision) map[string]bool {
 	return found
 }
 
+// Uses returns the other tasks by which a run was decided on that must not overtake one of them: those that come
+// before it, or after what is destroyed.
+func (o Order) Uses(d Decision) []string {
+	if !Begins(d) {
+		return d.Behind
+	}
+	return slices.Sorted(maps.Keys(o.Before([]Decision{d})))
+}
+
 // Begins reports whether a run was decided on that keeps the order of its task's `after`.
 func Begins(d Decision) bool {
 	return (d.Action == Run || d.Action == Resume) && d.Kind != state.KindDestroy && len(d.Task.After) > 0
-}
-
-// KeepsOrder reports whether a run was decided on that must not overtake another task: one that comes
-// before it, or one that comes after what is destroyed.
-func KeepsOrder(d Decision) bool {
-	return Begins(d) || (d.Action == Run || d.Action == Resume) && d.Kind == state.KindDestroy
 }
 
 // ordered makes the decisions in the order of the tasks.

@@ -13,10 +13,13 @@ import (
 type opposite struct {
 	first map[int][]int // inputs that are destroyed before another one
 	busy  map[int][]int // inputs that come after another one, and for which something may be applied
+
+	behind map[int][]string // all tasks that come after another one
 }
 
-// beforeDestroy returns the first task that has to end before another one is destroyed; nil if there is none.
-func (o *order) beforeDestroy(name string) *blocker {
+// beforeDestroy returns the first task that has to end before another one is destroyed; nil if there is none, and
+// all tasks that come after it.
+func (o *order) beforeDestroy(name string) (*blocker, []string) {
 	if o.opposite == nil {
 		o.opposite = o.orderDestroys()
 	}
@@ -27,15 +30,20 @@ func (o *order) beforeDestroy(name string) *blocker {
 		if in.Lost != nil || in.Stopped != nil {
 			b.due = o.now // the end is known, and this tick records it
 		}
-		return b
+		return b, nil
 	}
 	if first := o.opposite.first[i]; len(first) > 0 {
 		d := o.decision(first[0])
 		reason := d.Reason
 		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
-		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}
+		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}, nil
 	}
-	return nil
+	for _, name := range o.opposite.behind[i] {
+		if b := o.unread(name); b != nil {
+			return b, nil
+		}
+	}
+	return nil, o.opposite.behind[i]
 }
 
 // orderDestroys finds which inputs are destroyed before which. The definitions of removed tasks may be
@@ -43,7 +51,12 @@ func (o *order) beforeDestroy(name string) *blocker {
 func (o *order) orderDestroys() *opposite {
 	c := o.newChains()
 	after, all := map[int][]int{}, []int{}
-	next := &opposite{first: map[int][]int{}, busy: map[int][]int{}}
+	next := &opposite{first: map[int][]int{}, busy: map[int][]int{}, behind: map[int][]string{}}
+	for _, name := range c.links {
+		for _, i := range c.before(name) {
+			next.behind[i] = append(next.behind[i], name)
+		}
+	}
 	for j := range o.inputs {
 		in := &o.inputs[j]
 		leaves, busy := in.leaves(), in.underWay() != nil

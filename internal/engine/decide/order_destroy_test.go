@@ -100,9 +100,11 @@ var successors = map[string]func() *chain{
 		c.inputs = append(c.inputs, was)
 		return c
 	},
-	"removed without `on_removal: destroy`": func() *chain {
-		return destroyed(func(in *Input) { removed(in); in.Task.After = nil; runs(in) })
+	"removed without `on_removal: destroy`": func() *chain { return destroyed(removed) },
+	"removed without `on_removal: destroy`, and running": func() *chain {
+		return destroyed(func(in *Input) { removed(in); runs(in) })
 	},
+	"to be destroyed, after one that was removed and stays": func() *chain { return destroyedTo(removed, leaving) },
 	"to be destroyed": func() *chain { return destroyed(leaving) },
 	"to be destroyed, and waiting for an approval": func() *chain {
 		return destroyed(func(in *Input) {

@@ -128,7 +128,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	if b.apart() {
 		with, size = 2, size+1024 // and its launch
 	}
-	full := b.changes+len(it.changes)+with > b.limit || b.bytes+size > state.MaxBytes/2 ||
+	full := b.changes+len(it.changes)+with+len(b.checks(append(b.items, it)...)) > b.limit || b.bytes+size > state.MaxBytes/2 ||
 		b.launches != "" && len(b.items) == runsPerLaunch
 	if full {
 		if err := b.flush(ctx); err != nil {
@@ -154,27 +154,30 @@ func (b *batch) flush(ctx context.Context) error {
 	defer func() { b.items, b.changes, b.bytes = nil, 0, 0 }()
 	if b.launches != "" && len(b.items) > 0 {
 		if why := b.tick.full(); why != "" {
-			b.postpone(why)
+			b.postpone(why, b.items...)
 			return nil
 		}
 	}
 	for len(b.items) > 0 {
 		runner := b.takerOf(ctx)
 		launches, changes, events := b.assemble(runner)
-		_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)
+		_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.checks(b.items...)...)...)
 		var conflict *state.ConflictError
 		if errors.As(err, &conflict) {
 			if runner.Exists() && conflict.Change.Key == runner.Key {
 				b.tick.offers.Drop() // it has ended, or has another offer
 				continue
 			}
-			n := len(b.items)
+			n, other := len(b.items), state.TaskName(conflict.Change.Key)
 			b.items = slices.DeleteFunc(b.items, func(it item) bool {
-				concerned := conflict.Change.Key == state.ReconcileKey && it.keepsOrder() || it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
-				if concerned {
+				uses := conflict.Change.Op == state.OpCheck && slices.Contains(b.tick.uses[it.decision.Task.Name], other)
+				own := it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
+				if own {
 					b.tick.report.Dropped = append(b.tick.report.Dropped, it.decision.Task.Name)
+				} else if uses {
+					b.postpone(fmt.Sprintf("task %s has changed meanwhile", other), it)
 				}
-				return concerned
+				return own || uses
 			})
 			if len(b.items) < n {
 				continue

@@ -108,7 +108,6 @@ func (t *tick) restore(ctx context.Context, in *decide.Input) error {
 			t.definitions[name] = in.Definition
 			return nil
 		}
-		in.Task.After = overlay.After(d) // what comes before it waits for it
 	}
 	in.Undestroyable = err
 	return nil

@@ -26,7 +26,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Refused = rec.Data.Refused // with its time
 	}
 	// A task that was to be marked may be one of those that were dropped.
-	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Dropped) > 0; !unmarked {
+	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Dropped)+len(t.report.Left) > 0; !unmarked {
 		next.Consuls, next.Replaced = t.consuls, t.replaced
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
@@ -35,8 +35,8 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		next.Delivered = nil // who delivers in the background leaves none
 	}
 	next.LeftOut = t.leftOut.record(rec.Data.LeftOut)
-	if t.report.Stalled == nil { // it held up no other launch
-		t.report.Stalled = t.unseen
+	if t.report.Stalled == nil {
+		t.report.Stalled = t.notBegun
 	}
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
@@ -66,7 +66,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	next.Tasks.Soon += len(t.report.Postponed)
 	polled, gates := false, t.seen(rec.Data, now)
-	if len(t.report.Dropped)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
+	if len(t.report.Dropped)+len(t.report.Left)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
 		next.Due = now // the gates are not recorded: their views are read again
 	} else if polled = t.sighted() || t.gates.Len() == 0; polled {

@@ -52,11 +52,10 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 	for launch, id := range taken {
 		statuses[launch] = found[id]
 	}
-	t.noteBlocked(statuses)
 	l := liveness{tick: t, statuses: statuses, unknown: err, relaunched: map[string]relaunch{}}
 	for i := range inputs {
 		live := inputs[i].State.Run
-		if live == nil || live.Wait != nil || statuses[live.Launch].Running {
+		if live == nil || live.Wait != nil || statuses[live.Launch].alive() {
 			continue
 		}
 		if err := l.check(ctx, &inputs[i], states); err != nil {
@@ -67,16 +66,6 @@ func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states m
 		t.start(ctx, launch)
 	}
 	return nil
-}
-
-// noteBlocked notes that launches wait for capacity, so that this tick begins no others: they
-// would only wait, too.
-func (t *tick) noteBlocked(statuses map[string]LaunchStatus) {
-	for _, launch := range slices.Sorted(maps.Keys(statuses)) {
-		if why := statuses[launch].Blocked; why != "" && t.report.Stalled == nil {
-			t.report.Stalled = fault.As(fault.Transient, fmt.Errorf("launch %s waits: %s", launch, why))
-		}
-	}
 }
 
 // readTakers returns the launches under way, each with the id that the launcher knows
@@ -137,14 +126,14 @@ func (l *liveness) check(ctx context.Context, in *decide.Input, states map[strin
 		}
 		in.State = states[name].Data
 		if in.Destroy && in.State.OnRemoval == "" { // the run has destroyed everything
-			in.Task, in.Definition, in.Destroy = &config.Task{Name: name}, "", false
+			in.Task, in.Definition, in.Destroy = &config.Task{Name: name, After: in.State.Follows}, "", false
 		}
 		if again := in.State.Run; again == nil || again.ID != live.ID || again.Wait != nil {
 			return nil
 		}
 	}
 	if l.unknown != nil && run.Data.State == state.RunIntended {
-		l.unseen = fmt.Errorf("read the status of launch %s, which may not have been started: %w", live.Launch, l.unknown)
+		l.notBegun = fmt.Errorf("read the status of launch %s, which may not have been started: %w", live.Launch, l.unknown)
 		return nil
 	}
 	if run, err = l.boundClaim(ctx, l.opts.Lease, run); err != nil {
@@ -154,12 +143,18 @@ func (l *liveness) check(ctx context.Context, in *decide.Input, states map[strin
 	if l.unknown != nil {
 		grace += yieldPatience
 	}
-	stopped := ""
-	if status := l.statuses[live.Launch]; orphan.LeftBy(run.Data, status.Runner) {
+	stopped, status := "", l.statuses[live.Launch]
+	if orphan.LeftBy(run.Data, status.Runner) {
 		stopped = status.Stopped
 	}
 	lost := whyLost(run.Data, stopped, now, grace)
-	if lost == "" && run.Data.State == state.RunIntended {
+	switch {
+	case run.Data.State != state.RunIntended:
+	case status.Blocked != "" && lost != "":
+		lost += ": " + status.Blocked
+	case status.Blocked != "":
+		l.notBegun = fault.As(fault.Transient, fmt.Errorf("launch %s waits: %s", live.Launch, status.Blocked))
+	case lost == "":
 		if lost, err = l.begin(ctx, live, in.Definition); err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 			continue
 		}
 		s := states[name].Data
-		in := decide.Input{Task: &config.Task{Name: name}, State: s, Corrupt: t.corrupt[name], Blocked: t.effective.Problems[name], Skew: t.Skew,
+		in := decide.Input{Task: &config.Task{Name: name, After: s.Follows}, State: s, Corrupt: t.corrupt[name], Blocked: t.effective.Problems[name], Skew: t.Skew,
 			Removal:     decide.Removal{Removed: true, Keep: t.Config.KeepRemoved},
 			Renaming:    decide.Renaming{MovedTo: names.moved[name], NotMovedTo: t.late[name], RenamedTo: names.after[name]},
 			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
@@ -141,7 +142,7 @@ func (r *Reconciler) replaceWaiting(ctx context.Context, held *lease.Lease, repo
 }
 
 // Replaced names who requests a run, for every task whose waiting run the tick has
-// ended: the next tick decides on these tasks.
+// ended, or that somebody has changed meanwhile: the next tick decides on these tasks.
 func (r *Report) Replaced(who string) map[string]string {
 	force := map[string]string{}
 	for _, d := range r.Decisions {
@@ -149,15 +150,18 @@ func (r *Report) Replaced(who string) map[string]string {
 			force[d.Task.Name] = who
 		}
 	}
+	for _, name := range r.Left {
+		force[name] = who
+	}
 	return force
 }
 
 // Include adds what the next tick has done. Its decisions replace those to end a
-// waiting run, and those to wait for a task that comes before.
+// waiting run, those to wait for a task that comes before, and those about tasks that were left.
 func (r *Report) Include(next Report) {
 	replaced := map[string]int{} // indices, by task
 	for i, was := range r.Decisions {
-		if was.Action == decide.End || behindOthers(was) {
+		if was.Action == decide.End || behindOthers(was) || slices.Contains(r.Left, was.Task.Name) {
 			replaced[was.Task.Name] = i
 		}
 	}

@@ -21,7 +21,8 @@ func destroyedInOrder(t *testing.T) *orderBench {
 type orderBench struct {
 	*bench
 	dir         string
-	noProviders bool // the blocks of the providers are not in the files
+	noProviders bool   // the blocks of the providers are not in the files
+	stays       string // what this task has made stays when it is removed
 }
 
 // puts puts task files in force that have these tasks.
@@ -34,7 +35,10 @@ func (b *orderBench) puts(names ...string) {
 	}
 	for _, name := range names {
 		after := map[string]string{"lb": `after = ["fire*"]`, "dns": `after = ["lb"]` + "\n" + `providers = ["null"]`}[name]
-		fmt.Fprintf(&text, "task {\n name = %q\n module = \"./m\"\n on_removal = \"destroy\"\n approve_destroy = \"never\"\n %s\n condition \"services\" {\n names = [\"web\"]\n }\n}\n", name, after)
+		if name != b.stays {
+			after += "\n on_removal = \"destroy\""
+		}
+		fmt.Fprintf(&text, "task {\n name = %q\n module = \"./m\"\n approve_destroy = \"never\"\n %s\n condition \"services\" {\n names = [\"web\"]\n }\n}\n", name, after)
 	}
 	b.Config, b.effective = configtest.Load(b.t, b.dir, "f.hcl", text.String()), nil
 }
@@ -75,6 +79,17 @@ func TestOrder_RemovedTasksAreDestroyedInTheOppositeOrder(t *testing.T) {
 		if got := b.layers(); got != test.order {
 			t.Errorf("%s: destroyed are %q, want %q", test.name, got, test.order)
 		}
+	}
+}
+
+// The order holds along a removed task whose infrastructure stays.
+func TestOrder_DestroysInTheOppositeOrderAlongARemovedTaskThatStays(t *testing.T) {
+	b := &orderBench{bench: newBench(t), dir: t.TempDir(), stays: "lb"}
+	b.puts("firewall", "lb", "dns")
+	b.settleInOrder()
+	b.removes()
+	if got := b.layers(); got != "dns, firewall" {
+		t.Errorf("destroyed are %q", got)
 	}
 }
 

@@ -153,12 +153,41 @@ func TestOrder_ARequestForThePredecessorComesFirst(t *testing.T) {
 		}
 	}}
 	b.tick()
-	if got := b.began(); got != "" {
-		t.Fatalf("%q begins", got)
+	if got, reason := b.began(), b.task("task-1").Reason; got != "" || reason.Code != state.ReasonQueued || !strings.Contains(reason.Text, "task task-0 has changed meanwhile") {
+		t.Fatalf("%q begins: %+v", got, reason)
 	}
 	b.tick()
 	if got := b.began(); got != "task-0" {
 		t.Fatalf("%q begins, want the run that was requested", got)
+	}
+}
+
+// People and programs send requests in each tick. Those about other tasks are no reason to wait.
+func TestOrder_RequestsAboutOtherTasksKeepNoneWaiting(t *testing.T) {
+	for name, request := range map[string]func(*bench) error{
+		"a tick":                func(b *bench) error { return b.people().Tick(b.t.Context()) },
+		"a run of another task": func(b *bench) error { _, err := b.people().Force(b.t.Context(), "task-2", "ann"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := eachItsOwn(3)
+			all[1].After = []string{"task-0"}
+			b := newBench(t, all...)
+			b.settleInOrder()
+			b.launcher.forget()
+			b.catalog.after = func(*catalog) { b.must(request(b)) } // while the tick reads Consul
+			b.shows("B", all[1])
+			if b.tick(); b.begun("task-1") != 1 {
+				t.Errorf("task-1 was begun %d times: %+v", b.begun("task-1"), b.task("task-1").Reason)
+			}
+			b.end(state.RunSucceeded, "B")
+			b.launcher.forget()
+			b.must(b.people().Destroy(t.Context(), "task-0", "ann"))
+			b.catalog.after = nil
+			b.Reconciler.Store = &requester{Store: b.store, request: func() { b.must(request(b)) }}
+			if b.tickAfterEnd(); b.begun("task-0") != 1 {
+				t.Errorf("the destroy of task-0 was begun %d times: %+v", b.begun("task-0"), b.task("task-0").Reason)
+			}
+		})
 	}
 }
 

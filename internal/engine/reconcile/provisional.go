@@ -13,21 +13,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
-// settleProvisional settles every provisional change whose task has had its run:
-// it keeps those whose run succeeded and reverts the others. It reports whether
-// there were any.
-func (t *tick) settleProvisional(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
-	settled := false
-	for _, name := range slices.Sorted(maps.Keys(t.effective.Overrides)) {
-		if !hadRun(t.effective.Overrides[name], states[name].Data) {
-			continue
-		}
+// hadRuns returns the tasks that have had the run of their provisional change.
+func (t *tick) hadRuns(states map[string]state.Stored[state.Task]) []string {
+	names := slices.Sorted(maps.Keys(t.effective.Overrides))
+	return slices.DeleteFunc(names, func(name string) bool { return !hadRun(t.effective.Overrides[name], states[name].Data) })
+}
+
+// settleProvisional settles the provisional changes of tasks that have had their runs: it keeps those
+// whose run succeeded and reverts the others.
+func (t *tick) settleProvisional(ctx context.Context, tasks []string, states map[string]state.Stored[state.Task]) error {
+	for _, name := range tasks {
 		if err := t.settleChange(ctx, name, states[name]); err != nil {
-			return settled, fmt.Errorf("keep or revert the provisional change of task %s: %w", name, err)
+			return fmt.Errorf("keep or revert the provisional change of task %s: %w", name, err)
 		}
-		settled = true
 	}
-	return settled, nil
+	return nil
 }
 
 // hadRun reports whether a provisional change has had its run: the first run of

@@ -140,7 +140,7 @@ func TestTick_ChangesMadeMeanwhileAreKept(t *testing.T) {
 				for _, task := range []string{"made", "task-1"} {
 					record := b.task(task)
 					switch {
-					case provisional && (record.Run == nil || record.Reason.Code != state.ReasonForced || b.begun(task) != 1):
+					case provisional && (record.Run == nil || record.Reason.Code != state.ReasonForced && record.Reason.Code != state.ReasonRunning || b.begun(task) != 1):
 						t.Errorf("%s is to be run and reads %+v", task, record)
 					case !provisional && (record.Reason.Code != state.ReasonHeld || record.Held == nil || record.Held.Observed != "B" || b.begun(task) != 0):
 						t.Errorf("%s is to be held and reads %+v", task, record)
@@ -159,6 +159,31 @@ func TestTick_ChangesMadeMeanwhileAreKept(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A program makes and changes tasks through the API, one after the other.
+func TestTick_ChangesOfOneTaskKeepNoOtherFromRunning(t *testing.T) {
+	b := newBench(t, eachItsOwn(3)...)
+	b.Config.Tasks[1].After = []string{"task-2"}
+	b.settleInOrder()
+	b.launcher.forget()
+	enabled := true
+	b.catalog.after = func(*catalog) { // while the tick reads Consul
+		enabled = !enabled
+		b.must(b.people().SetEnabled(t.Context(), "task-0", enabled, control.ChangeOptions{By: "ci"}))
+	}
+	b.shows("B", b.Config.Tasks[1])
+	if b.tick(); b.begun("task-1") != 1 || b.begun("task-0") != 0 {
+		t.Fatalf("task-1 was begun %d times, task-0 %d times: %+v", b.begun("task-1"), b.begun("task-0"), b.task("task-1").Reason)
+	}
+	b.shows("C", b.Config.Tasks[2])
+	if b.tick(); b.begun("task-2") != 1 {
+		t.Errorf("task-2 was begun %d times: %+v", b.begun("task-2"), b.task("task-2").Reason)
+	}
+	b.catalog.after = nil
+	if b.must(b.people().SetEnabled(t.Context(), "task-0", !enabled, control.ChangeOptions{By: "ci"})); !b.tick().Again && b.task("task-0").Run != nil {
+		t.Errorf("%+v", b.task("task-0"))
 	}
 }
 

@@ -55,10 +55,10 @@ func dueSince(was state.Task, now time.Time) time.Time {
 	return now
 }
 
-// postpone leaves the decisions of the batch to the next tick, and records the
+// postpone leaves decisions of the batch to the next tick, and records the
 // requests behind them.
-func (b *batch) postpone(why string) {
-	for _, it := range b.items {
+func (b *batch) postpone(why string, items ...item) {
+	for _, it := range items {
 		if b.launches == state.KindDrift {
 			waits := *it.decision
 			waits.Action = decide.Wait

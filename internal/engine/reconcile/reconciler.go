@@ -56,13 +56,16 @@ type LaunchStatus struct {
 	// is alive.
 
 	// Blocked is why nothing can start its runner now, such as that there is no capacity. The
-	// launch is Running: it starts as soon as that is possible.
+	// launch is Running: it starts as soon as that is possible, unless its runs are lost before.
 	Blocked string
 
 	// Runner is the one that stopped, as in settle.Stopped: what another runner
 	// of the launch has claimed, which may not be seen yet, is left to that one.
 	Runner string
 }
+
+// alive reports whether the runs of the launch need no further look.
+func (s LaunchStatus) alive() bool { return s.Running && s.Blocked == "" }
 
 // Reconciler decides which tasks to run and launches them, one tick at a time.
 type Reconciler struct {

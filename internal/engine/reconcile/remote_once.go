@@ -88,14 +88,11 @@ func (r *Reconciler) waitRemotely(ctx context.Context) (only map[string]bool, du
 	return only, due, nil
 }
 
-// leaveAlone replaces the decisions about tasks that are not in TickOptions.Only: nothing is
-// done about them.
+// leaveAlone replaces the decisions about tasks that are not in TickOptions.Only, and about those that are
+// left to the next tick: nothing is done about them.
 func (t *tick) leaveAlone(states map[string]state.Stored[state.Task]) {
-	if t.opts.Only == nil {
-		return
-	}
 	for i, d := range t.report.Decisions {
-		if was := states[d.Task.Name].Data; !t.opts.Only[d.Task.Name] {
+		if was := states[d.Task.Name].Data; t.left[d.Task.Name] || t.opts.Only != nil && !t.opts.Only[d.Task.Name] {
 			was.Unconfirmed = d.State.Unconfirmed
 			t.report.Decisions[i] = decide.Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Reason: was.Reason, State: was, Kind: state.KindApply}
 		}

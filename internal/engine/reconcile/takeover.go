@@ -12,11 +12,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
-// takeOver gives each renamed task what there is under its former name: what was applied,
-// with which guards compare, and what people have said about the task. The history of its
-// runs stays under that name. It reports whether there was such a task.
-func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[state.Task]) (bool, error) {
-	moved := false
+// taker is a renamed task, and its former name.
+type taker struct {
+	task   task
+	former string
+}
+
+// takers returns the renamed tasks that can take over what there is under their former names.
+func (t *tick) takers(states map[string]state.Stored[state.Task]) (all []taker) {
 	for _, task := range t.tasks {
 		to := states[task.Name]
 		if len(task.MovedFrom) == 0 || t.corrupt[task.Name] != nil || !takesOver(to.Data) || t.unmoved(task.Task, states) != "" {
@@ -26,14 +29,21 @@ func (t *tick) takeOver(ctx context.Context, states map[string]state.Stored[stat
 		if len(formers) == 0 || t.isBlocked(task.Name) {
 			continue
 		}
-		switch err := t.takeRecords(ctx, task, formers[0], states); {
-		case errors.As(err, new(*state.ConflictError)): // somebody changes a part of it at this moment: the next tick takes it
-		case err != nil:
-			return moved, fmt.Errorf("take what task %s has along to task %s, its new name: %w", formers[0], task.Name, err)
-		}
-		moved = true
+		all = append(all, taker{task, formers[0]})
 	}
-	return moved, nil
+	return all
+}
+
+// takeOver gives renamed tasks what there is under their former names: what was applied, with which
+// guards compare, and what people have said about the task. The history of its runs stays under that name.
+func (t *tick) takeOver(ctx context.Context, takers []taker, states map[string]state.Stored[state.Task]) error {
+	for _, taker := range takers {
+		err := t.takeRecords(ctx, taker.task, taker.former, states)
+		if err != nil && !errors.As(err, new(*state.ConflictError)) { // somebody changes a part of it at this moment
+			return fmt.Errorf("take what task %s has along to task %s, its new name: %w", taker.former, taker.task.Name, err)
+		}
+	}
+	return nil
 }
 
 // isBlocked reports whether a task cannot run here. Its rename waits, too.

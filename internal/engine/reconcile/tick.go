@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,6 +76,7 @@ type Report struct {
 	Taken     int             // launches that runners which lingered have taken
 	Withdrawn int             // launches that were offered to such runners and not taken
 	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
+	Left      []string        // tasks that people have changed while they were read: decided by the next tick
 	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
 	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
 	Stalled   error           // why a launch could not be started: it is retried
@@ -91,23 +93,9 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 	if r.Spans != nil {
 		t.began = r.Now()
 	}
-	before := r.watched
-	rec, err := t.read(ctx)
+	rec, err := t.look(ctx)
 	if err != nil {
 		return Report{}, err
-	}
-	if !slices.Equal(before.Keys(), r.watched.Keys()) {
-		t.opts.Marks = nil // they are those of other gates
-	}
-	if t.gates = r.watched; t.opts.Marks == nil {
-		if !r.Windowed {
-			t.gates = r.polled
-		}
-		t.polledHere = true
-		t.opts.Marks, t.opts.GatesErr = r.Consul.Poll(ctx, t.gates)
-		if err := ctx.Err(); err != nil {
-			return Report{}, fmt.Errorf("watch Consul: %w", err)
-		}
 	}
 	if t.idle(rec.Data) {
 		return Report{Idle: true, Due: clock.Earlier(rec.Data.Due, t.deliverAt), Record: rec.Data}, nil
@@ -122,16 +110,37 @@ func (r *Reconciler) Tick(ctx context.Context, opts TickOptions) (Report, error)
 		defer r.release(ctx, held)
 		t.opts.Lease, t.opts.close = taken, held.closeWith
 		if !taken.Again() { // another tick may have written before this one had the lease
-			overrides := r.overrides
-			if rec, err = t.read(ctx); err != nil {
+			if rec, err = t.look(ctx); err != nil {
 				return Report{}, err
-			}
-			if overrides != r.overrides {
-				return t.again(ctx)
 			}
 		}
 	}
 	return t.act(ctx, rec)
+}
+
+// look reads the record that the last tick has left, and polls the gates if their marks are not known.
+func (t *tick) look(ctx context.Context) (state.Stored[state.Reconcile], error) {
+	before := t.watched
+	rec, err := t.read(ctx)
+	if err != nil {
+		return rec, err
+	}
+	if !slices.Equal(before.Keys(), t.watched.Keys()) {
+		t.opts.Marks = nil // they are those of other gates
+	}
+	polls := t.opts.Marks == nil
+	if t.polledHere = t.polledHere || polls; t.polledHere && !t.Windowed {
+		t.gates = t.polled
+	} else {
+		t.gates = t.watched
+	}
+	if polls {
+		t.opts.Marks, t.opts.GatesErr = t.Consul.Poll(ctx, t.gates)
+		if err := ctx.Err(); err != nil {
+			return rec, fmt.Errorf("watch Consul: %w", err)
+		}
+	}
+	return rec, nil
 }
 
 // read reads the record that the last tick has left.
@@ -158,16 +167,19 @@ type tick struct {
 	tasks      []task // those that concern the tick
 	resting    []int  // the others, by their places in the configuration
 	gates      consul.GateSet
-	polledHere bool                               // Marks were polled by this tick
-	expiry     time.Time                          // when the first claim of a runner that cannot be seen expires
-	dead       map[string]state.Stored[state.Run] // runs found lost, as they were read
-	live       map[string]bool                    // launches under way, without checks for drift
-	unseen     error                              // why it is not known whether a launch was started
-	checking   bool                               // checks for drift are under way
-	corrupt    map[string]error                   // why records cannot be decoded, by task
-	owners     map[string]string                  // the tasks that take along the Terraform state of former names, by those
-	late       map[string]string                  // the tasks whose moved_from names a removed one, and that have something of their own
-	begun      map[string]bool                    // tasks of the configuration that have a Terraform state of their own
+	polledHere bool                                // Marks were polled by this tick
+	expiry     time.Time                           // when the first claim of a runner that cannot be seen expires
+	dead       map[string]state.Stored[state.Run]  // runs found lost, as they were read
+	live       map[string]bool                     // launches under way, without checks for drift
+	notBegun   error                               // why a launch has not begun, which keeps no other one from beginning
+	checking   bool                                // checks for drift are under way
+	corrupt    map[string]error                    // why records cannot be decoded, by task
+	owners     map[string]string                   // the tasks that take along the Terraform state of former names, by those
+	left       map[string]bool                     // tasks whose records and overrides, as they were read, do not fit each other
+	uses       map[string][]string                 // the other tasks by which a run was decided on, by its task
+	asRead     map[string]state.Stored[state.Task] // the records of these, as they were read last
+	late       map[string]string                   // the tasks whose moved_from names a removed one, and that have something of their own
+	begun      map[string]bool                     // tasks of the configuration that have a Terraform state of their own
 	report     Report
 	unsaved    *unsaved // nil if the reconcile record is as it should be
 
@@ -193,34 +205,21 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 			return Report{}, err
 		}
 	}
-	t.rec = rec
-	states, corrupt, err := t.readChosen(ctx, rec.Data)
+	states, err := t.readSettled(ctx, rec)
 	if err != nil {
 		return Report{}, err
 	}
-	if settled, err := t.settleProvisional(ctx, states); err != nil {
-		return Report{}, err
-	} else if settled {
-		return t.again(ctx)
-	}
-	t.corrupt = corrupt
-	if moved, err := t.takeOver(ctx, states); err != nil {
-		return Report{}, err
-	} else if moved {
-		return t.again(ctx)
-	}
-	inputs, err := t.observeConsul(ctx, rec.Data, states)
+	inputs, err := t.observeConsul(ctx, t.rec.Data, states)
 	if err != nil {
 		return Report{}, err
 	}
-	// Each change of an override also writes its task's record: what was read of the
-	// tasks fits the overrides only if those are unchanged.
 	last, err := state.ReadReconcile(ctx, t.Store)
 	if err != nil {
 		return Report{}, err
 	}
-	if last.Data.Overrides != t.overrides {
-		return t.again(ctx)
+	order, err := t.orderNow(ctx, last.Data.Overrides)
+	if err != nil {
+		return Report{}, err
 	}
 	now := t.Now()
 	for i := range inputs {
@@ -232,22 +231,23 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	if err := t.pollRemote(ctx, inputs); err != nil {
 		return Report{}, err
 	}
-	order := decide.Order{Tasks: t.order}
 	t.report.Decisions = order.Decide(inputs, now)
 	if stopped, err := t.stopGivenUp(ctx, inputs); err != nil {
 		return Report{}, err
 	} else if stopped {
 		t.report.Decisions = order.Decide(inputs, now)
 	}
-	if order.Unread, err = t.unreadBefore(ctx, order); err != nil {
+	if unread, err := t.unreadBefore(ctx, order, states); err != nil {
 		return Report{}, err
-	} else if len(order.Unread) > 0 {
+	} else if len(unread) > 0 {
+		maps.Copy(order.Unread, unread)
 		t.report.Decisions = order.Decide(inputs, now)
 	}
 	t.noteWaits(inputs)
 	t.leaveAlone(states)
 	t.warnCorrupt()
-	if err = t.carryOut(ctx, states, now); err == nil {
+	err = t.carryOut(ctx, states, now)
+	if err == nil {
 		err = t.finish(ctx, t.rec, now)
 	}
 	folds := err == nil && t.summary.Full()
@@ -264,12 +264,38 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 	return t.report, err
 }
 
-// again ticks once more under the lease, because the overrides have changed, and
-// perhaps the gates with them.
-func (t *tick) again(ctx context.Context) (Report, error) {
-	opts := t.opts
-	if t.polledHere {
-		opts.Marks, opts.GatesErr = nil, nil
+// readSettled reads the records of the tasks that concern the tick, and settles first what they leave open:
+// provisional changes whose run has ended, and renames. What somebody changes at the same moment is left to
+// the next tick.
+func (t *tick) readSettled(ctx context.Context, rec state.Stored[state.Reconcile]) (map[string]state.Stored[state.Task], error) {
+	t.left = map[string]bool{}
+	for settled := false; ; settled = true {
+		t.rec = rec
+		states, corrupt, err := t.readChosen(ctx, rec.Data)
+		if err != nil {
+			return nil, err
+		}
+		t.corrupt = corrupt
+		provisional, renamed := t.hadRuns(states), t.takers(states)
+		if settled {
+			for _, name := range provisional {
+				t.left[name] = true
+			}
+			for _, taker := range renamed {
+				t.left[taker.task.Name], t.left[taker.former] = true, true
+			}
+		}
+		if settled || len(provisional)+len(renamed) == 0 {
+			return states, nil
+		}
+		if err := t.settleProvisional(ctx, provisional, states); err != nil {
+			return nil, err
+		}
+		if err := t.takeOver(ctx, renamed, states); err != nil {
+			return nil, err
+		}
+		if rec, err = t.look(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return t.Reconciler.Tick(ctx, opts)
 }

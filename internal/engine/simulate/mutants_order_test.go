@@ -26,8 +26,8 @@ var orderMutants = []mutant{
 	}, {
 		rule: "the order: a request for a predecessor that comes while a tick decides is decided first",
 		file: "engine/reconcile/order.go",
-		old:  "return []state.Change{state.Check(b.tick.rec.Record)}",
-		new:  "return nil",
+		old:  "changes = append(changes, state.Check(records[key]))",
+		new:  "_ = key",
 		test: "engine/reconcile TestOrder_ARequestForThePredecessorComesFirst",
 	}, {
 		rule: "the order: a change that came while a tick read is not overtaken",
@@ -67,14 +67,14 @@ var orderMutants = []mutant{
 		rule: "destroys: the order holds along tasks that stay",
 		seed: orderSeeds + removalFirst, stride: removalEvery,
 		file: "engine/decide/order_destroy.go",
-		old:  "for _, i := range c.before(name) {",
-		new:  "for _, i := range c.before(\"\") {",
+		old:  "default:\n\t\t\tfor _, i := range c.before(name) {",
+		new:  "default:\n\t\t\tfor _, i := range c.before(\"\") {",
 		says: "destroys have the opposite order",
 	}, {
 		rule: "destroys: a request to destroy a successor that comes while a tick decides is decided first",
-		file: "engine/decide/order.go",
-		old:  "return Begins(d) || (d.Action == Run || d.Action == Resume) && d.Kind == state.KindDestroy",
-		new:  "return Begins(d)",
+		file: "engine/decide/order_destroy.go",
+		old:  "return nil, o.opposite.behind[i]",
+		new:  "return nil, nil",
 		test: "engine/reconcile TestOrder_ARequestToDestroyTheSuccessorComesFirst",
 	},
 }

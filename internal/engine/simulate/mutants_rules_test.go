@@ -54,8 +54,8 @@ var eventMutants = []mutant{
 	}, {
 		rule: "events: one is not sent before its transition is written",
 		file: "engine/reconcile/batch.go",
-		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
-		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.checks(b.items...)...)...)",
+		new:  "for _, sink := range b.tick.Sinks() { for _, e := range events.All() { _ = sink.Deliver(ctx, e) } }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.checks(b.items...)...)...)",
 		says: "an event follows its transition",
 	}, {
 		rule: "events: that a task has another name follows all events of the former name",

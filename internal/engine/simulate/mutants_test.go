@@ -60,8 +60,8 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the intent is written before its launch is started",
 		file: "engine/reconcile/batch.go",
-		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
-		new:  "if b.launches != \"\" { b.tick.start(ctx, launches...) }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.unrequested()...)...)",
+		old:  "_, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.checks(b.items...)...)...)",
+		new:  "if b.launches != \"\" { b.tick.start(ctx, launches...) }; _, err := b.tick.opts.Lease.Apply(ctx, append(changes, b.checks(b.items...)...)...)",
 		says: "the intent comes first",
 	}, {
 		rule: "the record of a task says that its run waits",
@@ -86,7 +86,7 @@ var engineMutants = []mutant{
 		rule: "a run whose container runs is not lost, however old its claim",
 		seed: 46937,
 		file: "engine/reconcile/live.go",
-		old:  "if live == nil || live.Wait != nil || statuses[live.Launch].Running {",
+		old:  "if live == nil || live.Wait != nil || statuses[live.Launch].alive() {",
 		new:  "if live == nil || live.Wait != nil {",
 		says: "one process applies a task",
 	}, {
@@ -139,9 +139,9 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the tasks that a tick has read match the overrides",
 		seed: 2670,
-		file: "engine/reconcile/tick.go",
-		old:  "if last.Data.Overrides != t.overrides {",
-		new:  "if last.Data.Overrides == \"\" && t.overrides != \"\" {",
+		file: "engine/reconcile/order.go",
+		old:  "if overrides != t.overrides {",
+		new:  "if overrides == \"\" && t.overrides != \"\" {",
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",

@@ -6,7 +6,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
-	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // Where tasks come after others, the judge checks that what a task has made is destroyed after what those have
@@ -57,7 +56,7 @@ func (j *judge) comesAfter(v view, cfg *config.Config, task, other string, betwe
 	var visit func(task string) bool
 	visit = func(task string) bool {
 		seen[task] = true
-		t := config.Task{Name: task, After: j.afterOf(v, cfg, task)}
+		t := config.Task{Name: task, After: j.afterOf(cfg, task)}
 		if t.ComesAfter(other) {
 			return true
 		}
@@ -71,15 +70,10 @@ func (j *judge) comesAfter(v view, cfg *config.Config, task, other string, betwe
 	return visit(task)
 }
 
-// afterOf returns the `after` of a task as it is known: that of the configuration, or of what is kept of a
-// task that is removed.
-func (j *judge) afterOf(v view, cfg *config.Config, task string) []string {
+// afterOf returns the `after` of a task: that of the configuration, or the latest one of a task that is removed.
+func (j *judge) afterOf(cfg *config.Config, task string) []string {
 	if t, ok := cfg.Task(task); ok {
 		return t.After
 	}
-	rec, kept := v.memory.records[state.DefinitionKey(task)]
-	if !kept || j.tasks[task].OnRemoval == "" {
-		return nil
-	}
-	return overlay.After(decoded[state.Definition](rec.Value))
+	return j.tasks[task].Follows
 }

@@ -138,6 +138,8 @@ type Removal struct {
 	// OnRemoval is the digest of the Definition that the task is destroyed with when
 	// it is removed; empty if what it has made stays then.
 	OnRemoval string `json:"on_removal,omitempty"`
+	// Follows is the task's `after`, which still counts when the task is removed.
+	Follows []string `json:"follows,omitempty"`
 	// Leaving is the definition of a task that was made through the API and deleted
 	// while Run was under way: people see the task until Run has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`

@@ -32,7 +32,7 @@ func (t Task) Rest() Rest {
 	}
 	t.Definition, t.Observed, t.ObservedAt, t.Applied, t.AppliedAt, t.Counts = "", "", time.Time{}, "", time.Time{}, nil
 	t.Losses = nil
-	t.Scheduled, t.Attempted, t.OnRemoval, t.Shape, t.MovedFrom = time.Time{}, Attempt{}, "", "", nil
+	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.MovedFrom = time.Time{}, Attempt{}, "", nil, "", nil
 	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.History, t.Last, t.Recent, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, nil, nil, "", 0, 0
 	if !reflect.ValueOf(t).IsZero() {
 		return ""

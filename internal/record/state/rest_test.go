@@ -11,7 +11,7 @@ import (
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
 var harmless = []string{"Losses",
-	"Definition", "Observed", "ObservedAt", "Applied", "AppliedAt", "Counts", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval",
+	"Definition", "Observed", "ObservedAt", "Applied", "AppliedAt", "Counts", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval", "Follows",
 	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
 }
 
@@ -23,7 +23,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 			Requests:    state.Requests{Scheduled: at},
 			Tries:       state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
 			Naming:      state.Naming{Shape: "s", MovedFrom: []string{"was"}},
-			Removal:     state.Removal{OnRemoval: "k"},
+			Removal:     state.Removal{OnRemoval: "k", Follows: []string{"a"}},
 			Drift:       &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
 			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,
 		}

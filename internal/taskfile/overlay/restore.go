@@ -73,12 +73,3 @@ func Restore(cfg *config.Config, name string, d state.Definition) (*config.Confi
 	t.Enabled, t.ModuleDigest = true, d.Module
 	return with, t, nil
 }
-
-// After returns the `after` of a task whose definition was kept, also if the task cannot be restored.
-func After(d state.Definition) []string {
-	var keys struct {
-		After []string `json:"after"`
-	}
-	_ = json.Unmarshal(d.Task, &keys) // nothing is known of a definition that is not valid
-	return keys.After
-}
