@@ -25,7 +25,8 @@
 // what removed tasks have made is destroyed (removal_test.go). In every eighth history, people pause
 // and resume all tasks (pauses_test.go). In every fifth history, containers in AWS linger
 // (linger_test.go). In a cluster, instances share runs (shared_test.go). In every tenth history, the
-// summary is lost or damaged while ticks run (summary_test.go).
+// summary is lost or damaged while ticks run (summary_test.go). A process that ticks never reads the summary now
+// and then, in each history.
 //
 // In histories from seed remoteSeeds on, HCP Terraform applies what tasks need: the real driver
 // works with an HCP Terraform in memory, whose requests fail, too, and where people confirm, discard,

@@ -8,6 +8,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -53,6 +54,8 @@ type judge struct {
 	offers         map[string]uint64 // by launch: the token under which it was offered last
 	took           int               // launches that instances of a cluster took
 	withdrew       int               // launches that the leader withdrew from them
+	warm           summary.Summary   // of a process that ticks never, and reads it now and then
+	summaryWrites  int               // that concern it
 	withoutSummary int               // writes of the reconcile record by leaders, since there was a summary
 	unsaved        int               // states that instances keep because the backend did not take them
 }

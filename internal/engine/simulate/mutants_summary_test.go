@@ -80,8 +80,8 @@ var summaryMutants = []mutant{
 		rule: "summary: each write that removes notes has a new head",
 		file: "record/summary/summary.go",
 		old:  "changes = append(changes, change(Head, s.head, state.Encode(head{s.writes})))",
-		new:  "if len(changes) < changesAtOnce { changes = append(changes, change(Head, s.head, state.Encode(head{s.writes}))) }",
-		says: "a reader that believes it is current",
+		new:  "if len(changes) < ChangesAtOnce { changes = append(changes, change(Head, s.head, state.Encode(head{s.writes}))) }",
+		says: "a process that knew the summary before",
 	}, {
 		rule: "summary: the last write of a fold has what the tick leaves, and releases the lease",
 		file: "record/summary/summary.go",

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -32,6 +33,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	summary.ChangesAtOnce = 6 // a process may die between the writes of a fold
 	// One goroutine moves at a time: more processors would only hand it around.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(1000) // a history leaves little behind

@@ -18,7 +18,18 @@ func (j *judge) summarized(v view, changes []state.Change) {
 	if !slices.ContainsFunc(changes, concerns) {
 		return
 	}
-	var s summary.Summary
+	j.agrees(v, new(summary.Summary), "the summary says what the records say")
+	if j.summaryWrites++; j.summaryWrites%warmReads == 0 {
+		j.agrees(v, &j.warm, "a process that knew the summary before says what the records say")
+	}
+}
+
+// warmReads is after how many writes the process reads that only reads the summary: others fold notes that it
+// has not seen.
+const warmReads = 11
+
+// agrees has a process read the summary, and compares its rows with the records.
+func (j *judge) agrees(v view, s *summary.Summary, rule string) {
 	known, err := s.Read(context.Background(), shelf{&v.memory})
 	if err != nil {
 		v.violated("the summary can be read: %v", err)
@@ -34,12 +45,12 @@ func (j *judge) summarized(v view, changes []state.Change) {
 		switch row, ok := s.Row(task); {
 		case ok && (row.Rest == "" && row.Revision == 0 || row == is):
 		default:
-			v.violated("the summary says what the records say: of %s it says %+v, its record says %+v", task, row, is)
+			v.violated("%s: of %s it says %+v, its record says %+v", rule, task, row, is)
 		}
 	}
 	for row := range s.Rows() {
 		if !there[row.Task] && row.Rest != "" {
-			v.violated("the summary says what the records say: it has a row of %s, which has no record: %+v", row.Task, row)
+			v.violated("%s: it has a row of %s, which has no record: %+v", rule, row.Task, row)
 		}
 	}
 }

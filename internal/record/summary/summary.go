@@ -198,12 +198,11 @@ func (s *Summary) Row(task string) (Row, bool) {
 // Rows returns all rows, in no order.
 func (s *Summary) Rows() iter.Seq[Row] { return maps.Values(s.rows) }
 
-const (
-	// maxNotes is how many notes there are before they are folded: each non-idle tick reads them.
-	maxNotes = 15
-	// changesAtOnce is how many records one write of a fold changes.
-	changesAtOnce = 40
-)
+// maxNotes is how many notes there are before they are folded: each non-idle tick reads them.
+const maxNotes = 15
+
+// ChangesAtOnce is how many records one write of a fold changes. The simulation has folds of several writes with fewer.
+var ChangesAtOnce = 40
 
 // Full reports whether there are so many notes that Fold moves them.
 func (s *Summary) Full() bool { return s.known && len(s.notes) > maxNotes }
@@ -321,7 +320,7 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 		return err
 	}
 	add := func(c state.Change) error {
-		if n := len(c.Key) + len(c.Value); len(changes) == changesAtOnce || size+n > state.MaxBytes/2 && len(changes) > 0 {
+		if n := len(c.Key) + len(c.Value); len(changes) == ChangesAtOnce || size+n > state.MaxBytes/2 && len(changes) > 0 {
 			if err := flush(apply); err != nil {
 				return err
 			}
