@@ -37,18 +37,29 @@ func Environment(environ []string) []string {
 	var secrets []string
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		for _, found := range login.FindAllStringSubmatch(value, -1) {
-			secrets = append(secrets, decoded(found[2])...)
-			if len(found[1]) >= shortestUser {
-				secrets = append(secrets, decoded(found[1])...)
-			}
+		secrets = append(secrets, in(value, isSecret(name, value))...)
+	}
+	return secrets
+}
+
+// Argument returns the secrets in the value of an argument or a variable of a provider: the value, if it
+// is one by its name, and the passwords and tokens in URLs and headers.
+func Argument(name, value string) []string { return in(value, namesArgument(name)) }
+
+// in returns the passwords and tokens in URLs and headers; secret says that the value is a secret, too.
+func in(value string, secret bool) []string {
+	var secrets []string
+	for _, found := range login.FindAllStringSubmatch(value, -1) {
+		secrets = append(secrets, decoded(found[2])...)
+		if len(found[1]) >= shortestUser {
+			secrets = append(secrets, decoded(found[1])...)
 		}
-		for _, found := range authorization.FindAllStringSubmatch(value, -1) {
-			secrets = append(secrets, found[1])
-		}
-		if isSecret(name, value) {
-			secrets = append(append(secrets, value), inObject(value)...)
-		}
+	}
+	for _, found := range authorization.FindAllStringSubmatch(value, -1) {
+		secrets = append(secrets, found[1])
+	}
+	if secret {
+		secrets = append(append(secrets, value), inObject(value)...)
 	}
 	return secrets
 }

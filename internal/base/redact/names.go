@@ -49,3 +49,9 @@ var otherSecrets = regexp.MustCompile(`(?i)(?:password|passwd|passphrase|(?:^|[_
 // NamesSecret reports whether a key is the name of a credential, or of another value that should
 // not be shown.
 func NamesSecret(key string) bool { return NamesCredential(key) || otherSecrets.MatchString(key) }
+
+// providerSecrets are the last words of further names of secrets among the arguments of providers.
+var providerSecrets = regexp.MustCompile(`(?i)(?:^|[_.-])(?:key|auth|pin|secret_?id|key_material|authorization)$`)
+
+// namesArgument reports whether an argument of a provider is a secret by its name.
+func namesArgument(key string) bool { return NamesSecret(key) || providerSecrets.MatchString(key) }

@@ -26,6 +26,10 @@ const Redacted = "(redacted)"
 // words like "tcp", and replacing them would garble the text.
 const shortestSecret = 4
 
+// word is a secret that is hidden only where it stands alone: it may be a part of a longer word, such as
+// default in default_data.
+var word = regexp.MustCompile(`^[A-Za-z]{1,12}$`)
+
 // encoded replaces the base64 of a secret until the text around it is removed.
 const encoded = "\x00"
 
@@ -36,22 +40,27 @@ var inBase64 = regexp.MustCompile(`[A-Za-z0-9+/_=-]*\x00[A-Za-z0-9+/_=\x00-]*`)
 type Scrubber struct {
 	replace *strings.Replacer
 	broken  *regexp.Regexp // secrets with spaces where lines may end; nil for none
-	numbers *regexp.Regexp // nil for none
+	alone   *regexp.Regexp // numbers and words; nil for none
 }
 
-// New returns a scrubber of these texts, and of all texts and long numbers in values in
-// JSON, which may be nil.
+// New returns a scrubber of these texts, and of the secrets in the values of variables in JSON, which
+// may be nil: of an object, which has the arguments of a provider, those that are secrets by their
+// names; else all texts and long numbers.
 func New(values []byte, texts ...string) *Scrubber {
 	secrets := map[string]string{} // by spelling, what takes its place
-	var broken, numbers []string
+	var broken, alone []string
 	add := func(s string) {
 		for _, line := range strings.Split(s, "\n") { // output is seen line by line
 			line = strings.TrimSpace(line)
-			if len(line) < shortestSecret {
+			if len(line) < shortestSecret || line == "true" || line == "false" || line == "null" {
 				continue
 			}
 			for _, text := range base64Of(line) {
 				secrets[text] = encoded
+			}
+			if word.MatchString(line) {
+				alone = append(alone, line)
+				continue
 			}
 			for _, text := range Spellings(line) {
 				secrets[text] = Redacted
@@ -66,25 +75,27 @@ func New(values []byte, texts ...string) *Scrubber {
 			}
 		}
 	}
-	var walk func(v any)
-	walk = func(v any) {
+	var walk func(v any, secret bool)
+	walk = func(v any, secret bool) {
 		switch v := v.(type) {
 		case string:
-			add(v)
+			for _, text := range in(v, secret) {
+				add(text)
+			}
 		case json.Number:
-			if len(v) >= ShortestNumber {
-				numbers = append(numbers, regexp.QuoteMeta(strings.TrimPrefix(v.String(), "-")))
+			if secret && len(v) >= ShortestNumber {
+				alone = append(alone, regexp.QuoteMeta(strings.TrimPrefix(v.String(), "-")))
 				for _, text := range base64Of(v.String()) {
 					secrets[text] = encoded
 				}
 			}
 		case []any:
 			for _, e := range v {
-				walk(e)
+				walk(e, secret)
 			}
 		case map[string]any:
-			for _, e := range v {
-				walk(e)
+			for key, e := range v {
+				walk(e, secret || namesArgument(key))
 			}
 		}
 	}
@@ -92,7 +103,11 @@ func New(values []byte, texts ...string) *Scrubber {
 	decoder := json.NewDecoder(bytes.NewReader(values))
 	decoder.UseNumber()
 	if decoder.Decode(&decoded) == nil {
-		walk(decoded)
+		all, _ := decoded.(map[string]any)
+		for _, v := range all {
+			_, provider := v.(map[string]any)
+			walk(v, !provider)
+		}
 	}
 	for _, text := range texts {
 		add(text)
@@ -108,8 +123,8 @@ func New(values []byte, texts ...string) *Scrubber {
 	if len(broken) > 0 {
 		scrub.broken = regexp.MustCompile(strings.Join(broken, "|"))
 	}
-	if len(numbers) > 0 {
-		scrub.numbers = regexp.MustCompile(`\b(?:` + strings.Join(numbers, "|") + `)\b`)
+	if len(alone) > 0 {
+		scrub.alone = regexp.MustCompile(`\b(?:` + strings.Join(alone, "|") + `)\b`)
 	}
 	return scrub
 }
@@ -124,12 +139,12 @@ func (s *Scrubber) Clean(text string) string {
 	if s.broken != nil && strings.ContainsAny(text, "\n│") {
 		text = s.broken.ReplaceAllString(text, Redacted)
 	}
-	if s.numbers != nil {
-		text = s.numbers.ReplaceAllString(text, Redacted)
-	}
 	text = s.replace.Replace(text)
 	if strings.Contains(text, encoded) {
 		text = inBase64.ReplaceAllString(text, Redacted)
+	}
+	if s.alone != nil {
+		text = s.alone.ReplaceAllString(text, Redacted)
 	}
 	return text
 }

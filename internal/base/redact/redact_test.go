@@ -10,7 +10,7 @@ import (
 
 func TestScrubber_SecretsInEveryEncoding(t *testing.T) {
 	const secret = `p4&ss<wo/rd+"1`
-	vars, err := json.Marshal(map[string]any{"postgresql": map[string]any{"password": secret, "pin": 738291, "port": 5432, "template": "a${b}c-secret"}})
+	vars, err := json.Marshal(map[string]any{"postgresql": map[string]any{"password": secret, "pin": 738291, "port": 5432, "token": "a${b}c-secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func TestScrubber_SecretsInEveryEncoding(t *testing.T) {
 		"base64 for URLs":          {"token=" + basic(base64.RawURLEncoding, "u") + "&x", basic(base64.RawURLEncoding, "u")[4:12]},
 		"number":                   {"pin = 738291", "738291"},
 		"number in JSON":           {`{"pin":738291}`, "738291"},
-		"HCL's template":           {`+ template = "a$${b}c-secret"`, "c-secret"},
-		"secret, as it is written": {`+ template = "a${b}c-secret"`, "c-secret"},
+		"HCL's template":           {`+ token = "a$${b}c-secret"`, "c-secret"},
+		"secret, as it is written": {`+ token = "a${b}c-secret"`, "c-secret"},
 	} {
 		if got := s.Clean(c.text); strings.Contains(got, c.secret) || !strings.Contains(got, Redacted) {
 			t.Errorf("%s: %s", name, got)
@@ -48,6 +48,30 @@ func TestScrubber_SecretsInEveryEncoding(t *testing.T) {
 	for _, text := range []string{"port 5432 of 17382910", "Basic settings", "Apply complete! Resources: 1 added", `{"a":"b"}`} {
 		if got := s.Clean(text); got != text {
 			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// What people approve must be readable, whatever words the configuration of a provider has.
+func TestScrubber_OnlySecretsAndNoPartsOfWords(t *testing.T) {
+	vars, err := json.Marshal(map[string]any{
+		"one": map[string]any{"alias": "main", "protocol": "https", "profile": "default", "insecure": "true", "zone": 100200300, "url": "https://ann:pa55wd-of-ann@host.example",
+			"auth_tokens": map[string]any{"first": "in-an-object"}, "password": "terraform", "api_key": 987654321, "secret_id": "ab12"},
+		"template": "looked-up",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(vars, "default", "true")
+	for text, want := range map[string]string{
+		"terraform_data.main over https, note = \"true after apply\"":       "terraform_data.main over https, note = \"true after apply\"",
+		"zone = \"default\", default_data, defaults, vlan 100200300":        "zone = \"(redacted)\", default_data, defaults, vlan 100200300",
+		"terraform: is \"terraform\", host.example, pa55wd-of-ann":          "(redacted): is \"(redacted)\", host.example, (redacted)",
+		"in-an-object 987654321 xin-an-objectx ab12 looked-up":              "(redacted) (redacted) x(redacted)x (redacted) (redacted)",
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("u:terraform")): "Basic (redacted)",
+	} {
+		if got := s.Clean(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (s *step) details(ctx context.Context, run Run, plan driver.Plan) (driver.P
 	if plan.InState != nil {
 		found.InState = plan.InState
 	}
-	found.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(&document, s.scrub.Clean) }
+	found.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(&document) }
 	return found, nil
 }
 

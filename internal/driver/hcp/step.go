@@ -114,7 +114,7 @@ func (s *step) evaluate(ctx context.Context) error {
 	hidden := slices.Concat(s.values.Secrets, []string{s.token, cfg.Vault.Token}, module.SensitiveValues(t))
 	for _, v := range secrets {
 		if v.Env && v.Key != awsAuth && v.Key != awsRole {
-			hidden = append(hidden, v.Value)
+			hidden = append(hidden, redact.Argument(v.Key, v.Value)...)
 		}
 	}
 	s.scrub = redact.New(values, hidden...)

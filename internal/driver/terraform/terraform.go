@@ -328,7 +328,7 @@ func planned(task string, found terraformcli.Plan) (driver.Plan, error) {
 		if plan, err = tfplan.Of(found.JSON, found.Clean); err != nil {
 			return driver.Plan{}, fmt.Errorf("plan of task %s: %w", task, err)
 		}
-		plan.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(found.JSON, found.Clean) }
+		plan.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(found.JSON) }
 	}
 	plan.Clean = found.Clean
 	plan.Changes.Uncounted = found.Changes && !plan.Changes.Any()

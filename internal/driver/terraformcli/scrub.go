@@ -9,8 +9,8 @@ import (
 // newScrubber returns what makes unreadable the secrets that Terraform gets.
 func newScrubber(o Options) *redact.Scrubber {
 	secrets := slices.Concat(o.Secrets, credentials(o.Backend.Body), []string{o.Consul.Token})
-	for _, value := range o.Env {
-		secrets = append(secrets, value)
+	for name, value := range o.Env {
+		secrets = append(secrets, redact.Argument(name, value)...)
 	}
 	for name, value := range o.Credentials {
 		secrets = append(secrets, redact.Environment([]string{name + "=" + value})...)

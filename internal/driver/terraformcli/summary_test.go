@@ -90,7 +90,7 @@ func TestMessages_AreWithoutDecoration(t *testing.T) {
 
 func TestOutput_IsWrittenInWholeLinesWithoutSecrets(t *testing.T) {
 	var log strings.Builder
-	o := output{log: &log, scrub: newScrubber(Options{VarJSON: []byte(`{"a": {"b": ["first-secret-long", "first", "-----KEY-----\nline2\n", 5, "ab"]}}`)})}
+	o := output{log: &log, scrub: newScrubber(Options{VarJSON: []byte(`{"a": {"tokens": ["first-secret-long", "first", "-----KEY-----\nline2\n", 5, "ab"]}}`)})}
 	w := o.stdout()
 	for _, part := range []string{"x fir", "st-secret-long y first z ab 5\r\n", "", "line2\n-----KEY-----\nend"} {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {

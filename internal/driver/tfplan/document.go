@@ -12,15 +12,15 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// Document returns Terraform's plan in Terraform's own JSON format, without secrets.
-// It has the parts in which Terraform marks what is sensitive. Constants in the
-// configuration have no such marks: all of them are hidden.
-func Document(p *tfjson.Plan, clean func(string) string) (json.RawMessage, error) {
+// Document returns Terraform's plan in Terraform's own JSON format, for programs that judge it. It has the
+// parts in which Terraform marks what is sensitive, which is hidden; all else is as it is. Constants in
+// the configuration have no such marks: all of them are hidden.
+func Document(p *tfjson.Plan) (json.RawMessage, error) {
 	format, err := version.NewVersion(p.FormatVersion)
 	if err != nil {
 		return nil, fmt.Errorf("read the plan: its format version: %w", err)
 	}
-	s := sanitizer{clean: clean, hideAll: format.LessThan(marksAll), whole: true}
+	s := sanitizer{clean: func(text string) string { return text }, hideAll: format.LessThan(marksAll), whole: true}
 	doc := tfjson.Plan{
 		FormatVersion: p.FormatVersion, TerraformVersion: p.TerraformVersion, Timestamp: p.Timestamp, Complete: p.Complete,
 		Variables: map[string]*tfjson.PlanVariable{}, OutputChanges: map[string]*tfjson.Change{}, Config: p.Config,
@@ -143,7 +143,7 @@ func (s sanitizer) module(m *tfjson.StateModule, marks map[string]any) *tfjson.S
 	return clean
 }
 
-// encode returns a plan as JSON, in which no key and no text has a secret.
+// encode returns a plan as JSON.
 func (s sanitizer) encode(p *tfjson.Plan) (json.RawMessage, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s sanitizer) encode(p *tfjson.Plan) (json.RawMessage, error) {
 	if configuration, ok := doc["configuration"]; ok {
 		hideConstants(configuration)
 	}
-	return json.Marshal(s.shown(side{value: doc}))
+	return json.Marshal(doc)
 }
 
 // hideConstants hides the values that are written in the configuration.

@@ -24,8 +24,8 @@ type Values struct {
 	Config *config.Config
 	// Variables are the values of the task's variables with templates.
 	Variables map[string]string
-	// Secrets are all values and parts of values: output may contain a part without the whole
-	// value.
+	// Secrets are all evaluated values and their parts: output may contain a part without the
+	// whole value.
 	Secrets []string
 }
 
@@ -88,7 +88,7 @@ func Evaluate(ctx context.Context, cfg *config.Config, t *config.Task, evaluate 
 		} else {
 			texts[at] = r.Text
 		}
-		values.Secrets = append(values.Secrets, r.Pieces...)
+		values.Secrets = append(append(values.Secrets, r.Text), r.Pieces...)
 	}
 	if len(errs) > 0 {
 		return Values{}, errors.Join(errs...)
