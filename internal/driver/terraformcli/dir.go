@@ -102,9 +102,11 @@ type Dir struct {
 	made    *inventory // by an apply that has begun; nil if there is none
 }
 
-// markVariable is the environment variable that names the directory for which a
-// process of Terraform was started.
-const markVariable = "TERRAPULSE_TASK_DIR"
+// Environment variables of the processes of Terraform.
+const (
+	markVariable    = "TERRAPULSE_TASK_DIR" // the directory for which a process was started
+	commandVariable = "TERRAPULSE_COMMAND"  // the ID of the command
+)
 
 // legacyPipes is the first version that closes its output when interrupted.
 var legacyPipes = version.Must(version.NewVersion("1.1.0"))
@@ -148,10 +150,11 @@ func (b *Binary) Open(dir string, opts Options) (*Dir, error) {
 		}
 	}
 	tf.SetEnableLegacyPipeClosing(b.Version.Core().LessThan(legacyPipes))
-	if err := endLeftovers(path); err != nil {
-		return nil, fmt.Errorf("end what a killed Terraform left behind for task %s: %w", opts.Task, err)
+	d := &Dir{path: path, bin: b, opts: opts, tf: tf, scrub: newScrubber(opts)}
+	if err := d.endLeftovers(); err != nil {
+		return nil, err
 	}
-	return &Dir{path: path, bin: b, opts: opts, tf: tf, scrub: newScrubber(opts)}, nil
+	return d, nil
 }
 
 // run runs one command: f calls terraform-exec. seen is called with each line of
@@ -162,7 +165,7 @@ func (d *Dir) run(ctx context.Context, command string, seen func(line string), f
 
 // runTo is run with an output that reads what the command prints.
 func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(context.Context) error) (err error) {
-	env, release, err := d.guard()
+	env, id, release, err := d.guard()
 	if err != nil {
 		return err
 	}
@@ -198,14 +201,16 @@ func (d *Dir) runTo(ctx context.Context, command string, out *output, f func(con
 		return nil
 	case ctx.Err() != nil:
 		awaitEnd(d.path, d.opts.Grace)
-		_ = endLeftovers(d.path) // such as a git that waits for a server; the next Open reports what is in the way
+		_ = d.endCommand(id) // such as a git that waits for a server
 		// err itself must not be printed: terraform-exec's has no text if Terraform
 		// succeeded in spite of the interrupt.
 		return &InterruptedError{Command: d.command(command), Cause: context.Cause(ctx),
 			Succeeded: out.any && !errors.As(err, new(*exec.ExitError))}
-	default:
-		return d.explain(command, out.errors(), err)
 	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && !exit.Exited() { // for lack of memory, say
+		_ = d.endCommand(id)
+	}
+	return d.explain(command, out.errors(), err)
 }
 
 // data returns a path in Terraform's data directory.

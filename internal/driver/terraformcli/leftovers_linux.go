@@ -11,28 +11,33 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// endLeftovers kills the processes that a killed Terraform has left behind for the
-// directory: commands of provisioners, and providers in the middle of a request. It
-// finds them by the mark in their environment, and by the death of Terraform, the
-// leader of their process group. A process that has left the group may run on.
-func endLeftovers(dir string) error {
-	alive := map[int]bool{syscall.Getpgrp(): true} // groups whose leader runs
-	for _, p := range processes() {
-		group, err := syscall.Getpgid(p.PID)
-		if err != nil {
-			continue
+// endingFor is how long killed processes may take to end.
+const endingFor = 10 * time.Second
+
+// endCommand kills the processes that a killed command of Terraform has left behind: commands of
+// provisioners, and providers in the middle of a request. It finds them by the mark in their
+// environment, and calls ended for each.
+func endCommand(id string, ended func(pid int, name string)) error {
+	seen := map[int]bool{}
+	for deadline := time.Now().Add(endingFor); ; time.Sleep(10 * time.Millisecond) {
+		running := slices.DeleteFunc(processes(), func(p procfs.Proc) bool { return !hasVariable(p, commandVariable, id) })
+		if len(running) == 0 {
+			return nil
 		}
-		if _, known := alive[group]; !known {
-			alive[group] = runs(group)
-		}
-		if alive[group] || !startedFor(p, dir) {
-			continue
-		}
-		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("kill process %d: %w", p.PID, err)
+		for _, p := range running {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("process %d, which a killed Terraform has left behind, does not end", p.PID)
+			}
+			name, _ := p.Comm() // "" if it has ended
+			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", p.PID, err)
+			}
+			if !seen[p.PID] {
+				seen[p.PID] = true
+				ended(p.PID, name)
+			}
 		}
 	}
-	return nil
 }
 
 // awaitEnd waits until no Terraform of this process runs in the directory any more.
@@ -55,12 +60,15 @@ func processes() procfs.Procs {
 	return all
 }
 
-// startedFor reports whether a process was started for the directory, runs, and
-// is this user's.
-func startedFor(p procfs.Proc, dir string) bool {
+// hasVariable reports whether a process runs, is this user's, and has a variable of this value in its
+// environment. That of a zombie is empty.
+func hasVariable(p procfs.Proc, name, value string) bool {
 	env, err := p.Environ()
-	return err == nil && slices.Contains(env, markVariable+"="+dir)
+	return err == nil && slices.Contains(env, name+"="+value)
 }
+
+// startedFor reports whether a process was started for the directory.
+func startedFor(p procfs.Proc, dir string) bool { return hasVariable(p, markVariable, dir) }
 
 // isChild reports whether this process has started the other one.
 func isChild(p procfs.Proc) bool {
@@ -69,21 +77,4 @@ func isChild(p procfs.Proc) bool {
 }
 
 // isProvider reports whether a process was started as a provider.
-func isProvider(p procfs.Proc) bool {
-	env, err := p.Environ()
-	return err == nil && slices.Contains(env, cookieVariable+"="+handshake[cookieVariable])
-}
-
-// runs reports whether a process exists and is no zombie, which has no arguments.
-// In many containers, nothing removes the zombies of orphans.
-func runs(pid int) bool {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return !errors.Is(err, os.ErrNotExist)
-	}
-	argv, err := p.CmdLine()
-	if err != nil {
-		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
-	}
-	return len(argv) > 0
-}
+func isProvider(p procfs.Proc) bool { return hasVariable(p, cookieVariable, handshake[cookieVariable]) }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,27 +76,54 @@ func TestLeftovers_TerraformDiesWithTerrapulse(t *testing.T) {
 		t.Error("nothing is left: this test proves nothing any more")
 	}
 	f.writeModule(fileModule)
+	d := f.open()
+	if left := descendants(f.dir); len(left) > 0 || !strings.Contains(f.log.String(), "of a Terraform that was killed is ended") {
+		t.Errorf("%v still run, and the log is %s", left, f.log.String())
+	}
+	f.apply(d)
+}
+
+func TestLeftovers_WhatAProvisionerLeavesRunningRunsOn(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	f := newFixture(t, `
+variable "services" {}
+resource "terraform_data" "daemon" {
+  provisioner "local-exec" { command = "sleep 600 >/dev/null 2>&1 & echo $! > `+pid+`" }
+}
+`)
+	f.init(f.open(), true)
 	f.apply(f.open())
-	waitFor(t, "the command of the provisioner has ended", func() bool { return len(descendants(f.dir)) == 0 })
+	daemon, err := strconv.Atoi(strings.TrimSpace(read(t, pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(daemon, syscall.SIGKILL)
+	f.render("api", "db")
+	f.apply(f.open())
+	if err := syscall.Kill(daemon, 0); err != nil {
+		t.Errorf("it was ended with the next run: %v", err)
+	}
 }
 
 func TestLeftovers_RunningTerraformIsNotKilled(t *testing.T) {
 	f := newFixture(t, fileModule)
-	leader := exec.Command("sleep", "300")
-	leader.Env = append(os.Environ(), markVariable+"="+f.dir)
-	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := leader.Start(); err != nil {
+	d := f.open()
+	env := map[string]string{}
+	_, end := d.markCommand(env) // in another Terrapulse, say
+	defer end()
+	running := exec.Command("sleep", "300")
+	running.Env = append(os.Environ(), commandVariable+"="+env[commandVariable])
+	running.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := running.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- leader.Wait() }()
-	if err := endLeftovers(f.dir); err != nil {
-		t.Fatal(err)
+	go func() { ended <- running.Wait() }()
+	f.open()
+	if err := running.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("it was ended: %v", err)
 	}
-	if err := leader.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the leader of a group was ended: %v", err)
-	}
-	if err := leader.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := running.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
 	<-ended

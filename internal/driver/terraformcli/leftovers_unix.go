@@ -31,7 +31,12 @@ func abandoned(dir string, before time.Time) (let func(), ok bool) {
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !info.ModTime().Before(before) || !own(info) {
 		return nil, false
 	}
-	f, err := os.OpenFile(filepath.Join(dir, scratchMark), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	return seize(filepath.Join(dir, scratchMark))
+}
+
+// seize locks a file that hold has made in a process of this user that has ended.
+func seize(path string) (let func(), ok bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, false
 	}

@@ -19,15 +19,15 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // number of up to ten digits.
 const longestDir = 104 - len("/plugin1234567890") - 1
 
-// guard prepares the environment of the next command, and returns it: Consul's token, and a private
-// directory for temporary files and for the sockets of providers. release removes
-// both. (Providers with a go-plugin before 1.5 put sockets among temporary files.)
+// guard prepares the environment of the next command, and returns it with the ID of the command:
+// Consul's token, and a private directory for temporary files and for the sockets of providers. release
+// removes both. (Providers with a go-plugin before 1.5 put sockets among temporary files.)
 //
 // The private directory replaces the TLS between Terraform and its providers, whose
 // keys take half of the time of a small apply (109 ms with, 55 ms without, Terraform
 // 1.11.4 on 2 cores). TLS stays on Windows, where providers listen on TCP ports, and
 // below a long path.
-func (d *Dir) guard() (env map[string]string, release func(), err error) {
+func (d *Dir) guard() (env map[string]string, id string, release func(), err error) {
 	var releases []func()
 	release = func() {
 		for _, f := range releases {
@@ -38,9 +38,11 @@ func (d *Dir) guard() (env map[string]string, release func(), err error) {
 	opts.Providers = append(slices.Clip(opts.Providers), d.moduleProviders()...)
 	env, err = opts.environment()
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	env[markVariable] = d.path
+	id, end := d.markCommand(env)
+	releases = append(releases, end)
 	if d.cache != "" {
 		env["TF_PLUGIN_CACHE_DIR"] = d.cache
 		env["TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE"] = "1" // no platform but this one reads the lock file
@@ -48,7 +50,8 @@ func (d *Dir) guard() (env map[string]string, release func(), err error) {
 	if opts.pipesToken() {
 		path, stop, err := serve([]byte(opts.Consul.Token), d.readByTerraform)
 		if err != nil {
-			return nil, nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
+			release()
+			return nil, "", nil, fmt.Errorf("hand Consul's token to the backend of task %s: %w", d.opts.Task, err)
 		}
 		releases = append(releases, stop)
 		env["CONSUL_HTTP_TOKEN_FILE"] = path
@@ -58,7 +61,7 @@ func (d *Dir) guard() (env map[string]string, release func(), err error) {
 		sockets, remove, err := scratch("")
 		if err != nil {
 			release()
-			return nil, nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
+			return nil, "", nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
 		}
 		releases = append(releases, remove)
 		env[socketsVariable] = sockets
@@ -67,9 +70,9 @@ func (d *Dir) guard() (env map[string]string, release func(), err error) {
 	err = errors.Join(d.tf.SetEnv(env), d.tf.SetDisablePluginTLS(private))
 	if err != nil {
 		release()
-		return nil, nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
+		return nil, "", nil, fmt.Errorf("environment of Terraform for task %s: %w", d.opts.Task, err)
 	}
-	return env, release, nil
+	return env, id, release, nil
 }
 
 // moduleProviders returns the names of the providers in the lock file, which init has
