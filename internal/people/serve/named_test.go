@@ -317,7 +317,7 @@ func TestNamedToken_ParallelGuessesAreLimited(t *testing.T) {
 	if n := answered.Load(); n != failuresAtOnce {
 		t.Errorf("%d guesses were answered, want %d", n, failuresAtOnce)
 	}
-	if resp, _ := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 429 {
+	if resp, _ := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 200 {
 		t.Errorf("the right token meanwhile: %s", resp.Status)
 	}
 	g.pass(failureEvery)

@@ -303,13 +303,13 @@ func TestSession_PasswordOfAProxyIsNoToken(t *testing.T) {
 	}
 }
 
-func TestSession_WrongTokensOfTheFormAreLimited(t *testing.T) {
+func TestSession_WrongTokensOfTheFormDelayNobody(t *testing.T) {
 	v := visit(t, start(t, pagesOptions(), nil))
 	for range failuresAtOnce {
 		v.signIn(strings.Repeat("x", 32), "/ui/")
 	}
-	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/sign-in 0 " {
-		t.Errorf("guessing goes on: %s", got)
+	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 token:api.token" {
+		t.Errorf("the right token: %s", got)
 	}
 }
 

@@ -45,7 +45,7 @@ type tokens struct {
 	act string   // key of the token that may act
 	all []*token // the configured tokens
 
-	mu       sync.Mutex // held for a whole check, so that parallel guesses are all counted
+	mu       sync.Mutex
 	failures map[netip.Prefix]*rate.Limiter
 	ended    map[string]time.Time // sessions that were signed out, until they would have expired
 }
@@ -127,7 +127,7 @@ func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
 var (
 	errNoToken    = errors.New("this API needs a token: send it in the header Authorization: Bearer TOKEN, or with -token or TERRAPULSE_TOKEN on the command line")
 	errWrongToken = errors.New("the token in the header Authorization is not valid here")
-	errTooMany    = errors.New("too many requests with a wrong token came from this address: wait a few seconds")
+	errTooMany    = errors.New("the token in the header Authorization is not valid here, and too many wrong ones came from this address")
 )
 
 // bearer returns the token in the header Authorization.
@@ -148,14 +148,10 @@ func (t *token) caller() access.Caller {
 	return c
 }
 
-// configured returns who sends a token that the configuration has; nil if it is none of those. If too
-// many wrong tokens came from the address, the error says so.
-func (t *tokens) configured(r *http.Request, value string) (*access.Caller, error) {
+// configured returns who sends a token that the configuration has; nil if it is none of those.
+func (t *tokens) configured(value string) *access.Caller {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tooMany(r) {
-		return nil, errTooMany // even with the right token: otherwise guessing would go on
-	}
 	sum := sha256.Sum256([]byte(value))
 	var known *token
 	for _, one := range t.all {
@@ -164,49 +160,32 @@ func (t *tokens) configured(r *http.Request, value string) (*access.Caller, erro
 		}
 	}
 	if known == nil {
-		return nil, nil
+		return nil
 	}
-	return new(known.caller()), nil
+	return new(known.caller())
 }
 
-// guess counts a token as a wrong one, until its caller finds that it is right. If too many came from the
-// address meanwhile, the error says so.
-func (t *tokens) guess(r *http.Request) (right func(), err error) {
+// wrong refuses a wrong token, and counts it. A right one is never refused because of others, since
+// a proxy gives all its clients one address.
+func (t *tokens) wrong(r *http.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tooMany(r) {
-		return nil, errTooMany
+	if !t.failed(clientOf(r.RemoteAddr), t.now()) {
+		return errTooMany
 	}
-	at := t.now()
-	reserved := t.failed(clientOf(r.RemoteAddr), at)
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		reserved.CancelAt(at)
-	}, nil
-}
-
-// tooMany reports whether too many wrong tokens came from an address. The caller holds mu.
-func (t *tokens) tooMany(r *http.Request) bool {
-	failed := t.failures[clientOf(r.RemoteAddr)]
-	return failed != nil && failed.TokensAt(t.now()) < 1
-}
-
-// wrong refuses a wrong token.
-func (t *tokens) wrong(r *http.Request) error {
 	t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
 	return errWrongToken
 }
 
-// failed counts a request with a wrong token.
-func (t *tokens) failed(client netip.Prefix, at time.Time) *rate.Reservation {
+// failed counts a request with a wrong token. It reports whether there were not too many.
+func (t *tokens) failed(client netip.Prefix, at time.Time) bool {
 	one := t.failures[client]
 	if one == nil {
 		t.makeRoom()
 		one = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
 		t.failures[client] = one
 	}
-	return one.ReserveN(at, 1)
+	return one.AllowN(at, 1)
 }
 
 // makeRoom removes clients if there are too many: first those without a recent failure.

@@ -193,13 +193,6 @@ func (k *Keeper) token(ctx context.Context, name, hash string) (Token, error) {
 	return t, nil
 }
 
-// Knows reports whether the record of a token was read a moment ago, so that to check the token
-// needs no read.
-func (k *Keeper) Knows(token string) bool {
-	_, ok := k.recall(tokenKey(nameOf(token)))
-	return ok
-}
-
 // read returns a record; ErrUnknown if there is none.
 func read[T any](ctx context.Context, k *Keeper, key string) (data T, err error) {
 	rec, ok := k.recall(key)

@@ -23,7 +23,7 @@ type API struct {
 	OIDC        *OIDC // nil if people cannot sign in at an OpenID provider
 }
 
-// MinToken is the minimum length of a token, in bytes. As failures are limited, a random token
+// MinToken is the minimum length of a token, in bytes. A random token
 // of this length cannot be guessed.
 const MinToken = 16
 
