@@ -44,6 +44,7 @@ func (a *app) inspectCommand() command {
 	var w whatIfOptions
 	var markdown bool
 	f := a.flagSet("inspect")
+	base := f.String("base", "", "With a running instance: a `folder` with the current folder's files before the change. Says which settings and which code of local modules differ.")
 	o.config.register(f)
 	o.log.register(f)
 	parallelFlag(f, &o.parallel, "are planned")
@@ -84,7 +85,7 @@ func (a *app) inspectCommand() command {
 				return a.fail(exitFlags, errors.New("-markdown is for plans: not with -without, -with or -json"))
 			}
 			if !w.asked() && w.named() {
-				return a.inspectChanged(&o, &w, markdown)
+				return a.inspectChanged(&o, *base, &w, markdown)
 			}
 			if w.asked() && w.elsewhere() {
 				return a.askWhatIf(&w, &o)

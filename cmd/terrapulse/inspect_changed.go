@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -42,6 +45,58 @@ type comparison struct {
 	gone    []string       // that only the instance has
 	hidden  int            // tasks of the files that the user may not view there
 	sender  access.Caller  // who the user is to the instance
+	base    *changedFiles  // nil if the files before the change are not known
+}
+
+// changedFiles is what differs between the files before a change and after it, beside what the instance plans.
+type changedFiles struct {
+	settings []string // rules, rights and settings, also of tasks
+	code     []string // tasks of which the code of the local module differs
+	unread   []string // tasks whose local module cannot be read
+}
+
+// changedSince compares files with those before a change.
+func changedSince(was, is *config.Config) *changedFiles {
+	c := &changedFiles{settings: config.SettingChanges(was, is)}
+	for i := range is.Tasks {
+		t := &is.Tasks[i]
+		old, ok := was.Task(t.Name)
+		if !ok {
+			continue
+		}
+		if differ := config.Differences(was, old, is, t); len(differ) > 0 {
+			c.settings = append(c.settings, fmt.Sprintf("task %s: %s", t.Name, strings.Join(differ, ", ")))
+		}
+		if !t.LocalModule() || !old.LocalModule() {
+			continue
+		}
+		before, err := bundle.ModuleOf(was, old)
+		after, failed := bundle.ModuleOf(is, t)
+		switch {
+		case errors.Join(err, failed) != nil:
+			c.unread = append(c.unread, t.Name)
+		case !reflect.DeepEqual(before.Files, after.Files):
+			c.code = append(c.code, t.Name)
+		}
+	}
+	return c
+}
+
+// remarks says what plans do not show of a change.
+func (c comparison) remarks() (lines []string) {
+	if c.base == nil {
+		return []string{"Not compared: the code of local modules, and settings beside the tasks. -base names a folder with the files before the change."}
+	}
+	if len(c.base.code) > 0 {
+		lines = append(lines, "The code of a local module differs, and the instance plans with its own copy, so no plan shows this change: "+strings.Join(c.base.code, ", "))
+	}
+	if len(c.base.unread) > 0 {
+		lines = append(lines, "The code of a local module cannot be read, so it is not compared: "+strings.Join(c.base.unread, ", "))
+	}
+	for _, s := range c.base.settings {
+		lines = append(lines, "Changed: "+s)
+	}
+	return lines
 }
 
 // reported is a plan that was made here.
@@ -58,13 +113,41 @@ func reported(r preview.Result) inspectedTask {
 	return t
 }
 
+// below returns paths relative to the current folder, so that they name files in another one, too.
+func below(paths []config.Path) ([]config.Path, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	paths = slices.Clone(paths)
+	for i, p := range paths {
+		name := p.Name
+		if filepath.IsAbs(name) {
+			if name, err = filepath.Rel(here, name); err != nil {
+				return nil, err
+			}
+		}
+		if !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("-base needs task files below the current folder: %s is not", p.Name)
+		}
+		paths[i].Name = name
+	}
+	return paths, nil
+}
+
+// filesOnly reads task files without the environment of this machine. Relative paths in them are relative to dir;
+// "" is the current folder.
+func filesOnly(paths []config.Path, dir string) (*config.Config, error) {
+	return config.Load(config.Options{Paths: paths, Dir: dir, Getenv: func(string) string { return "" }, Hostname: "localhost", ForServer: true, Several: true})
+}
+
 // inspectChanged has an instance plan the tasks of files whose definitions differ from its own.
-func (a *app) inspectChanged(o *startOptions, w *whatIfOptions, markdown bool) int {
+func (a *app) inspectChanged(o *startOptions, base string, w *whatIfOptions, markdown bool) int {
 	began := time.Now()
 	if code := o.config.required(a); code >= 0 {
 		return code
 	}
-	cfg, err := config.Load(config.Options{Paths: o.config.paths, Getenv: func(string) string { return "" }, Hostname: "localhost", ForServer: true, Several: true})
+	cfg, err := filesOnly(o.config.paths, "")
 	if code := a.invalid(err); code >= 0 {
 		return code
 	}
@@ -86,6 +169,17 @@ func (a *app) inspectChanged(o *startOptions, w *whatIfOptions, markdown bool) i
 		return a.problem("unable to read the tasks of the instance", err)
 	}
 	c := compared(cfg, there, o.inspect.tasks, apiview.Rights(who))
+	if base != "" {
+		paths, err := below(o.config.paths)
+		if err != nil {
+			return a.fail(exitFlags, err)
+		}
+		was, err := filesOnly(paths, base)
+		if code := a.invalid(err); code >= 0 {
+			return code
+		}
+		c.base = changedSince(was, cfg)
+	}
 	c.sender.Name, c.sender.Proof = apispec.Deref(who.Sender), identity.Proof(apispec.Deref(who.Proof))
 	var planned []inspectedTask
 	code := exitOK
@@ -102,7 +196,8 @@ func (a *app) inspectChanged(o *startOptions, w *whatIfOptions, markdown bool) i
 	}
 	switch {
 	case a.json:
-		return cmp.Or(a.printJSON(map[string]any{"tasks": slices.Concat([]inspectedTask{}, planned), "not_in_files": slices.Concat([]string{}, c.gone), "left_out": c.hidden}), code)
+		return cmp.Or(a.printJSON(map[string]any{"tasks": slices.Concat([]inspectedTask{}, planned), "not_in_files": slices.Concat([]string{}, c.gone), "left_out": c.hidden,
+			"remarks": c.remarks()}), code)
 	case markdown:
 		fmt.Fprint(a.stdout, asMarkdown(planned, c))
 	default:
@@ -183,6 +278,9 @@ func (a *app) printInspected(planned []inspectedTask, c comparison, took time.Du
 	}
 	if c.hidden > 0 {
 		fmt.Fprintln(a.stdout, c.leftOut())
+	}
+	for _, line := range c.remarks() {
+		fmt.Fprintln(a.stdout, line)
 	}
 	fmt.Fprintf(a.stdout, "%d of %s differ from the instance (%s)\n", len(planned), tasksOf(c.tasks), rounded(took))
 }

@@ -44,6 +44,18 @@ func TestInspect_PlansChangedFilesAtAnInstance(t *testing.T) {
 	if tasks := s.run("status", address).stdout; !strings.Contains(tasks, "same") || strings.Contains(tasks, "new") || s.read("elsewhere.txt") != "" {
 		t.Errorf("something was kept or applied: %s", tasks)
 	}
+	wantText(t, markdown.stdout, "Not compared: the code of local modules")
+
+	// Another guard for all tasks, and other code of a module, show in no plan.
+	task := strings.Replace(s.task("same", onWeb), s.path("mod"), "./mod", 1)
+	s.write("after.hcl", "guard {\n enabled = false\n}\n"+task)
+	s.write("base/after.hcl", task)
+	s.write("base/mod/main.tf", "variable \"services\" {}\n")
+	since := s.run("inspect", address, "-markdown", "-config-file", "after.hcl", "-base", "base")
+	wantText(t, since.stdout, "Changed: guard.", "Changed: task same: guard", "so no plan shows this change: same")
+	if strings.Contains(since.stdout, "Not compared") {
+		t.Errorf("the comment says:\n%s", since.stdout)
+	}
 	broken := s.run("inspect", address, "-markdown", "-config-file", s.write("broken/tasks.hcl", strings.Replace(s.task("web", onWeb), s.path("mod"), s.path("nowhere"), 1)))
 	wantCode(t, broken, exitError)
 	wantText(t, broken.stdout, "1 failed", "| web | failed |")
@@ -251,10 +263,11 @@ func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.write("bin/terrapulse", fmt.Sprintf("#!/bin/sh\nTERRAPULSE_TEST_AS_PROGRAM=1 exec %q \"$@\"\n", os.Args[0]))
-	for file, text := range map[string]string{"repository/comment.sh": string(script), "repository/tasks/tasks.hcl": s.task("web", "approval = \"always\"\n"+onWeb) + s.task("new", onWeb)} {
+	s.write("bin/git", "#!/bin/sh\n") // it makes the folder base
+	for file, text := range map[string]string{"repository/comment.sh": string(script), "repository/base/tasks/tasks.hcl": "guard {\n enabled = false\n}\n" + s.task("web", onWeb), "repository/tasks/tasks.hcl": s.task("web", "approval = \"always\"\n"+onWeb) + s.task("new", onWeb)} {
 		s.write(file, text)
 	}
-	for _, file := range []string{"bin/terrapulse", "repository/comment.sh"} {
+	for _, file := range []string{"bin/terrapulse", "bin/git", "repository/comment.sh"} {
 		if err := os.Chmod(s.path(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +285,7 @@ func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
 		if len(f.comments) != 1 {
 			t.Fatalf("%s: %d comments", name, len(f.comments))
 		}
-		wantText(t, f.comments[0]["body"].(string), "### Terrapulse: 2 of 2 tasks planned, 1 with changes, 0 failed", "| web | no changes |", "| new (new) | 1 to add")
+		wantText(t, f.comments[0]["body"].(string), "### Terrapulse: 2 of 2 tasks planned, 1 with changes, 0 failed", "| web | no changes |", "| new (new) | 1 to add", "Changed: guard")
 	}
 	s.write("repository/tasks/tasks.hcl", strings.Replace(s.task("new", onWeb), s.path("mod"), s.path("nowhere"), 1))
 	for name, job := range jobs {

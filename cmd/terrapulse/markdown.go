@@ -12,6 +12,9 @@ import (
 // maxComment is how many bytes of Markdown a comment on GitHub takes, with room for what a script adds.
 const maxComment = 60_000
 
+// maxRemarks is after how many bytes the list of changed settings ends.
+const maxRemarks = 30_000
+
 // asMarkdown is what came of plans as a comment on a pull request: a table, and the plans below it.
 func asMarkdown(planned []inspectedTask, c comparison) string {
 	var b strings.Builder
@@ -32,7 +35,7 @@ func asMarkdown(planned []inspectedTask, c comparison) string {
 	}
 	b.WriteString("\n\n")
 	if len(planned) == 0 {
-		b.WriteString("No task differs from what is in force.\n")
+		b.WriteString("No definition of a task differs from what is in force.\n")
 	} else {
 		b.WriteString("| task | plan | what would happen |\n|---|---|---|\n")
 	}
@@ -44,6 +47,16 @@ func asMarkdown(planned []inspectedTask, c comparison) string {
 	}
 	if c.hidden > 0 {
 		fmt.Fprintf(&b, "\n%s.\n", cell(c.leftOut()))
+	}
+	for i, line := range c.remarks() {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		if b.Len() > maxRemarks {
+			fmt.Fprintf(&b, "- %d more: run terrapulse inspect\n", len(c.remarks())-i)
+			break
+		}
+		fmt.Fprintf(&b, "- %s\n", cell(line))
 	}
 	left := maxComment - b.Len()
 	for i, p := range planned {

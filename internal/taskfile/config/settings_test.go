@@ -1,0 +1,54 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
+)
+
+func TestSettingChanges_NamesRulesRightsAndSettingsWithoutSecrets(t *testing.T) {
+	const before = `
+guard {
+  max_removed = 3
+}
+approval {
+  require = 2
+}
+api {
+  token = "{{ env \"API_TOKEN\" }}"
+  access {
+    grant {
+      roles = ["view"]
+      to    = ["token:ann"]
+    }
+  }
+}
+vault {
+  enabled = true
+  address = "https://vault"
+  token   = "hunter2-hunter2"
+}
+terraform_provider "local" {
+  secret = "hunter3"
+}
+`
+	dir := t.TempDir()
+	was := configtest.Load(t, dir, "f.hcl", before)
+	if same := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", before)); len(same) > 0 {
+		t.Errorf("the same files differ: %q", same)
+	}
+	after := strings.NewReplacer("max_removed = 3", "enabled = false", "require = 2", "require = 1", `["view"]`, `["administer"]`,
+		"hunter2-hunter2", "hunter4-hunter4", "hunter3", "hunter5").Replace(before)
+	text := strings.Join(config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", after+"terraform_provider \"other\" {\n}\n")), "\n")
+	for _, part := range []string{"guard.", "approval.require: ", "api.access.grants: no longer [view] to token:ann", "api.access.grants: now [administer] to token:ann",
+		"vault.token: has another value", "providers: 2 instead of 1"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+	if strings.Contains(text, "hunter") {
+		t.Errorf("a secret is shown:\n%s", text)
+	}
+}
