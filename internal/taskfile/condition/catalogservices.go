@@ -36,7 +36,7 @@ variable "catalog_services" {
 
 type catalogServices struct {
 	block.Origin
-	Regexp     block.String `key:"regexp" required:"true" form:"any" example:"^web" doc:"as in 'services', for the names of services; '\".*\"' matches every service"`
+	Regexp     block.String `key:"regexp" empty:"true" required:"true" form:"any" example:"^web" doc:"as in 'services', for the names of services; '\".*\"' matches every service"`
 	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
 	Peer       block.String `key:"peer" example:"cluster-02" doc:"peer whose exported services are read"`

@@ -38,7 +38,7 @@ type configEntries struct {
 	block.Origin
 	EntryKind  block.String `key:"kind" required:"true" example:"service-intentions" doc:"kind of the entries: 'service-intentions', 'exported-services', 'service-defaults', 'ingress-gateway', or another kind of Consul"`
 	Name       block.String `key:"name" doc:"name of the entry; 'global' for 'proxy-defaults', 'mesh' for 'mesh'"`
-	Regexp     block.String `key:"regexp" form:"any" example:"^web" doc:"as in 'services', for the names of entries. Without 'name' and 'regexp', every entry of the kind is selected"`
+	Regexp     block.String `key:"regexp" empty:"true" form:"any" example:"^web" doc:"as in 'services', for the names of entries. Without 'name' and 'regexp', every entry of the kind is selected"`
 	Datacenter block.String `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace  block.String `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
 }

@@ -31,7 +31,7 @@ var ServicesKind = &Kind{
 type services struct {
 	block.Origin
 	Names              block.Strings `key:"names" doc:"exact names; either these or 'regexp'"`
-	Regexp             block.String  `key:"regexp" example:"^web" doc:"[RE2](https://golang.org/s/re2syntax), matches anywhere in a name: '^web' matches names that begin with web. '\"\"' matches every service"`
+	Regexp             block.String  `key:"regexp" empty:"true" example:"^web" doc:"[RE2](https://golang.org/s/re2syntax), matches anywhere in a name: '^web' matches names that begin with web. '\"\"' matches every service"`
 	Datacenter         block.String  `key:"datacenter" unset:"the agent's" doc:"datacenter to read from"`
 	Namespace          block.String  `key:"namespace" unset:"the agent's" doc:"Consul Enterprise"`
 	Peer               block.String  `key:"peer" example:"cluster-02" doc:"peer whose exported services are read"`

@@ -31,14 +31,14 @@ func (l *loader) globalBuffer(b *BufferPeriod) BufferPeriod {
 // taskBuffer resolves the buffer_period of a task. If the block sets a key, the
 // others follow from it; otherwise the parent's values hold.
 func (l *loader) taskBuffer(raw *rawTaskBuffer, parent BufferPeriod) BufferPeriod {
-	l.notNegative(&raw.Min)
-	l.notNegative(&raw.Max)
 	if !raw.Enabled.Set && !raw.Min.Set && !raw.Max.Set {
 		return parent
 	}
 	if raw.Enabled.Set && !raw.Enabled.V {
 		return BufferPeriod{}
 	}
+	l.notNegative(&raw.Min)
+	l.notNegative(&raw.Max)
 	b := BufferPeriod{Enabled: true, Min: raw.Min.V}
 	if !raw.Min.Set {
 		b.Min = parent.Min

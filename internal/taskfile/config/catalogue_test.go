@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/taskfile/config/yamlplace"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func init() { FindYAMLError = yamlplace.Find }
@@ -253,8 +255,6 @@ var catalogue = []struct {
 		`f.hcl:5: task[0].providers[0]: not a provider: "a.0"; a name such as "aws", or a name and an alias such as "aws.west"`},
 	{"an alias that no block configures, beside others", "terraform_provider \"aws\" {\n alias = \"east\"\n}\nterraform_provider \"aws\" {}\n" + aTask(services+"\nproviders = [\"aws.west\"]"),
 		`f.hcl:9: task[0].providers[0]: no terraform_provider block configures "aws.west"; configured: "aws.east", "aws"`},
-	{"an alias of a provider without a block", aTask(services + "\nproviders = [\"aws.west\"]"),
-		`f.hcl:5: task[0].providers[0]: no terraform_provider block configures "aws.west"; add a block terraform_provider "aws" with alias = "west"`},
 	{"a token that is too short", "api {\n token = \"abc\"\n}",
 		"f.hcl:2: api.token: the token has 3 characters, but needs at least 16; create one with `openssl rand -hex 32`"},
 	{"one token to read and to act", "api {\n token = \"0123456789abcdef\"\n read_token = \"0123456789abcdef\"\n}",
@@ -528,6 +528,21 @@ func TestLoad_MissingConditionIsAWarning(t *testing.T) {
 	}
 	if c := cfg.Tasks[0].Condition; c.Spec != nil || c.UseAsModuleInput {
 		t.Errorf("condition: %+v", c)
+	}
+}
+
+func TestLoad_ServicesOfTheModuleTriggerATaskWithoutACondition(t *testing.T) {
+	const input = "module_input \"services\" { regexp = \"^web\" }\nmodule_input \"consul-kv\" { path = \"a\" }"
+	cfg := load(t, "f.hcl", aTask(input))
+	same := load(t, "f.hcl", aTask(strings.Replace(input, "module_input", "condition", 1)))
+	if diff := cmp.Diff(same.Tasks[0].Condition, cfg.Tasks[0].Condition); diff != "" || len(cfg.Warnings) > 0 {
+		t.Errorf("condition: %s, warnings: %v", diff, cfg.Warnings)
+	}
+	if diff := cmp.Diff(same.Tasks[0].ModuleInputs, cfg.Tasks[0].ModuleInputs); diff != "" {
+		t.Errorf("module inputs: %s", diff)
+	}
+	if kv := load(t, "f.hcl", aTask("module_input \"consul-kv\" { path = \"a\" }")); kv.Tasks[0].Condition.Spec != nil || len(kv.Warnings) != 1 {
+		t.Errorf("keys trigger a task without a condition: %+v, warnings %v", kv.Tasks[0].Condition, kv.Warnings)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,9 +83,6 @@ func (c *Config) Cloud() *Cloud {
 
 // Driver implements DriverKeys.
 func (r *rawCloud) Driver(l *Loader, cfg *Config) Driver {
-	if enabled := rawOf(l, &r.TLS.Enabled); !enabled.Set { // no variable sets a key here
-		r.TLS.Enabled = l.anySet(reflect.ValueOf(&r.TLS).Elem())
-	}
 	c := &Cloud{
 		Hostname:          l.cloudURL(r),
 		Organization:      r.Organization.V,

@@ -151,9 +151,9 @@ type Task struct {
 	Description string
 	Labels      map[string]string // by key; nil if it has none. Nobody changes them
 	Enabled     bool
-	Module      string // absolute path if local, else a Terraform module address
-	Version     string // module version constraint
-	Providers   []string
+	Module      string   // absolute path if local, else a Terraform module address
+	Version     string   // module version constraint
+	Providers   []string // ids: a name alone that means a block with an alias has the alias, too
 	// Variables are the module's input variables, from the variable files and
 	// the variables map, merged. Values are wholly known and may be null.
 	Variables map[string]cty.Value

@@ -305,6 +305,10 @@ func (c *converter) replaceDeprecated() {
 	if tasks != nil {
 		for i, t := range tasks.items {
 			renamed(t, "source", "module")
+			if inputs, more := t.get("module_input"), t.get("source_input"); inputs != nil && more != nil {
+				inputs.items = append(inputs.items, more.items...)
+				t.take("source_input")
+			}
 			renamed(t, "source_input", "module_input")
 			moved(t, "terraform_version", "terraform_cloud_workspace", "terraform_version", "")
 			if condition := t.get("condition"); condition != nil {

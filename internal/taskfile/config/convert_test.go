@@ -323,7 +323,7 @@ func TestConvert_KeepsTheMeaningOfRandomFiles(t *testing.T) {
 				maybe(" services = [\"api\"]")
 			case 3:
 				line(" condition \"services\" {\n names = [\"a\"]\n use_as_module_input = %s\n}", rapid.SampledFrom([]string{"true", "false"}).Draw(rt, "use"))
-				maybe(" module_input \"consul-kv\" {\n path = \"p\"\n}\n source_input \"consul-kv\" {\n path = \"q\"\n}")
+				maybe(" module_input \"consul-kv\" {\n path = \"p\"\n}\n source_input \"nodes\" {}")
 			}
 			line("}")
 		}

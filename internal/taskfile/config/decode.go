@@ -94,6 +94,9 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 			d.Fail(at, s.unknown+" "+block.Quoted(e.key), s.suggest(e.key))
 			continue
 		}
+		if e.value.unset(d, k) {
+			continue
+		}
 		at.Path = block.Joined(path, k.name)
 		if k.say != "" {
 			if k.warn {
@@ -111,7 +114,7 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 		case f.Kind() == reflect.Slice:
 			d.blocks(e.value, f, at.Path)
 		case k.field:
-			if seen[k.name] && k.typ != reflect.TypeFor[labelled]() && k.value != "map" {
+			if seen[k.name] && !k.adds() {
 				d.Fail(at, "duplicate key", "keep one of them")
 				continue
 			}
@@ -135,6 +138,18 @@ func (d *loader) block(n *node, dst reflect.Value, path string) {
 		}
 		seen[k.name] = true
 	}
+}
+
+// unset reports whether a key with this value is as if the file did not have it, as in
+// Consul-Terraform-Sync: null, or an empty string. YAML writes an empty block as null.
+func (n *node) unset(d *loader, k key) bool {
+	switch n.kind {
+	case kindNull:
+		return k.value != "" || d.weak
+	case kindString:
+		return n.text == "" && k.tag.Get("empty") == ""
+	}
+	return false
 }
 
 // blocks appends the objects of a repeatable block.
@@ -166,9 +181,15 @@ func (d *loader) blocks(n *node, slice reflect.Value, path string) {
 }
 
 // fill sets keys that no file sets, from the environment or the schema's default.
-// Repeatable blocks exist only if a file has them.
+// Repeatable blocks exist only if a file has them. A block that is switched off has
+// neither what files say nor what the environment does.
 func (d *loader) fill(block any, prefix string) {
 	v := reflect.ValueOf(block).Elem()
+	if d.off(v) {
+		defer func(before func(string) string) { d.Getenv = before }(d.Getenv)
+		d.Getenv = func(string) string { return "" }
+		d.empty(v)
+	}
 	for _, k := range schemaOf(v.Type()).keys {
 		if k.newKeys != nil && v.Addr().Interface().(kindBlock).keys()[k.name] == nil {
 			continue
@@ -317,6 +338,11 @@ func (k key) in(b reflect.Value) reflect.Value {
 		return reflect.ValueOf(blocks[k.name]).Elem()
 	}
 	return b.FieldByIndex(k.index)
+}
+
+// adds reports whether a further value of the key adds to the first one.
+func (k key) adds() bool {
+	return k.value == "map" || k.typ == reflect.TypeFor[labelled]() || k.typ == reflect.TypeFor[freeForm]()
 }
 
 // shortKey returns the key of a block that a value in its place sets.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,15 +140,30 @@ func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 				{key: keys[i], pos: pos, form: formBlock, label: true, value: e.value},
 			}}
 		}
-		// Maps that are assigned to the same key are joined, as blocks are.
+		// Maps and lists that are assigned to the same key are joined, as blocks are.
 		if e.form == formAttribute && e.value.kind != kindObject && assigned[e.key] {
-			n.set(e)
+			if list := n.listOf(e); list != nil {
+				list.items = append(list.items, e.value.items...)
+			} else {
+				n.set(e)
+			}
 			continue
 		}
 		assigned[e.key] = assigned[e.key] || e.form == formAttribute
 		n.entries = append(n.entries, e)
 	}
 	return n
+}
+
+// listOf returns the list that the object has for the key of an entry that is a list, too.
+func (n *node) listOf(e entry) *node {
+	i := slices.IndexFunc(n.entries, func(first entry) bool {
+		return first.key == e.key && first.form == e.form && first.value.kind == kindList && e.value.kind == kindList
+	})
+	if i < 0 {
+		return nil
+	}
+	return n.entries[i].value
 }
 
 // comment returns the text of a comment, without marks.

@@ -22,7 +22,8 @@ const schemaURL = "https://raw.githubusercontent.com/terrapulse/terrapulse/main/
 // JSONSchema returns the JSON Schema, of draft 2020-12, of task files in YAML and
 // JSON, with a newline at its end. It refuses what Load refuses for its
 // structure (unknown keys, values of a wrong type, blocks that may be written
-// once), and accepts what Load accepts, except keys in another case.
+// once), and accepts what Load accepts, except keys in another case, and null for a block that has
+// required keys, which only JSON takes for no block.
 func JSONSchema() []byte {
 	g := schemaWriter{defs: map[string]any{}}
 	root := g.object(reflect.TypeFor[rawConfig](), "")
@@ -56,57 +57,43 @@ const (
 var entryValue = object{"type": []string{"string", "boolean"}, "pattern": entryPattern}
 
 // values are the schemas of the types of values, as weakly typed as the loader is, and
-// of what the tag "form" of a key names. Null is the same as no key.
+// of what the tag "form" of a key names. Null and an empty string are the same as no key.
 var values = map[string]object{
-	"identifier": {"type": "string", "pattern": identifierPattern},
+	"identifier": {"type": "string", "pattern": "^$|" + identifierPattern},
 	"task":       {"type": []string{"string", "boolean"}, "pattern": identifierPattern, "maxLength": maxTaskName},
-	"tasks":      {"anyOf": []object{{"$ref": "#/$defs/task"}, {"type": "array", "items": object{"$ref": "#/$defs/task"}}}},
-	"order":      {"anyOf": []object{entryValue, {"type": "array", "items": entryValue}}},
+	"tasks":      {"anyOf": []object{unsetValue, {"$ref": "#/$defs/task"}, {"type": "array", "items": object{"$ref": "#/$defs/task"}}}},
+	"order":      {"anyOf": []object{unsetValue, entryValue, {"type": "array", "items": entryValue}}},
 	"cluster":    {"type": []string{"string", "number", "boolean"}, "pattern": "^[^/]+$"},
 	"any":        {"type": []string{"string", "number", "boolean"}}, // also the empty text
-	"port": {"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 65535},
-		{"type": "string", "pattern": integerPattern},
-	}},
-	"delay": {"anyOf": []object{
-		{"type": "null"}, {"const": 0},
-		{"type": "string", "pattern": strings.Replace(durationPattern, "[+-]?", `\+?`, 1)},
-	}},
-	"count": {"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 1<<31 - 1},
-		{"type": "string", "pattern": integerPattern},
-	}},
-	"positive": {"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": 1, "maximum": 1<<31 - 1},
-		{"type": "string", "pattern": integerPattern},
-	}},
-	"percent": {"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": 0, "maximum": 100},
-		{"type": "string", "pattern": integerPattern},
-	}},
-	"role": {"type": "string", "pattern": rolePattern},
+	"port":       integer(0, 65535),
+	"delay":      {"anyOf": []object{unsetValue, {"const": 0}, {"type": "string", "pattern": strings.Replace(durationPattern, "[+-]?", `\+?`, 1)}}},
+	"count":      integer(0, 1<<31-1),
+	"positive":   integer(1, 1<<31-1),
+	"percent":    integer(0, 100),
+	"role":       {"type": "string", "pattern": "^$|" + rolePattern},
 	"labels": blocks(object{"type": "object", "maxProperties": maxLabels, "propertyNames": object{"pattern": labelPattern},
 		"additionalProperties": object{"type": []string{"string", "number", "boolean"}, "pattern": labelPattern, "minimum": 0}}, true),
 	"version": {"type": []string{"string", "null"}, "pattern": `^$|^v?\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`},
 	"text":    {"type": []string{"string", "number", "boolean"}, "minLength": 1},
 	"string":  {"type": []string{"string", "number", "boolean", "null"}},
-	"bool": {"anyOf": []object{
-		{"type": []string{"boolean", "null"}},
+	"bool": {"anyOf": []object{unsetValue, {"type": "boolean"},
 		{"enum": []any{"true", "True", "TRUE", "t", "T", "1", 1, "false", "False", "FALSE", "f", "F", "0", 0}},
 	}},
-	"number": {"anyOf": []object{
-		{"type": []string{"integer", "null"}, "minimum": -1 << 31, "maximum": 1<<31 - 1},
-		{"type": "string", "pattern": integerPattern},
-	}},
-	"duration": {"anyOf": []object{
-		{"type": "null"}, {"const": 0},
-		{"type": "string", "pattern": durationPattern},
-	}},
+	"number":   integer(-1<<31, 1<<31-1),
+	"duration": {"anyOf": []object{unsetValue, {"const": 0}, {"type": "string", "pattern": durationPattern}}},
 	"list": {"anyOf": []object{
 		{"type": []string{"string", "number", "boolean", "null"}},
 		{"type": "array", "items": object{"type": []string{"string", "number", "boolean"}}},
 	}},
 	"map": blocks(object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/string"}}, true),
+}
+
+// unsetValue is what leaves a key unset.
+var unsetValue = object{"enum": []any{nil, ""}}
+
+// integer is a whole number, or the text of one.
+func integer(least, most int) object {
+	return object{"anyOf": []object{unsetValue, {"type": "integer", "minimum": least, "maximum": most}, {"type": "string", "pattern": integerPattern}}}
 }
 
 // valueNames are the names of values by the types of keys.
@@ -123,11 +110,11 @@ var valueNames = map[reflect.Type]string{
 	reflect.TypeFor[block.Map]():      "map",
 }
 
-// blocks is a block, or a list of them; with null it may also be empty.
+// blocks is a block, or a list of them, or not set; with null it may also be empty.
 func blocks(block object, null bool) object {
-	any := []object{block, {"type": "array", "items": block}}
+	any := []object{block, {"type": "array", "items": block}, {"const": ""}}
 	if null {
-		any = append(any, object{"type": "null"})
+		any[2] = unsetValue
 	}
 	return object{"anyOf": any}
 }
@@ -260,7 +247,7 @@ func (g *schemaWriter) property(k key, prefix string) object {
 // value is the schema of a scalar, list or map.
 func (g *schemaWriter) value(k key) object {
 	if one, anyCase := k.one(); len(one) > 0 {
-		any := []object{{"enum": one}, {"type": "null"}}
+		any := []object{{"enum": one}, unsetValue}
 		if k.value == "list" {
 			any = append(any, object{"type": "array", "items": object{"enum": one}})
 		}
@@ -391,7 +378,7 @@ func (g *schemaWriter) providers() object {
 		}
 		// The environment of a process holds strings, and nothing is made of null.
 		strict("task_env", blocks(object{"type": "object", "additionalProperties": object{"type": "string"}}, true))
-		strict("auto_commit", object{"anyOf": []object{{"type": "boolean"}, values["bool"]["anyOf"].([]object)[1]}})
+		strict("auto_commit", object{"anyOf": values["bool"]["anyOf"].([]object)[1:]})
 		return o
 	})
 	return blocks(g.define("providers", func() object {

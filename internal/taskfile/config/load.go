@@ -234,6 +234,8 @@ type loader struct {
 	earlier map[string]int // blocks of repeatable keys in the files before this one
 	weak    bool           // accept a list of one where a single value is expected
 	written map[any]any    // see rawOf and place, by pointer
+
+	encrypted []*bool // the switches of TLS where the address says https, and variables name the files
 }
 
 // sorted orders findings as a person reads the files.

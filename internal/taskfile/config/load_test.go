@@ -140,7 +140,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 				MaxIdleConnsPerHost: 100, TLSHandshakeTimeout: 10 * time.Second,
 			},
 			ServiceRegistration: ServiceRegistration{
-				ServiceName:  "consul-terraform-sync",
+				Enabled: true, ServiceName: "consul-terraform-sync",
 				DefaultCheck: DefaultCheck{Enabled: true, Address: "http://10.0.0.5:8502"},
 			},
 		},
@@ -155,10 +155,6 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 			BindAddress: "10.0.0.5", Hosts: []string{"terrapulse.example.com", "terrapulse"},
 			Token:     APIToken{Key: "api.token", Text: `{{ env "TERRAPULSE_TOKEN" }}`},
 			ReadToken: APIToken{Key: "api.read_token_file", File: "/etc/terrapulse/read-token"},
-		},
-		TLS: APITLS{
-			Cert: filepath.Join(dir, "api.pem"), Key: filepath.Join(dir, "api-key.pem"),
-			VerifyIncoming: true, CACert: filepath.Join(dir, "ca.pem"),
 		},
 		Terraform: Terraform{
 			Engine: "terraform", Version: "1.11.4", Path: filepath.Join(dir, "bin"), Log: true,

@@ -1,9 +1,14 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
@@ -90,16 +96,18 @@ func TestLoad_EnvironmentSetsKeysThatNoFileSets(t *testing.T) {
 		{"partition", "", map[string]string{"CONSUL_PARTITION": "p"}, func(c *Config) any { return c.Consul.Partition }, "p"},
 		{"basic authentication", "", map[string]string{"CONSUL_HTTP_AUTH": "u:p:q"}, func(c *Config) any { return c.Consul.Auth }, BasicAuth{true, "u", "p:q"}},
 		{"TLS does not come from the environment alone", "", map[string]string{"CONSUL_CACERT": "/ca", "CONSUL_TLS_SERVER_NAME": "s"},
+			func(c *Config) any { return c.Consul.TLS }, ClientTLS{Verify: true}},
+		{"files of TLS for an address with https", "", map[string]string{"CONSUL_HTTP_ADDR": "https://c", "CONSUL_CACERT": "/ca", "CONSUL_TLS_SERVER_NAME": "s"},
 			func(c *Config) any { return c.Consul.TLS }, ClientTLS{CACert: "/ca", ServerName: "s", Verify: true}},
 		{"TLS", `consul { tls { ca_path = "/d" } }`, map[string]string{"CONSUL_CAPATH": "/no", "CONSUL_CLIENT_CERT": "/c", "CONSUL_CLIENT_KEY": "/k"},
 			func(c *Config) any { return c.Consul.TLS }, ClientTLS{Enabled: true, CAPath: "/d", Cert: "/c", Key: "/k", Verify: true}},
 		{"a certificate's file holds the key too", `consul { tls { cert = "/c" } }`, nil, func(c *Config) any { return c.Consul.TLS }, ClientTLS{Enabled: true, Cert: "/c", Key: "/c", Verify: true}},
 		{"syslog", `syslog { facility = "local2" }`, nil, func(c *Config) any { return c.Syslog }, Syslog{true, "LOCAL2", "consul-terraform-sync"}},
 		{"syslog by its name", `syslog { name = "x" }`, nil, func(c *Config) any { return c.Syslog }, Syslog{true, "LOCAL0", "x"}},
-		{"syslog that is off", "syslog {\n enabled = false\n name = \"x\"\n}", nil, func(c *Config) any { return c.Syslog }, Syslog{false, "LOCAL0", "x"}},
+		{"syslog that is off", "syslog {\n enabled = false\n name = \"x\"\n}", nil, func(c *Config) any { return c.Syslog }, Syslog{false, "LOCAL0", "consul-terraform-sync"}},
 		{"Vault is enabled by its address", "", map[string]string{"VAULT_ADDR": "http://v"}, func(c *Config) any { return c.Vault.Enabled }, true},
 		{"Vault that is disabled", `vault { enabled = false }`, map[string]string{"VAULT_ADDR": "http://v"}, func(c *Config) any { return c.Vault.Enabled }, false},
-		{"Vault's TLS", "", map[string]string{"VAULT_CACERT": "/a", "VAULT_CAPATH": "/b", "VAULT_CLIENT_CERT": "/c", "VAULT_CLIENT_KEY": "/k", "VAULT_TLS_SERVER_NAME": "s", "VAULT_SKIP_VERIFY": "1"},
+		{"Vault's TLS", `vault { address = "http://v" }`, map[string]string{"VAULT_CACERT": "/a", "VAULT_CAPATH": "/b", "VAULT_CLIENT_CERT": "/c", "VAULT_CLIENT_KEY": "/k", "VAULT_TLS_SERVER_NAME": "s", "VAULT_SKIP_VERIFY": "1"},
 			func(c *Config) any { return c.Vault.TLS }, ClientTLS{Enabled: true, CACert: "/a", CAPath: "/b", Cert: "/c", Key: "/k", ServerName: "s"}},
 		{"Vault's token", `vault { address = "http://v" }`, map[string]string{"VAULT_TOKEN": "v", "VAULT_NAMESPACE": "n", "VAULT_UNWRAP_TOKEN": "true"},
 			func(c *Config) any { v := c.Vault; return []any{v.Token, v.Namespace, v.RenewToken, v.UnwrapToken} }, []any{"v", "n", true, true}},
@@ -116,6 +124,159 @@ func TestLoad_EnvironmentSetsKeysThatNoFileSets(t *testing.T) {
 	}
 }
 
+// everyBlock calls f for each block of a file that a schema has, with the keys above it and the
+// prefix of its variables.
+func everyBlock(t reflect.Type, above []string, prefix string, f func(t reflect.Type, above []string, prefix string)) {
+	f(t, above, prefix)
+	for _, k := range schemaOf(t).keys {
+		inner, under := k.typ, append(slices.Clone(above), k.name)
+		if inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		if k.say == "" && !k.field && inner.Kind() == reflect.Struct {
+			everyBlock(inner, under, map[bool]string{true: prefix, false: k.prefix}[k.prefix == ""], f)
+		}
+	}
+}
+
+func TestLoad_EmptyStringIsNoValue(t *testing.T) {
+	everyBlock(reflect.TypeFor[rawConfig](), nil, "", func(of reflect.Type, above []string, _ string) {
+		n := &node{kind: kindObject}
+		for _, k := range schemaOf(of).keys {
+			if k.say == "" && k.deprecated == "" && k.tag.Get("empty") == "" && !hasLabels(k.typ) {
+				n.entries = append(n.entries, entry{key: k.name, value: &node{kind: kindString}})
+			}
+		}
+		l, b := loader{Options: options("/")}, reflect.New(of).Elem()
+		l.block(n, b, strings.Join(above, "."))
+		if len(l.Errors) > 0 {
+			t.Errorf("%s: %v", above, l.Errors)
+		}
+		for _, k := range schemaOf(of).keys {
+			if v, ok := fieldOf(k.in(b)).(interface{ origin(*loader) *block.Origin }); ok && v.origin(&l).Set {
+				t.Errorf("%s: %s is set", above, k.name)
+			}
+		}
+	})
+
+	env := map[string]string{"CONSUL_HTTP_ADDR": "c:1", "CONSUL_HTTP_TOKEN": "c", "VAULT_ADDR": "http://v", "VAULT_TOKEN": "v"}
+	const file = `
+log_level = %[1]s
+port = %[1]s
+id = %[1]s
+working_dir = %[1]s
+syslog {
+  enabled = %[1]s
+  name = %[1]s
+}
+tls {
+  enabled = %[1]s
+  cert = %[1]s
+}
+consul {
+  address = %[1]s
+  token = %[1]s
+  kv_path = %[1]s
+  tls { ca_cert = %[1]s }
+  transport { max_idle_conns = %[1]s }
+}
+vault {
+  address = %[1]s
+  token = %[1]s
+}
+buffer_period { min = %[1]s }
+driver "terraform" {
+  version = %[1]s
+  path = %[1]s
+}
+task {
+  name = "t"
+  module = "./m"
+  version = %[1]s
+  working_dir = %[1]s
+  condition "services" {
+    names = ["web"]
+    datacenter = %[1]s
+    filter = %[1]s
+    use_as_module_input = %[1]s
+  }
+}`
+	dir := t.TempDir()
+	in := func(text string) *Config {
+		writeFile(t, dir, "f.hcl", text)
+		o := options(dir, "f.hcl")
+		o.Getenv = environment(env)
+		return mustLoad(t, o)
+	}
+	empty := in(fmt.Sprintf(file, `""`))
+	without := in(regexp.MustCompile(`[a-z_]+ = %\[1\]s`).ReplaceAllString(file, ""))
+	if diff := cmp.Diff(without, empty, ctyValues); diff != "" {
+		t.Errorf("with empty strings (-without the keys, +with them):\n%s", diff)
+	}
+}
+
+// A block that is switched off is neither read nor checked, whatever is in it and whatever the
+// environment says.
+func TestLoad_BlockThatIsOffHasNoEffect(t *testing.T) {
+	junk := map[string]any{"string": "nowhere", "bool": true, "number": -1, "duration": "-1h"}
+	checked := 0
+	everyBlock(reflect.TypeFor[rawConfig](), nil, "", func(of reflect.Type, above []string, prefix string) {
+		if enabled, ok := schemaOf(of).find("enabled"); !ok || enabled.typ.Kind() != reflect.Bool {
+			return // of a task or a rule, which has a base that another one turns on
+		}
+		checked++
+		env := map[string]string{"TFC_ORGANIZATION": "o", "TFC_TOKEN": "t"}
+		alone := maps.Clone(env)
+		var inside func(of reflect.Type) map[string]any
+		inside = func(of reflect.Type) map[string]any {
+			keys := map[string]any{}
+			for _, k := range schemaOf(of).keys {
+				if keys[k.name] = junk[k.value]; !k.field {
+					keys[k.name] = inside(k.typ)
+				}
+				for _, name := range k.variables(prefix) {
+					env[name] = "nowhere"
+				}
+			}
+			return keys
+		}
+		with := func(keys map[string]any) string {
+			file := map[string]any{"task": map[string]any{"name": "t", "module": "./m", "condition": map[string]any{"services": map[string]any{"names": "web"}}}}
+			if above[0] == "nomad" {
+				file["high_availability"] = map[string]any{"cluster": map[string]any{"name": "c"}}
+				file["nomad"] = map[string]any{"job": "j"}
+			}
+			at := file
+			for _, name := range above {
+				if at[name] == nil {
+					at[name] = map[string]any{}
+				}
+				at = at[name].(map[string]any)
+			}
+			maps.Copy(at, keys)
+			at["enabled"] = false
+			src, err := json.Marshal(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(src)
+		}
+		full, dir := with(inside(of)), t.TempDir()
+		in := func(env map[string]string, text string) *Config {
+			writeFile(t, dir, "f.json", text)
+			o := options(dir, "f.json")
+			o.Getenv = environment(env)
+			return mustLoad(t, o)
+		}
+		if diff := cmp.Diff(in(alone, with(nil)), in(env, full), ctyValues); diff != "" {
+			t.Errorf("%s (-enabled alone, +with keys and variables):\n%s", strings.Join(above, "."), diff)
+		}
+	})
+	if checked < 10 {
+		t.Errorf("only %d blocks have a switch", checked)
+	}
+}
+
 func TestLoad_WrongEnvironmentVariableIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
 		"VAULT_RENEW_TOKEN":      `environment variable VAULT_RENEW_TOKEN: cannot parse "maybe" as a bool; allowed: true, false`,
@@ -123,7 +284,7 @@ func TestLoad_WrongEnvironmentVariableIsNamed(t *testing.T) {
 		"CONSUL_HTTP_TOKEN_FILE": `environment variable CONSUL_HTTP_TOKEN_FILE: open maybe: no such file or directory`,
 	} {
 		o := options(write(t, "f.hcl", "# \n"), "f.hcl")
-		o.Getenv = environment(map[string]string{name: "maybe"})
+		o.Getenv = environment(map[string]string{name: "maybe", "VAULT_ADDR": "http://v"})
 		if got := mistakesIn(t, o); got != want {
 			t.Errorf("said:\n%s\nwant:\n%s", got, want)
 		}
@@ -258,10 +419,10 @@ func TestLoad_DeprecatedKeys(t *testing.T) {
 	}
 
 	cfg = load(t, "f.hcl", "task {\n name = \"t\"\n source = \"./old\"\n module = \"./new\"\n condition \"consul-kv\" {\n path = \"a\"\n source_includes_var = false\n use_as_module_input = true\n }\n"+
-		" source_input \"services\" { names = [\"old\"] }\n module_input \"services\" { names = [\"new\"] }\n}")
+		" source_input \"services\" { names = [\"web\"] }\n module_input \"nodes\" {}\n}")
 	task = cfg.Tasks[0]
-	if filepath.Base(task.Module) != "new" || !task.Condition.UseAsModuleInput || task.ModuleInputs[0].(condition.Services)[0].Names[0] != "new" {
-		t.Errorf("the new form should win: %+v", task)
+	if filepath.Base(task.Module) != "new" || !task.Condition.UseAsModuleInput || len(task.ModuleInputs) != 2 {
+		t.Errorf("the new form should win, and both inputs count: %+v", task)
 	}
 	var ignored []string
 	for _, w := range cfg.Warnings {
@@ -269,7 +430,7 @@ func TestLoad_DeprecatedKeys(t *testing.T) {
 			ignored = append(ignored, w.Problem)
 		}
 	}
-	if len(ignored) != 3 {
+	if len(ignored) != 2 {
 		t.Errorf("warnings: %v", cfg.Warnings)
 	}
 }
@@ -358,12 +519,17 @@ func TestSchedule_WithoutModuleInputIsAWarning(t *testing.T) {
 	}
 }
 
-func TestProviders_InstanceWithoutAliasIsAWarningIfAllHaveOne(t *testing.T) {
+func TestProviders_NameOrAliasWithoutABlock(t *testing.T) {
 	const task = services + "\nproviders = [\"aws\"]"
 	east := "terraform_provider \"aws\" {\n alias = \"east\"\n}\n"
+	if got := load(t, "f.hcl", east+aTask(task)).Tasks[0].Providers; !slices.Equal(got, []string{"aws.east"}) {
+		t.Errorf("the only block of the provider is not used: %v", got)
+	}
 	for file, want := range map[string]string{
-		east + aTask(task): `f.hcl:8: task[0].providers[0]: every terraform_provider block of "aws" has an alias: the task gets the provider without configuration; configured: "aws.east"`,
-		east + "terraform_provider \"aws\" {}\n" + aTask(task): "",
+		east + aTask(task): "",
+		east + strings.Replace(east, "east", "west", 1) + aTask(task): `f.hcl:11: task[0].providers[0]: every terraform_provider block of "aws" has an alias: the task gets the provider without configuration; configured: "aws.east", "aws.west"`,
+		aTask(services + "\nproviders = [\"aws.west\"]"):              `f.hcl:5: task[0].providers[0]: no terraform_provider block configures "aws.west": the task gets the provider without configuration; add a block terraform_provider "aws" with alias = "west"`,
+		east + "terraform_provider \"aws\" {}\n" + aTask(task):        "",
 		aTask(task): "",
 	} {
 		said := ""

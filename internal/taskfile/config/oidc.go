@@ -36,9 +36,9 @@ type rawOIDC struct {
 	block.Origin
 	Issuer           block.String   `key:"issuer" required:"true" example:"https://dex.example.com" doc:"address of the provider, exactly as in its 'issuer'"`
 	ClientID         block.String   `key:"client_id" required:"true" example:"terrapulse" doc:"client for which the provider issues ID tokens"`
-	ClientSecret     block.String   `key:"client_secret" secret:"value" doc:"secret of the client, unless it is public: plain text, or a template such as '{{ env \"OIDC_SECRET\" }}'"`
-	ClientSecretFile block.String   `key:"client_secret_file" example:"/etc/terrapulse/oidc-secret" doc:"file with the secret, instead of 'client_secret'"`
-	CLIClientID      block.String   `key:"cli_client_id" unset:"'client_id' if that client has no secret" example:"terrapulse-cli" doc:"public client that 'terrapulse login' uses"`
+	ClientSecret     block.String   `key:"client_secret" empty:"true" secret:"value" doc:"secret of the client, unless it is public: plain text, or a template such as '{{ env \"OIDC_SECRET\" }}'"`
+	ClientSecretFile block.String   `key:"client_secret_file" empty:"true" example:"/etc/terrapulse/oidc-secret" doc:"file with the secret, instead of 'client_secret'"`
+	CLIClientID      block.String   `key:"cli_client_id" empty:"true" unset:"'client_id' if that client has no secret" example:"terrapulse-cli" doc:"public client that 'terrapulse login' uses"`
 	Scopes           block.Strings  `key:"scopes" unset:"'openid', 'profile' and 'email'" example:"groups" doc:"requested scopes; for groups, dex and Okta need 'groups'"`
 	UsernameClaim    block.String   `key:"username_claim" default:"email" example:"preferred_username" doc:"claim with the name of a person: NAME in 'user:NAME' of grants. It must be unique, and people must not be able to change it. If it is 'email', 'email_verified' must not be false"`
 	GroupsClaim      block.String   `key:"groups_claim" default:"groups" example:"realm_access.roles" doc:"claim with the names of the groups; '.' separates keys of nested claims"`

@@ -85,15 +85,56 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 // configured. It comes before the environment is looked at, because variables
 // alone do not turn TLS on.
 func (l *loader) implied(raw *rawConfig) {
-	for enabled, block := range map[*bool]any{&raw.Syslog.Enabled: &raw.Syslog, &raw.Consul.TLS.Enabled: &raw.Consul.TLS, &raw.TLS.Enabled: &raw.TLS, &raw.Nomad.TLS.Enabled: &raw.Nomad.TLS} {
+	imply := func(enabled *bool, on bool) {
 		if !rawOf(l, enabled).Set {
-			*enabled = l.anySet(reflect.ValueOf(block).Elem())
+			*enabled = on
+		}
+	}
+	tls := func(t *ClientTLS, https bool) {
+		imply(&t.Enabled, l.anySet(t))
+		if https && !rawOf(l, &t.Enabled).Set {
+			l.encrypted = append(l.encrypted, &t.Enabled)
+		}
+	}
+	imply(&raw.Syslog.Enabled, l.anySet(&raw.Syslog))
+	imply(&raw.TLS.Enabled, l.anySet(&raw.TLS))
+	imply(&raw.Consul.Auth.Enabled, l.anySet(&raw.Consul.Auth) || l.Getenv("CONSUL_HTTP_AUTH") != "")
+	ssl, _ := strconv.ParseBool(l.Getenv("CONSUL_HTTP_SSL"))
+	tls(&raw.Consul.TLS, ssl || strings.HasPrefix(cmp.Or(raw.Consul.Address, l.Getenv("CONSUL_HTTP_ADDR")), "https:"))
+	tls(&raw.Nomad.TLS, strings.HasPrefix(cmp.Or(raw.Nomad.Address, l.Getenv("NOMAD_ADDR")), "https:"))
+	if c, ok := raw.Driver.kindKeys["terraform-cloud"].(*rawCloud); ok {
+		tls(&c.TLS, false)
+	}
+	imply(&raw.Vault.Enabled, cmp.Or(raw.Vault.Address, l.Getenv("VAULT_ADDR")) != "")
+	imply(&raw.Vault.TLS.Enabled, true)
+}
+
+// off reports whether a block is switched off.
+func (l *loader) off(b reflect.Value) bool {
+	k, ok := schemaOf(b.Type()).find("enabled")
+	if !ok {
+		return false
+	}
+	on, ok := k.in(b).Addr().Interface().(*bool)
+	return ok && !*on && (rawOf(l, on).Set || k.fallback == "" && !slices.Contains(l.encrypted, on))
+}
+
+// empty removes what files say in a block that is switched off.
+func (l *loader) empty(b reflect.Value) {
+	for _, k := range schemaOf(b.Type()).keys {
+		switch v := k.in(b); {
+		case !k.field:
+			l.empty(v)
+		case k.name != "enabled":
+			delete(l.written, v.Addr().Interface())
+			v.SetZero()
 		}
 	}
 }
 
 // anySet reports whether a file sets a key of a block of plain values.
-func (l *loader) anySet(b reflect.Value) bool {
+func (l *loader) anySet(keys any) bool {
+	b := reflect.ValueOf(keys).Elem()
 	return slices.ContainsFunc(schemaOf(b.Type()).keys, func(k key) bool {
 		return fieldOf(k.in(b)).(interface{ origin(*loader) *block.Origin }).origin(l).Set
 	})
@@ -134,11 +175,8 @@ func (l *loader) consul(c *Consul) Consul {
 	if file := l.Getenv("CONSUL_HTTP_TOKEN_FILE"); c.Token == "" && file != "" {
 		c.Token = l.secretFile(file, block.Origin{Path: "environment variable CONSUL_HTTP_TOKEN_FILE"})
 	}
-	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && !rawOf(l, &c.Auth.Username).Set && !rawOf(l, &c.Auth.Password).Set {
+	if user := l.Getenv("CONSUL_HTTP_AUTH"); user != "" && c.Auth.Enabled && !rawOf(l, &c.Auth.Username).Set && !rawOf(l, &c.Auth.Password).Set {
 		c.Auth.Username, c.Auth.Password, _ = strings.Cut(user, ":")
-	}
-	if !rawOf(l, &c.Auth.Enabled).Set {
-		c.Auth.Enabled = c.Auth.Username != "" || c.Auth.Password != ""
 	}
 	if namespace := rawOf(l, &c.KVNamespace); namespace.Set {
 		l.Warn(namespace.Origin, "kv_namespace has no effect", "name the namespace in the backend block")
@@ -166,16 +204,10 @@ func (l *loader) secretFile(file string, at block.Origin) string {
 
 func (l *loader) vault(v *Vault) Vault {
 	v.TLS.Key = cmp.Or(v.TLS.Key, v.TLS.Cert) // one file may hold both
-	if !rawOf(l, &v.Enabled).Set {
-		v.Enabled = v.Address != ""
-	}
-	if !rawOf(l, &v.TLS.Enabled).Set {
-		v.TLS.Enabled = true
-	}
-	l.skipVerify("VAULT_SKIP_VERIFY", &v.TLS)
 	if !v.Enabled {
 		return *v
 	}
+	l.skipVerify("VAULT_SKIP_VERIFY", &v.TLS)
 	switch {
 	case v.AgentTokenFile != "":
 		file := rawOf(l, &v.AgentTokenFile)

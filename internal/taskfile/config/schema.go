@@ -30,6 +30,7 @@ import (
 //	deprecated  what to use instead
 //	short       the key of a block that a value in place of the block sets
 //	say         why the key is refused
+//	empty       "true" if an empty string is a value, or a mistake; else the key is then not set
 //	secret      what of the value may be a secret: a name of shown, in secret.go
 //	hidden      "true" if messages do not suggest the key
 //
@@ -166,10 +167,10 @@ type rawAPI struct {
 	BindAddress   block.String  `key:"bind_address" unset:"every interface" example:"127.0.0.1" doc:"IP address that the API listens on"`
 	Hosts         block.Strings `key:"hosts" unset:"'localhost', IP addresses and the names of this machine" example:"terrapulse.example.com" doc:"further host names that the API accepts in URLs, as a protection against DNS rebinding; '*' accepts any"`
 	URL           block.String  `key:"url" unset:"events have no links" example:"https://terrapulse.example.com" doc:"address of the pages for people, without a path: events link to it, and 'status -http-addr' prints it. The API accepts its host name. Works in AWS, too"`
-	Token         block.String  `key:"token" secret:"value" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
-	TokenFile     block.String  `key:"token_file" example:"/etc/terrapulse/token" doc:"file with the token, instead of 'token'; it is read again for each request"`
-	ReadToken     block.String  `key:"read_token" secret:"value" doc:"bearer token that allows requests that change nothing; needs 'token'"`
-	ReadTokenFile block.String  `key:"read_token_file" doc:"file with this token, instead of 'read_token'"`
+	Token         block.String  `key:"token" empty:"true" secret:"value" doc:"bearer token that allows everything: plain text, or a template such as '{{ env \"TERRAPULSE_TOKEN\" }}'. If it is set, only '/v1/health' works without a token"`
+	TokenFile     block.String  `key:"token_file" empty:"true" example:"/etc/terrapulse/token" doc:"file with the token, instead of 'token'; it is read again for each request"`
+	ReadToken     block.String  `key:"read_token" empty:"true" secret:"value" doc:"bearer token that allows requests that change nothing; needs 'token'"`
+	ReadTokenFile block.String  `key:"read_token_file" empty:"true" doc:"file with this token, instead of 'read_token'"`
 	Access        rawAccess     `key:"access" doc:"who may do what, for all tasks or for some. Works in AWS, too"`
 }
 
@@ -296,11 +297,11 @@ type rawTask struct {
 	Enabled       block.Bool       `key:"enabled" default:"true" doc:"'false': the task does not run, and its infrastructure is kept"`
 	Module        block.String     `key:"module" required:"true" example:"./modules/load-balancer" doc:"a folder ('./m', '../m' or absolute) or any module address of Terraform"`
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`
-	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias', only one for each name. A provider without a 'terraform_provider' block gets an empty configuration; an alias needs a block"`
+	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias', only one for each name. 'name' is also the only block of a provider, if that has an alias. A provider without a 'terraform_provider' block gets an empty configuration"`
 	VariableFiles block.Strings    `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files override earlier ones"`
 	Variables     block.Map        `key:"variables" secret:"source" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. 'variable_files' override them"`
-	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the task runs once and is never triggered"`
-	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task"`
+	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the services of 'module_input' trigger it; without these, too, the task runs once and is never triggered"`
+	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task if it has a condition"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`
 	RunTimeout    block.Duration   `key:"run_timeout" unset:"the global one" form:"delay" doc:"time limit of a run; '0s': no limit"`
 	AWSRole       block.String     `key:"aws_role" form:"role" example:"arn:aws:iam::123456789012:role/load-balancer" doc:"ARN of the IAM role that Terraform and its providers assume for this task, in place of Terrapulse's credentials for AWS"`

@@ -149,7 +149,7 @@ func folded(name string) string {
 func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.ServiceQuery) Task {
 	t := Task{
 		Name: raw.Name.V, Description: raw.Description.V, Enabled: raw.Enabled.V, Version: raw.Version.V,
-		Providers: raw.Providers.V, VariableFiles: raw.VariableFiles.V, AWSRole: raw.AWSRole.V, MovedFrom: raw.MovedFrom.V, Source: raw.Pos,
+		VariableFiles: raw.VariableFiles.V, AWSRole: raw.AWSRole.V, MovedFrom: raw.MovedFrom.V, Source: raw.Pos,
 		WorkingDir: cmp.Or(raw.WorkingDir.V, filepath.Join(cfg.WorkingDir, raw.Name.V)),
 
 		variables: raw.Variables.V,
@@ -171,18 +171,14 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	l.awsRole(raw)
 	t.Cloud, t.cloud = l.cloudWorkspace(raw, cfg)
 	t.Module, t.written = l.module(raw)
-	l.taskProviders(raw, cfg)
+	t.Providers = l.taskProviders(raw, cfg)
 
 	t.Condition = l.condition(&raw.Condition)
-	inputs := raw.ModuleInputs
-	if len(inputs) == 0 {
-		inputs = raw.SourceInputs
-	} else if len(raw.SourceInputs) > 0 {
-		l.Warn(raw.SourceInputs[0].Origin, "source_input has no effect beside module_input", "remove it")
-	}
+	inputs := append(slices.Clone(raw.ModuleInputs), raw.SourceInputs...)
 	t.ModuleInputs = l.moduleInputs(inputs)
 	l.deprecatedServices(raw, &t, services)
 	l.uniqueVariables(t.Condition.Kind(), inputs)
+	l.impliedCondition(raw, &t)
 
 	switch _, scheduled := t.Condition.Schedule(); {
 	case scheduled:
@@ -199,6 +195,17 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 			"add a condition block")
 	}
 	return t
+}
+
+// impliedCondition makes the services that the module gets the condition of a task that
+// has none, as in Consul-Terraform-Sync.
+func (l *loader) impliedCondition(raw *rawTask, t *Task) {
+	i := slices.IndexFunc(t.ModuleInputs, func(in condition.Spec) bool { return in.Kind() == condition.ServicesKind })
+	if i < 0 || t.Condition.Spec != nil || raw.Condition.Set {
+		return
+	}
+	t.Condition = Condition{Spec: t.ModuleInputs[i], UseAsModuleInput: true}
+	t.ModuleInputs = slices.Delete(t.ModuleInputs, i, i+1)
 }
 
 func (l *loader) taskName(raw *rawTask) {
@@ -243,9 +250,11 @@ func (l *loader) module(raw *rawTask) (module, written string) {
 	return module, module
 }
 
-// taskProviders checks which provider instances a task lists. A provider without a
-// block is valid: its configuration is empty. An alias exists only in a block.
-func (l *loader) taskProviders(raw *rawTask, cfg *Config) {
+// taskProviders returns the ids of the provider instances that a task lists. A name is also
+// that of the only block of a provider, with its alias. A provider without a block is valid:
+// its configuration is empty.
+func (l *loader) taskProviders(raw *rawTask, cfg *Config) []string {
+	ids := slices.Clone(raw.Providers.V)
 	seen := map[string]string{}
 	for i, id := range raw.Providers.V {
 		at := raw.Providers.Element(i)
@@ -263,19 +272,20 @@ func (l *loader) taskProviders(raw *rawTask, cfg *Config) {
 			continue
 		}
 		others := cfg.instancesOf(name)
-		if _, configured := cfg.Provider(id); configured || !hasAlias && len(others) == 0 {
-			continue
-		}
-		hint := fmt.Sprintf(`add a block terraform_provider "%s" with alias = "%s"`, name, alias)
-		if len(others) > 0 {
-			hint = "configured: " + block.QuotedList(others)
-		}
-		if hasAlias {
-			l.Fail(at, "no terraform_provider block configures "+block.Quoted(id), hint)
-		} else {
-			l.Warn(at, fmt.Sprintf("every terraform_provider block of %s has an alias: the task gets the provider without configuration", block.Quoted(id)), hint)
+		switch _, configured := cfg.Provider(id); {
+		case configured:
+		case !hasAlias && len(others) == 1:
+			ids[i] = others[0]
+		case !hasAlias && len(others) > 0:
+			l.Warn(at, fmt.Sprintf("every terraform_provider block of %s has an alias: the task gets the provider without configuration", block.Quoted(id)), "configured: "+block.QuotedList(others))
+		case len(others) > 0:
+			l.Fail(at, "no terraform_provider block configures "+block.Quoted(id), "configured: "+block.QuotedList(others))
+		case hasAlias:
+			l.Warn(at, fmt.Sprintf("no terraform_provider block configures %s: the task gets the provider without configuration", block.Quoted(id)),
+				fmt.Sprintf(`add a block terraform_provider "%s" with alias = "%s"`, name, alias))
 		}
 	}
+	return ids
 }
 
 // services returns the deprecated service blocks by id.
@@ -303,8 +313,7 @@ func (l *loader) services(raw []rawService) map[string]condition.ServiceQuery {
 	return services
 }
 
-// deprecatedServices adds the services list to the task: as its condition if it
-// has no other, else as a module input.
+// deprecatedServices adds the services list to the task as a module input.
 func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]condition.ServiceQuery) {
 	if len(raw.Services.V) == 0 {
 		return
@@ -331,13 +340,7 @@ func (l *loader) deprecatedServices(raw *rawTask, t *Task, services map[string]c
 		}
 		queries = append(queries, s)
 	}
-	queries = joinedQueries(queries)
-	// A condition that is there but wrong is reported as such, not replaced.
-	if t.Condition.Spec == nil && !raw.Condition.Set {
-		t.Condition = Condition{Spec: queries, UseAsModuleInput: true}
-		return
-	}
-	t.ModuleInputs = append([]condition.Spec{queries}, t.ModuleInputs...)
+	t.ModuleInputs = append([]condition.Spec{joinedQueries(queries)}, t.ModuleInputs...)
 }
 
 // joinedQueries makes one query of services that are asked for in the same way.

@@ -50,8 +50,8 @@ func TestLoad_TLSOfTheAPI(t *testing.T) {
 	}{
 		{"nothing", "", APITLS{}, ""},
 		{"a pair turns it on", files, whole, ""},
-		{"off, although a pair is there", files + "enabled = false", APITLS{Cert: whole.Cert, Key: whole.Key}, ""},
-		{"off, and what is missing does not matter", "enabled = false\ncert = \"gone.pem\"", APITLS{Cert: in("gone.pem")}, ""},
+		{"off, although a pair is there", files + "enabled = false", APITLS{}, ""},
+		{"off, and what is missing does not matter", "enabled = false\ncert = \"gone.pem\"", APITLS{}, ""},
 		{"one file for both", "cert = \"both.pem\"\nkey = \"both.pem\"", APITLS{Enabled: true, Cert: in("both.pem"), Key: in("both.pem")}, ""},
 		{"clients with certificates of a CA", files + "verify_incoming = true\nca_cert = \"ca.pem\"",
 			APITLS{Enabled: true, Cert: whole.Cert, Key: whole.Key, VerifyIncoming: true, CACert: in("ca.pem")}, ""},

@@ -42,9 +42,6 @@ func fieldOf(key reflect.Value) field {
 }
 
 func (v valueOf[T]) decode(d *loader, n *node, path string) {
-	if n.kind == kindNull {
-		return
-	}
 	at := block.Origin{Pos: n.pos, Path: path}
 	var ok bool
 	switch any(&v.V).(type) {

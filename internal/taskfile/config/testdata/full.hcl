@@ -51,7 +51,7 @@ consul {
   }
 
   service_registration {
-    enabled = false
+    enabled = true
     default_check {
       address = "http://10.0.0.5:8502"
     }
