@@ -233,6 +233,24 @@ func TestRefusals_NobodyFillsTheStore(t *testing.T) {
 	}
 }
 
+func TestRefusals_AreListedAtTheirTime(t *testing.T) {
+	s := newStore(t)
+	write := func(by string, at time.Time) {
+		if _, err := s.Apply(t.Context(), audit.Write(t.Context(), audit.Entry{Action: audit.Hold}, by, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first", noon.Add(10*time.Minute))
+	if err := new(audit.Refusals).Keep(as(t, identity.OfToken("ci")), s, "approve", "web", "approve", noon.Add(20*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	write("last", noon.Add(15*time.Minute))
+	all, _, err := audit.List(t.Context(), s, audit.Filter{Since: noon.AddDate(0, 0, -1), Until: noon.Add(time.Hour), Limit: 2}, func(audit.Entry) bool { return true })
+	if err != nil || len(all) != 2 || all[0].By != "token:ci" || all[1].By != "last" {
+		t.Errorf("the latest two are %+v, %v", all, err)
+	}
+}
+
 func TestWrite_EntryIsKeptForTheRetention(t *testing.T) {
 	for keep, want := range map[time.Duration]time.Time{0: noon.Add(audit.Retention), time.Hour: noon.Add(time.Hour)} {
 		ctx := audit.With(t.Context(), audit.Actor{})

@@ -13,8 +13,8 @@ import (
 )
 
 // Refusals keeps attempts that were refused because somebody does not have a role. Only those of
-// proven identities are kept, and of each identity one for each role and hour: the key of the entry
-// says so, in every process. Nobody can fill the store with attempts.
+// proven identities are kept, and of each identity one for each role and hour: a record beside the entry
+// says so to every process. Nobody can fill the store with attempts.
 type Refusals struct {
 	mu   sync.Mutex
 	kept map[string]time.Time // hour in which an entry was written, by identity and role
@@ -32,9 +32,9 @@ func (r *Refusals) Keep(ctx context.Context, s state.Store, role, task, what str
 	if !r.first(suffix, hour) {
 		return nil
 	}
-	e := Entry{Action: Refused, Task: state.CutTo(state.Line(task), 200), Detail: what}.of(a, a.Name, hour, suffix)
-	e.At = now.UTC()
-	_, err := s.Apply(ctx, e.change(ctx))
+	e := Entry{Action: Refused, Task: state.CutTo(state.Line(task), 200), Detail: what}.of(a, a.Name, now, suffix)
+	once := state.Create("refusal/"+hour.Format("20060102T15")+"-"+suffix, state.Encode(e.ID)).Until(hour.Add(time.Hour))
+	_, err := s.Apply(ctx, e.change(ctx), once)
 	if err == nil || errors.As(err, new(*state.ConflictError)) {
 		return nil
 	}
