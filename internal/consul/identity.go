@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -35,7 +36,8 @@ func (c *Client) Identify(ctx context.Context, place string) (state.Identity, er
 	return state.Identity{Cluster: roots.TrustDomain, Index: a.index}, nil // without Connect, only the index
 }
 
-// Places returns the datacenters and peers that a task reads, sorted, as condition.Scope.Place.
+// Places returns the datacenters and peers of what a task selects, sorted, as condition.Scope.Place. The
+// requests for that do not show them: what a peer exports is read from this cluster.
 func Places(t *config.Task) []string {
 	var parts []condition.Selection
 	if t.Condition.Spec != nil {
@@ -44,12 +46,7 @@ func Places(t *config.Task) []string {
 	for _, input := range t.ModuleInputs {
 		parts = append(parts, input.Selections()...)
 	}
-	var all []string
-	for _, p := range parts {
-		for _, v := range p.Views() {
-			all = append(all, v.Request().Scope.Place())
-		}
-	}
+	all := list.Map(parts, func(p condition.Selection) string { return p.Scope().Place() })
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -40,7 +42,7 @@ func twoPeers(t *testing.T, options ...consultest.Option) (here, there *consulte
 func fillPeer(t *testing.T, s *consultest.Server) {
 	t.Helper()
 	for i := range 3 {
-		put(t, s, &api.CatalogRegistration{Node: fmt.Sprintf("n%d", i+1), Address: "10.0.0.1", Service: &api.AgentService{ID: fmt.Sprintf("web-%d", i+1), Service: "web", Port: 80, Tags: []string{fmt.Sprintf("v%d", i)}}})
+		put(t, s, &api.CatalogRegistration{ID: fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i+1), Node: fmt.Sprintf("n%d", i+1), Address: "10.0.0.1", Service: &api.AgentService{ID: fmt.Sprintf("web-%d", i+1), Service: "web", Port: 80, Tags: []string{fmt.Sprintf("v%d", i)}}})
 	}
 	put(t, s, &api.CatalogRegistration{Node: "n1", Address: "10.0.0.1", Service: &api.AgentService{Service: "db"}})
 	s.Export("web", "db")
@@ -98,7 +100,14 @@ func TestPeer_InstancesHaveNamesOfTheirOwn(t *testing.T) {
 	if got := elements(t, c, services("web")); !slices.Equal(got, []string{"web-1.n1.dc1"}) {
 		t.Errorf("without peer: %q", got)
 	}
-	snap, err := c.Snapshot(t.Context(), task(namesOfPeer))
+	snap, err := c.Snapshot(t.Context(), task(webOfPeer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := snap.Blocks[0].Entries.(condition.Instances)[1]; of.NodeID != "00000000-0000-0000-0000-000000000002" {
+		t.Errorf("the id of the node %s is %q", of.Node, of.NodeID)
+	}
+	snap, err = c.Snapshot(t.Context(), task(namesOfPeer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +248,19 @@ func TestPeer_ServiceThatIsNotExportedAnyMore(t *testing.T) {
 func TestPeer_LossOfInstancesCountsOnceItLasts(t *testing.T) {
 	here, there := twoPeers(t)
 	c := hasty(t, here)
+	put(t, there, &api.CatalogRegistration{Node: "n1", Address: "10.0.0.1", Service: &api.AgentService{ID: "web-4", Service: "web", Port: 81}})
+	here.Imported(peer, "web", 4)
 	before := sources(t, c, webOfPeer)
 	deregister(t, there, "n3", "web-3")
-	here.Imported(peer, "web", 2)
+	here.Imported(peer, "web", 3)
 	if err := confirm(t, c, webOfPeer, before); err != nil {
 		t.Errorf("one instance less: %v", err)
 	}
-	// While a run waits, the rest goes: so it is when a peering is being deleted on the other side.
+	// While a run waits, the rest goes: so it is when a peering is being deleted on the other side. The
+	// node of the lost instance has another one of the service.
+	before = sources(t, c, webOfPeer)
+	deregister(t, there, "n1", "web-4")
+	here.Imported(peer, "web", 2)
 	c.settle = 3 * time.Second
 	snap, err := c.Snapshot(t.Context(), task(webOfPeer))
 	if err != nil {
@@ -263,8 +278,18 @@ func TestPeer_LossOfInstancesCountsOnceItLasts(t *testing.T) {
 func TestPeer_EstablishedAnewIsAnotherCluster(t *testing.T) {
 	here, there := twoPeers(t)
 	c := hasty(t, here)
-	if places := Places(task(webOfPeer)); !slices.Equal(places, []string{"", "peer:cluster-02"}) && !slices.Equal(places, []string{"peer:cluster-02"}) {
-		t.Errorf("the task reads %q", places)
+	for _, k := range condition.Kinds {
+		if _, has := reflect.Indirect(reflect.ValueOf(k.Keys())).Type().FieldByName("Peer"); has != slices.ContainsFunc(slices.Collect(maps.Values(peerSpecs)), func(s condition.Spec) bool { return s.Kind() == k }) {
+			t.Errorf("a condition %q can be about a peer: %v; add it to peerSpecs", k.Name, has)
+		}
+	}
+	for name, spec := range peerSpecs {
+		input := &config.Task{Name: "t", ModuleInputs: []condition.Spec{spec}}
+		for _, of := range []*config.Task{task(spec), input} {
+			if places := Places(of); !slices.Equal(places, []string{"peer:cluster-02"}) {
+				t.Errorf("%s: a task with condition %v and inputs %v reads %q", name, of.Condition.Spec, of.ModuleInputs, places)
+			}
+		}
 	}
 	place := condition.Scope{Peer: peer}.Place()
 	first, err := c.Identify(t.Context(), place)

@@ -174,6 +174,7 @@ type Source struct {
 	Of    string // such as OfService, or the kind of a document
 	Name  string
 	Node  string // of an instance
+	ID    string // of an instance of a peer, each of which is confirmed by itself
 }
 
 // The things of which access rights are known.
@@ -187,7 +188,7 @@ const (
 func (s Source) String() string {
 	fields := []string{s.Scope.Datacenter, s.Scope.Namespace, s.Of, s.Name, s.Node}
 	if s.Scope.Peer != "" {
-		fields = append(fields, s.Scope.Peer)
+		fields = append(fields, s.Scope.Peer, s.ID)
 	}
 	for i := range fields {
 		fields[i] = url.PathEscape(fields[i])
@@ -198,8 +199,8 @@ func (s Source) String() string {
 // ParseSource reads what String returned.
 func ParseSource(text string) (Source, error) {
 	fields := strings.Split(text, "/")
-	if len(fields) != 5 && len(fields) != 6 {
-		return Source{}, fmt.Errorf("source %q has %d fields instead of 5, or 6 with a peer", text, len(fields))
+	if len(fields) != 5 && len(fields) != 7 {
+		return Source{}, fmt.Errorf("source %q has %d fields instead of 5, or 7 with a peer", text, len(fields))
 	}
 	for i := range fields {
 		var err error
@@ -207,11 +208,11 @@ func ParseSource(text string) (Source, error) {
 			return Source{}, fmt.Errorf("source %q: %w", text, err)
 		}
 	}
-	scope := Scope{Datacenter: fields[0], Namespace: fields[1]}
-	if len(fields) == 6 {
-		scope.Peer = fields[5]
+	s := Source{Scope: Scope{Datacenter: fields[0], Namespace: fields[1]}, Of: fields[2], Name: fields[3], Node: fields[4]}
+	if len(fields) == 7 {
+		s.Scope.Peer, s.ID = fields[5], fields[6]
 	}
-	return Source{scope, fields[2], fields[3], fields[4]}, nil
+	return s, nil
 }
 
 // Words describe the source in an error.

@@ -399,7 +399,11 @@ func (all instances) Elements(v View) []Element {
 	h := sha256.New()
 	for n, i := range all {
 		s := i.service(nil)
-		elements[n] = Element{Source{of.scope, OfService, of.name, s.Node}, s.Key(), s.sum(h), s.detail()}
+		source := Source{Scope: of.scope, Of: OfService, Name: of.name, Node: s.Node}
+		if of.scope.Peer != "" {
+			source.ID = s.ID
+		}
+		elements[n] = Element{source, s.Key(), s.sum(h), s.detail()}
 	}
 	return elements
 }
