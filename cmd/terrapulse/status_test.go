@@ -275,7 +275,7 @@ func TestStatus_HealthIsThatOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = "Consul cannot be watched since "
-	if _, err := store.Apply(t.Context(), rec.Write(state.Reconcile{LastSuccess: now.Add(-time.Hour), ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-time.Hour)})); err != nil {
+	if _, err := store.Apply(t.Context(), rec.Write(state.Reconcile{LastSuccess: now.Add(-time.Hour), Sight: state.Sight{ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-time.Hour)}})); err != nil {
 		t.Fatal(err)
 	}
 	for _, source := range sources {

@@ -101,6 +101,7 @@ func BlockGates(queries []Query) GateSet {
 func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few int, gates condition.Gates)) GateSet {
 	var set GateSet
 	var folders []gate // there may be many: not all gates can be held open
+	known := map[string]bool{}
 	for _, b := range behindGates(queries) {
 		few, gates := shared(b.family)
 		if b.all <= few || gates == nil {
@@ -113,14 +114,14 @@ func gatesOf(queries []Query, byDigest bool, shared func(*condition.Family) (few
 			continue
 		}
 		for _, g := range gates(b.scope, b.views) {
-			if g.Only {
+			switch {
+			case known[g.Key]: // another scope or family has the gate, too
+			case g.Only:
 				folders = append(folders, gate{Gate: g, family: b.family, covers: setOf(g.Instead)})
-				continue
-			}
-			// Another scope may have the gate, too.
-			if !slices.Contains(set.Keys(), g.Key) {
+			default:
 				set.gates = append(set.gates, gate{Gate: g, family: b.family})
 			}
+			known[g.Key] = true
 		}
 	}
 	set.gates = append(set.gates, folders...)
@@ -252,6 +253,14 @@ func (g GateSet) Failing(all error) func(Query) bool {
 	return g.Moved(before, after)
 }
 
+// Sees reports whether any gate shows something now, given why others fail. A gate that is not read
+// for a while says nothing of a Consul that does not answer.
+func (g GateSet) Sees(marks Marks, failed error) bool {
+	return slices.ContainsFunc(g.gates, func(one gate) bool {
+		return marks[one.Key] != "" && GateError(failed, one.Key) == nil && (every(one.view) == 0 || !IsUnavailable(failed))
+	})
+}
+
 // Poll reads all gates. It returns the marks of those that it can read, and the
 // errors of the others. A gate without a mark has moved.
 func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
@@ -273,7 +282,7 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 		})
 	}
 	wg.Wait()
-	return marks, g.failed(errs)
+	return marks, g.Failed(errs)
 }
 
 // gateErrors are why gates cannot be read.
@@ -284,8 +293,8 @@ type gateErrors struct {
 
 func (e *gateErrors) Unwrap() error { return e.error }
 
-// failed is one error for those of the gates, in their order.
-func (g GateSet) failed(errs []error) error {
+// Failed is one error for those of the gates, in their order.
+func (g GateSet) Failed(errs []error) error {
 	all := joined(errs)
 	if all == nil {
 		return nil

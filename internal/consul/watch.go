@@ -81,7 +81,7 @@ func (w *Watch) Done() <-chan struct{} { return w.done }
 func (w *Watch) Marks() (Marks, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.marks), w.gates.failed(w.errs)
+	return maps.Clone(w.marks), w.gates.Failed(w.errs)
 }
 
 // hold watches one gate until the context ends.

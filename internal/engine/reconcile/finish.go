@@ -65,32 +65,28 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		}
 	}
 	next.Tasks.Soon += len(t.report.Postponed)
-	polled, gates := false, t.seen(rec.Data, now)
+	next.Sight = t.sight(rec.Data, now)
+	next.Concerned = t.concerned(next.Sight)
+	if t.Gates != nil {
+		t.Gates(next.Gates)
+	}
+	polled, gates := false, next.Gates
+	next.Gates = withMarks(gates, rec.Data.Gates)
 	if len(t.report.Dropped)+len(t.report.Left)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
-		next.Due = now // the gates are not recorded: their views are read again
-	} else if polled = t.sighted() || t.gates.Len() == 0; polled {
+		next.Due = now // the marks are not recorded: their views are read again
+	} else if polled = !next.ConsulUnreachable; polled {
 		next.Gates = gates
 		// A tick that takes long may have begun before everything was to be read again.
 		if t.everything && (next.Config != rec.Data.Config || clock.Passed(next.Refreshed, refreshEvery, now, t.Skew)) {
 			next.Refreshed = now
 		}
-	} else {
-		next.Gates = withMarks(gates, rec.Data.Gates) // with the errors
 	}
-	next.ConsulError, next.Concerned = t.problem(), t.concerned()
-	next.ConsulUnreachable = next.ConsulError != "" && !t.sighted()
-	switch {
-	case next.ConsulError == "":
-		next.Since = time.Time{}
-		if t.report.Stalled == nil {
-			next.LastSuccess = now
-		}
-	case rec.Data.ConsulError == "", next.ConsulUnreachable && !rec.Data.ConsulUnreachable:
-		next.Since = now
+	if next.ConsulError == "" && t.report.Stalled == nil {
+		next.LastSuccess = now
 	}
 	t.report.Record = next
-	if t.inLoop && polled {
+	if t.inLoop && polled && next.Fails(rec.Data.Sight) {
 		quiet := next
 		quiet.Gates, quiet.LastSuccess = rec.Data.Gates, rec.Data.LastSuccess // written when everything is read again
 		if bytes.Equal(state.Encode(quiet), state.Encode(rec.Data)) {

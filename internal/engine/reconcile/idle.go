@@ -18,7 +18,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if t.opts.Leads || t.opts.Ended || (t.opts.Notified || t.opts.Moved != nil) && rec.Remote > 0 || len(t.opts.Force) > 0 || rec.Config != t.digest || clock.Reached(rec.Due, now) || clock.Reached(t.deliverAt, now) {
 		return false
 	}
-	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || rec.ConsulError != t.problem() || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {
+	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || !t.sight(rec, now).Fails(rec.Sight) || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {
 		return false
 	}
 	return !t.gates.AnyMoved(t.marks(rec), t.opts.Marks)
@@ -28,23 +28,10 @@ func sameRefusal(a, b *state.Refused) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Bundle == b.Bundle && (a.Bundle != "" || a.Error == b.Error)
 }
 
-// problem is why gates cannot be read, as it is recorded.
-func (t *tick) problem() string {
-	if t.opts.GatesErr == nil {
-		return ""
-	}
-	return state.Cut(t.opts.GatesErr.Error())
-}
-
-// sighted reports whether any gate shows something now. A watch keeps the mark of a gate that
-// it cannot read any more.
-func (t *tick) sighted() bool {
-	for key, mark := range t.opts.Marks {
-		if mark != "" && consul.GateError(t.opts.GatesErr, key) == nil {
-			return !t.unanswered
-		}
-	}
-	return false
+// unreachable reports whether nothing of Consul can be read: no gate shows anything, or no view. A watch
+// keeps the mark of a gate that it cannot read any more.
+func (t *tick) unreachable() bool {
+	return t.opts.GatesErr != nil && (t.unanswered || !t.gates.Sees(t.opts.Marks, t.opts.GatesErr))
 }
 
 // moved returns which conditions may have changed since rec was written.
@@ -73,9 +60,14 @@ func (t *tick) known(rec state.Reconcile) map[string]state.Gate {
 // read by each tick.
 const maxGateError = 300
 
-// seen is what the gates show now.
-func (t *tick) seen(rec state.Reconcile, now time.Time) map[string]state.Gate {
-	before, all := t.known(rec), map[string]state.Gate{}
+// sight is what Consul shows now. While the same gates fail for the same reasons, their errors stay as
+// they were recorded: an idle tick writes nothing.
+func (t *tick) sight(rec state.Reconcile, now time.Time) state.Sight {
+	before, was := t.known(rec), rec.Sight
+	next := state.Sight{Gates: map[string]state.Gate{}, Since: was.Since, ConsulUnreachable: t.unreachable()}
+	if t.opts.GatesErr != nil {
+		next.ConsulError = state.Cut(t.opts.GatesErr.Error())
+	}
 	for _, a := range t.gates.About() {
 		was := before[a.Key]
 		gate := state.Gate{Mark: t.opts.Marks[a.Key], Name: a.Name, Datacenter: a.Datacenter, Namespace: a.Namespace, Index: t.opts.Marks.Index(a.Key), Moved: was.Moved}
@@ -85,12 +77,21 @@ func (t *tick) seen(rec state.Reconcile, now time.Time) map[string]state.Gate {
 		if err := consul.GateError(t.opts.GatesErr, a.Key); err != nil {
 			gate.Error = state.CutTo(err.Error(), maxGateError)
 		}
-		all[a.Key] = gate
+		next.Gates[a.Key] = gate
 	}
-	if t.Gates != nil {
-		t.Gates(all)
+	switch {
+	case next.Fails(was):
+		next.ConsulError = was.ConsulError
+		for key, gate := range next.Gates {
+			gate.Error = was.Gates[key].Error
+			next.Gates[key] = gate
+		}
+	case next.ConsulError == "":
+		next.Since = time.Time{}
+	case was.ConsulError == "", next.ConsulUnreachable && !was.ConsulUnreachable:
+		next.Since = now
 	}
-	return all
+	return next
 }
 
 // withMarks are the gates with the marks that they had before.

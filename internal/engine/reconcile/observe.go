@@ -46,12 +46,12 @@ func (r *Reconciler) readStates(ctx context.Context) (states map[string]state.St
 // have changed or that a decision needs, and finds the runs that were lost.
 func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[string]state.Stored[state.Task]) ([]decide.Input, error) {
 	now := t.Now()
+	// If no gate can be read, no view can either: tasks that need one wait.
+	unreachable := t.unreachable()
 	// After an outage Consul may be another one, whose index happens to be the
 	// same: everything is read then.
-	recovered := rec.ConsulError != "" && t.problem() == ""
+	recovered := rec.ConsulError != "" && t.opts.GatesErr == nil || rec.ConsulUnreachable && !unreachable
 	t.everything = t.everything || t.opts.Leads || recovered || rec.Config != t.digest || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew)
-	// If no gate can be read, no view can either: tasks that need one wait.
-	unreachable := t.opts.GatesErr != nil && !t.sighted()
 	t.leftOut.partial = !t.everything || unreachable
 
 	inputs, err := t.stored(ctx, states, now)

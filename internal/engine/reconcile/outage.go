@@ -15,13 +15,13 @@ func outage(answers []consul.Answer) bool {
 }
 
 // concerned is how many tasks wait because Consul cannot be watched.
-func (t *tick) concerned() (n int) {
-	if t.problem() == "" {
+func (t *tick) concerned(s state.Sight) (n int) {
+	if s.ConsulError == "" {
 		return 0
 	}
 	behind := t.gates.Failing(t.opts.GatesErr)
 	for _, task := range t.Reconciler.tasks {
-		if task.Enabled && task.query != nil && (!t.sighted() || behind(*task.query)) {
+		if task.Enabled && task.query != nil && (s.ConsulUnreachable || behind(*task.query)) {
 			n++
 		}
 	}

@@ -197,3 +197,58 @@ func TestOutage_PlanThatIsApprovedWaitsForConsul(t *testing.T) {
 		t.Errorf("after the outage the run is %s with the approval %+v, %d launches began, and the task says %+v", got.State, got.Approval, b.begun("task-0"), b.task("task-0").Reason)
 	}
 }
+
+// Gates that a watch holds open fail one after the other when Consul dies, in any order.
+func TestOutage_GatesThatFailOneByOneAreUnhealthyAfterTwoMinutes(t *testing.T) {
+	for first := range 3 {
+		b := newBench(t, tasks(1)...)
+		b.Windowed = true
+		b.settle()
+		marks, err := b.Consul.Poll(t.Context(), b.watched)
+		if err != nil || len(marks) != 3 {
+			t.Fatalf("the gates show %v, %v", marks, err)
+		}
+		port := 40000
+		tick := func(fails func(gate int) bool) Report {
+			t.Helper()
+			errs := make([]error, b.watched.Len())
+			for gate := range errs {
+				if port += first; fails(gate) { // an error with a port is another text each time
+					errs[gate] = fmt.Errorf("127.0.0.1:%d: connection reset", port)
+				}
+			}
+			report, err := b.Tick(t.Context(), TickOptions{Marks: marks, GatesErr: b.watched.Failed(errs)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.now = b.now.Add(5 * time.Second)
+			return report
+		}
+		tick(func(int) bool { return false })
+		tick(func(gate int) bool { return gate == first })
+		if rec := b.reconcileRecord(); rec.ConsulError == "" || rec.ConsulUnreachable {
+			t.Errorf("with gate %d away: %+v", first, rec.Sight)
+		}
+		tick(func(gate int) bool { return gate != (first+1)%3 })
+		gone := b.now
+		tick(func(int) bool { return true })
+		version := func() string {
+			rec, err := state.ReadReconcile(t.Context(), b.store)
+			b.must(err)
+			return rec.Version
+		}
+		written := version()
+		for b.now.Before(gone.Add(2*time.Minute + time.Second)) {
+			if report := tick(func(int) bool { return true }); !report.Idle || version() != written {
+				t.Errorf("a tick of the outage writes: %+v", b.reconcileRecord().Sight)
+			}
+		}
+		if rec := b.reconcileRecord(); overview.Unhealthy(b.store, rec, noon, b.now) == "" || !rec.Since.Equal(gone) {
+			t.Errorf("two minutes after the last of the gates failed, gate %d first: healthy with %+v", first, rec.Sight)
+		}
+		tick(func(gate int) bool { return gate != first })
+		if rec := b.reconcileRecord(); rec.ConsulUnreachable {
+			t.Errorf("with gate %d back: %+v", first, rec.Sight)
+		}
+	}
+}

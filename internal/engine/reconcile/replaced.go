@@ -22,7 +22,7 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 	holdsAll := rec.Replaced.HoldsAll()
 	t.consuls, t.replaced, t.everything, t.modules = rec.Consuls, rec.Replaced, holdsAll, holdsAll
 	inputs, err := t.observe(ctx, rec, states)
-	if err != nil || t.opts.GatesErr != nil && !t.sighted() {
+	if err != nil || t.unreachable() {
 		return inputs, err
 	}
 	shown, err := t.identify(ctx, inputs)

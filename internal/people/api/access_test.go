@@ -71,13 +71,13 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 		return e
 	}
 	alone, crowded := world(), world("vpn", "secret", "zone")
-	reconcile := state.Reconcile{LastSuccess: time.Now(), ConsulError: "vpn cannot be read",
+	reconcile := state.Reconcile{LastSuccess: time.Now(), Sight: state.Sight{ConsulError: "vpn cannot be read"},
 		Unreadable: &state.Unreadable{Tasks: []string{"secret"}, Count: 1, Error: "secret", Since: time.Now()},
 		Replaced:   &state.Replaced{Why: "it is another", Tasks: 3, Entries: 9, Shown: "x"}}
 	if _, err := crowded.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(reconcile))); err != nil {
 		t.Fatal(err)
 	}
-	reconcile = state.Reconcile{LastSuccess: time.Now(), ConsulError: "something"}
+	reconcile = state.Reconcile{LastSuccess: time.Now(), Sight: state.Sight{ConsulError: "something"}}
 	if _, err := alone.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(reconcile))); err != nil {
 		t.Fatal(err)
 	}

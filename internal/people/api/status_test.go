@@ -111,7 +111,7 @@ func TestHealth_ShowsTheReasonOnlyToReaders(t *testing.T) {
 		t.Errorf("without a token: %d %s", anybody.Code, anybody.Body)
 	}
 	e = newEngine(t, files).serve()
-	outage := state.Reconcile{ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-100 * 365 * 24 * time.Hour)}
+	outage := state.Reconcile{Sight: state.Sight{ConsulError: "connection refused", ConsulUnreachable: true, Since: now.Add(-100 * 365 * 24 * time.Hour)}}
 	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(outage))); err != nil {
 		t.Fatal(err)
 	}

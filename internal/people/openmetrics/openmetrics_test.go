@@ -63,7 +63,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 		}})
 	m.Leads(true)
 	m.Ticked(reconcile.Report{Idle: true}, nil)
-	m.Ticked(reconcile.Report{Record: state.Reconcile{ConsulError: "no leader"}}, nil)
+	m.Ticked(reconcile.Report{Record: state.Reconcile{Sight: state.Sight{ConsulError: "no leader"}}}, nil)
 	m.Ticked(reconcile.Report{}, errors.New("the store is away"))
 	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
 		{Action: decide.Run, Reason: state.Reason{Code: state.ReasonChanged}},

@@ -67,7 +67,7 @@ func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
 	}
 	recorded := map[string]state.Gate{"a": at(1, "index 1", 1), "b": at(3, "index 9", 9), "c": {Name: "health checks", Datacenter: "far", Error: "no path"},
 		"d": at(1, "index 12", 12)}
-	write(t, store, state.ReconcileKey, state.Reconcile{Gates: recorded})
+	write(t, store, state.ReconcileKey, state.Reconcile{Sight: state.Sight{Gates: recorded}})
 	seen := map[string]state.Gate{"a": at(2, "index 2", 2), "b": at(2, "index 8", 8), "gone": at(9, "index 9", 9),
 		"d": at(60, "index 11", 11)} // this process has led before, and its clock is ahead
 	reader := overview.Reader{Store: store, Now: time.Now, Gates: func() map[string]state.Gate { return seen }}

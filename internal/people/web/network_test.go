@@ -105,11 +105,11 @@ func newNetwork(t testing.TB) *network {
 	if _, err := lease.Acquire(t.Context(), n.store, state.LeaderLease, "net-1.example", lease.Options{TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	n.record(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began, Gates: map[string]state.Gate{
+	n.record(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began, Sight: state.Sight{Gates: map[string]state.Gate{
 		"dc1/services": {Mark: "1", Name: "services", Datacenter: "dc1", Index: 81342, Moved: n.ago(8 * time.Second)},
 		"dc1/keys":     {Mark: "2", Name: "keys", Datacenter: "dc1", Index: 81290, Moved: n.ago(26 * time.Hour)},
 		"dc2/services": {Name: "services", Datacenter: "dc2", Error: "no path to datacenter dc2"},
-	}})
+	}}})
 	n.waits()
 	n.runs()
 	n.fails()

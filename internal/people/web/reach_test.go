@@ -63,9 +63,9 @@ func TestPages_AreAccessibleInTrouble(t *testing.T) {
 	s := newSite(t, "web", "dns", "blocked")
 	began := time.Now().UTC()
 	for key, value := range map[string]any{
-		state.ReconcileKey: state.Reconcile{LastSuccess: began.Add(-20 * time.Minute), ConsulUnreachable: true, Since: began.Add(-15 * time.Minute),
-			Paused:      &state.Paused{By: "mia@example.com", Since: began.Add(-time.Hour), Reason: "new firewalls"},
-			ConsulError: "consul.example:8500: connection refused", Refused: &state.Refused{Error: "tasks.hcl:7: no module is given", Since: began.Add(-time.Hour)}},
+		state.ReconcileKey: state.Reconcile{LastSuccess: began.Add(-20 * time.Minute), Sight: state.Sight{ConsulUnreachable: true, Since: began.Add(-15 * time.Minute), ConsulError: "consul.example:8500: connection refused"},
+			Paused:  &state.Paused{By: "mia@example.com", Since: began.Add(-time.Hour), Reason: "new firewalls"},
+			Refused: &state.Refused{Error: "tasks.hcl:7: no module is given", Since: began.Add(-time.Hour)}},
 		state.TaskKey("dns"):     state.Task{Reason: state.Reason{Code: state.ReasonUnreadable, Text: "Consul does not show the condition: permission denied"}},
 		state.TaskKey("blocked"): state.Task{Reason: state.Reason{Code: state.ReasonBlocked, Text: "another process holds the state lock"}},
 	} {

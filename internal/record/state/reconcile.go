@@ -3,8 +3,11 @@ package state
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // ReconcileKey is the record that a tick reads to learn that nothing happened.
@@ -12,20 +15,16 @@ const ReconcileKey = "reconcile/state"
 
 // Reconcile is what one tick leaves for the next.
 type Reconcile struct {
-	Config            string          `json:"config"`           // digest of the configuration that was decided on
-	Bundle            string          `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
-	Refused           *Refused        `json:"refused,omitempty"`
-	Overrides         string          `json:"overrides,omitempty"`          // id of the latest change of any override
-	Gates             map[string]Gate `json:"gates,omitempty"`              // what Consul's gates showed before the views were read, by their keys
-	Due               time.Time       `json:"due,omitzero"`                 // when a tick is due even if no gate moves
-	Refreshed         time.Time       `json:"refreshed"`                    // when every view was last read, whatever the gates said
-	LastSuccess       time.Time       `json:"last_success,omitzero"`        // of a tick; an idle one does not write it
-	ConsulError       string          `json:"consul_error,omitempty"`       // why Consul cannot be watched
-	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
-	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
-	Concerned         int             `json:"concerned,omitempty"`          // how many tasks wait for that
-	Stalled           string          `json:"stalled,omitempty"`            // why the latest tick could not launch what it had decided
-	Failing           int             `json:"failing,omitempty"`            // the most consecutive failed or lost runs of a task
+	Sight
+	Config      string    `json:"config"`           // digest of the configuration that was decided on
+	Bundle      string    `json:"bundle,omitempty"` // digest of the bundle that the configuration was read from
+	Refused     *Refused  `json:"refused,omitempty"`
+	Overrides   string    `json:"overrides,omitempty"`   // id of the latest change of any override
+	Due         time.Time `json:"due,omitzero"`          // when a tick is due even if no gate moves
+	Refreshed   time.Time `json:"refreshed"`             // when every view was last read, whatever the gates said
+	LastSuccess time.Time `json:"last_success,omitzero"` // of a tick; an idle one does not write it
+	Stalled     string    `json:"stalled,omitempty"`     // why the latest tick could not launch what it had decided
+	Failing     int       `json:"failing,omitempty"`     // the most consecutive failed or lost runs of a task
 
 	// Consuls are the identities, by datacenter, of the Consul that showed what was
 	// applied; "" is the datacenter of the agent.
@@ -45,6 +44,32 @@ type Reconcile struct {
 	Delivered []string `json:"delivered,omitempty"`
 
 	Events uint64 `json:"events,omitempty"` // number of the latest event that concerns no single task, or of any task that was forgotten
+}
+
+// Sight is what Consul shows by its gates. It is derived from them, compared and written as a whole.
+type Sight struct {
+	Gates             map[string]Gate `json:"gates,omitempty"`              // what they showed before the views were read, by their keys
+	ConsulError       string          `json:"consul_error,omitempty"`       // why Consul cannot be watched
+	Since             time.Time       `json:"since,omitzero"`               // of ConsulError, or of ConsulUnreachable
+	ConsulUnreachable bool            `json:"consul_unreachable,omitempty"` // no gate at all can be read
+	Concerned         int             `json:"concerned,omitempty"`          // how many tasks wait for that
+}
+
+// Fails reports whether the same gates as in another sight cannot be read, for the same reasons.
+func (s Sight) Fails(as Sight) bool {
+	return s.ConsulUnreachable == as.ConsulUnreachable && sameWords(s.ConsulError, as.ConsulError) &&
+		maps.EqualFunc(s.Gates, as.Gates, func(a, b Gate) bool { return sameWords(a.Error, b.Error) })
+}
+
+// sameWords compares errors without their numbers: each attempt has another port, or took another time.
+func sameWords(a, b string) bool {
+	notDigit := func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}
+	return strings.Map(notDigit, a) == strings.Map(notDigit, b)
 }
 
 // Gate is what a gate of Consul showed last. Only its mark is compared; the rest is for
