@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/base/otlp"
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/consul"
@@ -47,6 +48,10 @@ const leaseTTL = 10 * time.Second
 
 // consulPatience is how long start-up waits for an answer of Consul.
 const consulPatience = 10 * time.Second
+
+// electionPatience is how long start-up waits while Consul answers and its servers have elected no
+// leader, as when all of them boot.
+const electionPatience = 30 * time.Second
 
 // ErrTerraform is returned by New if no usable Terraform was found.
 var ErrTerraform = errors.New("no usable Terraform")
@@ -254,18 +259,28 @@ func (i *Instance) whatIf(ctx context.Context, w condition.WhatIf, tasks []strin
 }
 
 // Connect returns a client of the configured Consul. If Consul is needed, the
-// error is also that it does not answer or has no leader.
+// error is also that it does not answer, or has no leader after electionPatience.
 func Connect(ctx context.Context, cfg *config.Config, needed bool) (*consul.Client, error) {
 	client, err := consul.New(cfg.Consul)
 	if err != nil {
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
 	if needed {
-		ctx, cancel := context.WithTimeout(ctx, consulPatience)
-		defer cancel()
-		err = client.Leader(ctx)
+		err = awaitLeader(ctx, client.Leader)
 	}
 	return client, err
+}
+
+// awaitLeader waits until leader is not consul.ErrNoLeader any more.
+func awaitLeader(ctx context.Context, leader func(context.Context) error) error {
+	for until := time.Now().Add(electionPatience); ; {
+		asking, cancel := context.WithTimeout(ctx, consulPatience)
+		err := leader(asking)
+		cancel()
+		if !errors.Is(err, consul.ErrNoLeader) || time.Now().After(until) || !delay.For(ctx, time.Second) {
+			return err
+		}
+	}
 }
 
 // WarnAccess logs which rights in Consul are missing.

@@ -1,0 +1,38 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/terrapulse/terrapulse/internal/consul"
+)
+
+func TestConnect_WaitsForAnElectionOfConsulsServers(t *testing.T) {
+	none, refused := fmt.Errorf("read the leader: %w", consul.ErrNoLeader), errors.New("connection refused")
+	for name, test := range map[string]struct {
+		answers []error // the last one repeats
+		want    error
+		least   time.Duration
+	}{
+		"a leader":                {[]error{nil}, nil, 0},
+		"a leader after a while":  {[]error{none, none, none, nil}, nil, 3 * time.Second},
+		"no leader":               {[]error{none}, consul.ErrNoLeader, electionPatience},
+		"Consul does not answer":  {[]error{refused}, refused, 0},
+		"it dies in the election": {[]error{none, refused}, refused, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, asked := time.Now(), 0
+			err := awaitLeader(t.Context(), func(context.Context) error {
+				asked++
+				return test.answers[min(asked, len(test.answers))-1]
+			})
+			if took := time.Since(began); !errors.Is(err, test.want) || took < test.least || took > test.least+2*time.Second {
+				t.Errorf("%s: %v after %s", name, err, took)
+			}
+		})
+	}
+}
