@@ -25,25 +25,33 @@ func exporter(t *testing.T, instances int) *consultest.Server {
 	return s
 }
 
-// One task reads a peer, and one this cluster. Nothing that happens to the peering removes what the
-// first has applied, and nothing of it stops the second.
+// Some tasks read a peer, each in another way, and one this cluster. Nothing that happens to the peering
+// removes what the first have applied, and nothing of it stops the last.
 func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
 	s := newParallelSite(t, consultest.WithPeering())
 	there := exporter(t, 2)
 	s.register("web", "web-9", 8001, "passing")
 	s.consul.ImportFrom(there, "cluster-02")
 	s.consul.Imported("cluster-02", "web", 2)
-	config := s.config(s.task("here", onWeb) + s.task("far", "condition \"services\" {\n    names = [\"web\"]\n    peer  = \"cluster-02\"\n  }"))
+	const matching = "services\" {\n    regexp = \"^web\"\n    peer  = \"cluster-02\"\n  }"
+	config := s.config(s.task("here", onWeb) + s.task("far", "condition \"services\" {\n    names = [\"web\"]\n    peer  = \"cluster-02\"\n  }") +
+		s.task("matching", "condition \""+matching) + s.task("listed", "condition \"catalog-services\" {\n    regexp = \"^web\"\n    peer = \"cluster-02\"\n    use_as_module_input = false\n  }\n  module_input \""+matching) +
+		s.task("fed", "condition \"services\" {\n    names = [\"db\"]\n    use_as_module_input = false\n  }\n  module_input \""+matching))
 	program := s.start("-config-file", config)
 	far := func(ports ...int) func() bool {
 		return func() bool {
-			text := s.read("far.txt")
-			for _, port := range ports {
-				if !strings.Contains(text, fmt.Sprintf("web 10.0.0.1:%d passing\n", port)) {
+			for _, name := range []string{"far", "matching", "listed", "fed"} {
+				text := s.read(name + ".txt")
+				for _, port := range ports {
+					if !strings.Contains(text, fmt.Sprintf("web 10.0.0.1:%d passing\n", port)) {
+						return false
+					}
+				}
+				if strings.Count(text, "\n") != len(ports) {
 					return false
 				}
 			}
-			return strings.Count(text, "\n") == len(ports)
+			return true
 		}
 	}
 	says := func(text string) func() bool {
@@ -62,10 +70,24 @@ func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
 	eventually(t, "the services of the peer are applied", far(9000, 9001))
 
 	there.Stop()
-	eventually(t, "the outage of the peer is said", says("the peer does not answer"))
+	eventually(t, "the outage of the peer is said of every task that reads it", func() bool {
+		unreadable := 0
+		for _, task := range s.tasks() {
+			if task.Phase == apispec.PhaseUnreadable && strings.Contains(task.Reason.Text, "the peer does not answer") {
+				unreadable++
+			}
+		}
+		return unreadable == 4
+	})
+	s.register("db", "db-1", 8100, "passing") // what triggers the task with the input
 	hereRuns("the peer is down")
 	there.Restart()
-	eventually(t, "the outage ends", func() bool { return !says("the peer does not answer")() })
+	eventually(t, "the outage ends, and the task with the input runs", func() bool {
+		return !says("the peer does not answer")() && s.named("fed").Phase == apispec.PhaseApplied
+	})
+	if log := program.stderr.String(); strings.Contains(log, "failed") {
+		t.Errorf("a run fails in the outage of the peer:\n%s", log)
+	}
 
 	s.consul.EndPeering("cluster-02")
 	eventually(t, "that there is no peering is said", says("there is no peering with this name"))

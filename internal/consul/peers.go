@@ -139,8 +139,8 @@ func (c *Client) stateMark(ctx context.Context, v condition.Stated) (string, err
 }
 
 // peering reads the state of a peering; nil if there is none.
-func (c *Client) peering(ctx context.Context, peer string) (*condition.Peering, error) {
-	var p *condition.Peering
+func (c *Client) peering(ctx context.Context, peer string) (*condition.PeeringState, error) {
+	var p *condition.PeeringState
 	_, err := c.get(ctx, request{Request: condition.PeeringRequest(peer)}, func(d *json.Decoder) error { return d.Decode(&p) })
 	return p, err
 }

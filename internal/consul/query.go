@@ -19,16 +19,21 @@ type Query struct {
 }
 
 // ConditionQuery returns what triggers the task: its condition or, for a schedule,
-// what its module inputs show when it is due. It returns false for a task without
-// a condition.
+// what its module inputs show when it is due. A peer of module inputs must answer,
+// too. It returns false for a task without a condition.
 func ConditionQuery(t *config.Task) (Query, bool) {
 	if t.Condition.Spec == nil {
 		return Query{}, false
 	}
 	q := Query{kind: t.Condition.Kind().Name, parts: t.Condition.Spec.Selections()}
-	if _, scheduled := t.Condition.Schedule(); scheduled {
-		for _, input := range t.ModuleInputs {
-			q.parts = append(q.parts, input.Selections()...)
+	_, scheduled := t.Condition.Schedule()
+	for _, input := range t.ModuleInputs {
+		for _, p := range input.Selections() {
+			if peer := p.Scope().Peer; scheduled {
+				q.parts = append(q.parts, p)
+			} else if peer != "" {
+				q.parts = append(q.parts, condition.Peering{Peer: peer})
+			}
 		}
 	}
 	return q, true

@@ -79,15 +79,49 @@ const ImportedNeeds = "service:read on all services and node:read on all nodes, 
 var imported = &Family{Name: "peer", Poll: importedGates, Block: importedGates, CheapPoll: true}
 
 func importedGates(s Scope, views []View) []Gate {
-	all := Scope{Peer: s.Peer}
 	instances := catalogGate(s, "imported", "imported instances", "no right", "/v1/internal/ui/nodes", "Node")
 	instances.Instead = slices.DeleteFunc(slices.Clone(views), func(v View) bool { _, aux := v.(Auxiliary); return aux })
-	peering := peeringView{peer: s.Peer}
-	return []Gate{instances, {
-		Key: "peering" + all.String(), EveryNamespace: true, State: peering,
+	return append([]Gate{instances}, peeringGates(s, nil)...)
+}
+
+// peering is only the state of a peering.
+var peering = &Family{Name: "peering", Poll: peeringGates, Block: peeringGates, CheapPoll: true}
+
+func peeringGates(s Scope, _ []View) []Gate {
+	all, of := Scope{Peer: s.Peer}, peeringView{s.Peer}
+	return []Gate{{
+		Key: "peering" + all.String(), State: of, Only: true, Instead: []View{of},
 		Request: Request{Act: "watch the peering" + all.String(), Scope: all},
 	}}
 }
+
+// Peering selects nothing, and can be read only if the peering with a peer is in order: a task whose
+// module inputs are of the peer waits for that, though they do not trigger it.
+type Peering struct{ Peer string }
+
+// ID implements Selection.
+func (p Peering) ID() string { return Encode(peering.Name, p.Peer) }
+
+// Scope implements Selection.
+func (p Peering) Scope() Scope { return Scope{Peer: p.Peer} }
+
+// Family implements Selection.
+func (p Peering) Family() *Family { return peering }
+
+// Views implements Selection.
+func (p Peering) Views() []View { return []View{peeringView{p.Peer}} }
+
+// Adapt implements Selection.
+func (p Peering) Adapt([]Element) []Element { return nil }
+
+// ViewOf implements Selection.
+func (p Peering) ViewOf(Source) View { return nil }
+
+// Missing implements Selection.
+func (p Peering) Missing(Source, Reader) []Right { return nil }
+
+// Render implements Selection.
+func (p Peering) Render(into Entries, _ []Contents) (Entries, error) { return into, nil }
 
 func familyOf(s Scope) *Family {
 	if s.Peer != "" {
@@ -118,8 +152,8 @@ func PeeringRequest(peer string) Request {
 		PartitionOnly: true, Missing: true, SlowDenial: "peering"}
 }
 
-// Peering is what matters of /v1/peering/NAME.
-type Peering struct {
+// PeeringState is what matters of /v1/peering/NAME.
+type PeeringState struct {
 	ID             string // another one whenever the peering is established anew
 	State          string
 	PeerServerName string // ends with the other cluster's trust domain
@@ -128,7 +162,7 @@ type Peering struct {
 
 // Cluster identifies the other cluster, and this peering with it: after a peering was established
 // anew, instances come one by one. It is "" if that is not known.
-func (p *Peering) Cluster() string {
+func (p *PeeringState) Cluster() string {
 	_, domain, ok := strings.Cut(p.PeerServerName, ".peering.")
 	if !ok || p.ID == "" {
 		return ""
@@ -137,7 +171,7 @@ func (p *Peering) Cluster() string {
 }
 
 func (v peeringView) Decode(d *json.Decoder) (Contents, error) {
-	p := &Peering{}
+	p := &PeeringState{}
 	if err := d.Decode(p); err != nil {
 		return nil, err
 	}
@@ -147,7 +181,7 @@ func (v peeringView) Decode(d *json.Decoder) (Contents, error) {
 // Doubt implements Doubtful. Only an active peering with services shows what the peer exports:
 // the list of services comes in one message, and is empty until then.
 func (v peeringView) Doubt(c Contents) *Doubt {
-	p, _ := c.(*Peering)
+	p, _ := c.(*PeeringState)
 	doubt := func(person bool, advice, problem string, a ...any) *Doubt {
 		return &Doubt{Act: v.Request().Act, Problem: fmt.Sprintf(problem, a...), Advice: advice, Person: person}
 	}
@@ -175,7 +209,7 @@ func orUnknown(state string) string {
 }
 
 // DoubtOf is why a peering proves nothing; nil if it does.
-func DoubtOf(peer string, p *Peering) *Doubt {
+func DoubtOf(peer string, p *PeeringState) *Doubt {
 	if p == nil {
 		return peeringView{peer}.Doubt(nil)
 	}
@@ -183,13 +217,13 @@ func DoubtOf(peer string, p *Peering) *Doubt {
 }
 
 // Exports reports whether the peer exports a service to this cluster.
-func (p *Peering) Exports(name string) bool {
+func (p *PeeringState) Exports(name string) bool {
 	return slices.Contains(p.StreamStatus.ImportedServices, name)
 }
 
 // State implements Stated.
 func (v peeringView) State(c Contents) string {
-	p, _ := c.(*Peering)
+	p, _ := c.(*PeeringState)
 	if p == nil {
 		return "none"
 	}
@@ -209,7 +243,7 @@ func (v peeringView) Empty(Reader) (string, []Right) {
 func (v peeringView) Suppose(_ *Supposition, c Contents) Contents { return c }
 
 // Elements are the names of the exported services.
-func (p *Peering) Elements(v View) []Element {
+func (p *PeeringState) Elements(v View) []Element {
 	names := slices.Sorted(slices.Values(p.StreamStatus.ImportedServices))
 	return list.Map(names, func(name string) Element {
 		return Element{Source: Source{Scope: Scope{Peer: v.(peeringView).peer}, Of: OfService, Name: name}, Name: name, Detail: CatalogServicesKind.Entries}
