@@ -275,7 +275,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 		}
 		launch := &launches[len(launches)-1]
 		it.run.Trace = ""
-		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now, Offer: launch.Offer}
+		live := &state.LiveRun{ID: it.run.ID, Launch: launch.ID, Created: b.now, Offer: launch.Offer, For: launch.For}
 		if launch.Kind == state.KindDrift {
 			checked := *d.State.Drift
 			checked.Run, d.State.Drift = live, &checked

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
 )
 
@@ -154,5 +155,10 @@ func TestTick_RunAfterALostOneIsMeantForTheSameInstance(t *testing.T) {
 	b.tick()
 	if launches := b.launcher.launches(); len(launches) != 1 || launches[0].For != "cts-02" || launches[0].Only {
 		t.Errorf("%+v, %+v", launches, b.task(run.Task).Reason)
+	}
+	got := b.task(run.Task)
+	view := lifecycle.Facts{Name: run.Task, Task: got, Run: b.run(state.PlannedRun{Task: run.Task, ID: got.Run.ID}).Data, Setting: lifecycle.Enabled}.Assess()
+	if !strings.HasPrefix(view.Reason.Text, "a run waits for its turn, at first only for room on instance cts-02, which may have the latest Terraform state: ") {
+		t.Errorf("people read %q", view.Reason.Text)
 	}
 }

@@ -80,7 +80,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next = next.endDrift(run.Kind, run.Ended).verified(t, run)
 	case run.State == RunFailed:
 		next.Failures++
-		next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
+		if !run.ForPerson() || !t.RetryAt.After(run.Ended) { // a request does not delay the retry that was to come anyway
+			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
+		}
 	case run.State == RunLost:
 		// The first loss is made good at once; a task that keeps killing its
 		// runner backs off like one that fails.

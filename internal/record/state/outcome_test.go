@@ -68,3 +68,24 @@ func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 		t.Errorf("the request of somebody is now recorded as that of %q (replaces: %v)", after.Forced, after.Replaces)
 	}
 }
+
+func TestConclude_RequestedRunThatFailsDoesNotDelayTheRetry(t *testing.T) {
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	soon, long := noon.Add(10*time.Second), noon.Add(Backoff("web", 9))
+	for name, test := range map[string]struct {
+		reason  ReasonCode
+		retryAt time.Time
+		want    time.Time
+	}{
+		"a request before the retry":     {ReasonForced, soon, soon},
+		"a request when it was due":      {ReasonForced, noon.Add(-time.Second), long},
+		"the retry itself, which is due": {ReasonRetry, noon.Add(-time.Second), long},
+		"new input before the retry":     {ReasonChanged, soon, long},
+	} {
+		task := Task{Tries: Tries{Failures: 8, RetryAt: test.retryAt}}
+		next, _ := task.Conclude(Run{ID: "r", Task: "web", Kind: KindApply, State: RunFailed, Reason: Reason{Code: test.reason}, Times: Times{Ended: noon}}, "")
+		if !next.RetryAt.Equal(test.want) || next.Failures != 9 {
+			t.Errorf("%s: retried at %s after %d failures, want %s", name, next.RetryAt, next.Failures, test.want)
+		}
+	}
+}

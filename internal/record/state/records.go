@@ -211,6 +211,7 @@ type LiveRun struct {
 	Created time.Time `json:"created"`
 	Kind    Kind      `json:"kind,omitempty"`  // empty for an apply
 	Offer   string    `json:"offer,omitempty"` // the runner to which the launch was offered
+	For     string    `json:"for,omitempty"`   // as in Launch
 	// Entries are what the run was decided on; nil once its own record has them.
 	Entries *EntryChanges `json:"entries,omitempty"`
 	// Scheduled is Task.Scheduled before the run: if the run is superseded, the schedule is

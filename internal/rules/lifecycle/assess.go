@@ -92,7 +92,11 @@ func (f Facts) underWay() View {
 	switch f.Run.State {
 	case state.RunIntended:
 		v.Phase, v.Reason = Soon, f.Run.Reason
-		v.Reason.Text = "a run waits for its turn: " + v.Reason.Text
+		turn := "a run waits for its turn"
+		if at := f.Task.Run.For; at != "" {
+			turn += ", at first only for room on instance " + at + ", which may have the latest Terraform state"
+		}
+		v.Reason.Text = turn + ": " + v.Reason.Text
 	case state.RunRunning:
 		v.Reason = f.Run.Reason
 		if f.Unwatched {
