@@ -50,6 +50,7 @@ type server struct {
 	closed  map[string]bool   // services that cannot be read
 	shut    string            // one that cannot be read before the faults end; "" if there is none
 	gone    bool
+	failing int // the first of its gates, which cannot be read
 	index   int // of the gates
 	count   int
 	watches []chan struct{} // receive when a gate moves
@@ -205,8 +206,13 @@ func (e eyes) Poll(ctx context.Context, gates consul.GateSet) (consul.Marks, err
 		err   error
 	}
 	got, err := ask(ctx, e.process, consulServer, "poll", func() (polled, error) {
-		got := polled{marks: consul.Marks{}}
-		for _, key := range gates.Keys() {
+		got, errs := polled{marks: consul.Marks{}}, make([]error, gates.Len())
+		for i, key := range gates.Keys() {
+			if e.consul.failing > 0 && (e.consul.gone || i < e.consul.failing) {
+				errs[i] = errConsulGone
+				got.err = gates.Failed(errs)
+				continue
+			}
 			if e.consul.gone || e.chance(e.weather.unread/4) {
 				got.err = errConsulGone
 				continue
@@ -281,10 +287,20 @@ type watch struct {
 	ctx   context.Context
 	gates consul.GateSet
 	moved chan struct{}
+	shown consul.Marks
 }
 
 // C implements reconcile.Watch.
 func (w watch) C() <-chan struct{} { return w.moved }
 
-// Marks implements reconcile.Watch.
-func (w watch) Marks() (consul.Marks, error) { return w.Poll(w.ctx, w.gates) }
+// Marks implements reconcile.Watch: in an outage, it shows what the gates showed before.
+func (w watch) Marks() (consul.Marks, error) {
+	marks, err := w.Poll(w.ctx, w.gates)
+	for key := range w.shown {
+		if marks[key] == "" && w.consul.failing > 0 && marks != nil {
+			marks[key] = w.shown[key]
+		}
+	}
+	maps.Copy(w.shown, marks)
+	return marks, err
+}

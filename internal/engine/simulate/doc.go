@@ -37,6 +37,8 @@
 // In histories from seed documentSeeds on, tasks watch config entries and resources, and Consul is
 // read by the real client (documents_test.go).
 //
+// After every eighth history, Consul dies, one gate after the other, and comes back (outage_test.go).
+//
 // In histories from seed orderSeeds on, tasks come after others (order_test.go), and some are verified after
 // each apply (verified_test.go). In histories from seed remoteOrderSeeds on, HCP Terraform applies what they need.
 //

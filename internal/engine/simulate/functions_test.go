@@ -225,7 +225,7 @@ func (f *function) tick(ctx context.Context, a *act, opts reconcile.TickOptions)
 
 // watch watches Consul's gates.
 func (f *function) watch(ctx context.Context, gates consul.GateSet, _ consul.Marks) reconcile.Watch {
-	w := watch{eyes{process: f.process}, ctx, gates, make(chan struct{}, 1)}
+	w := watch{eyes{process: f.process}, ctx, gates, make(chan struct{}, 1), consul.Marks{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.consul.watches = append(f.consul.watches, w.moved)

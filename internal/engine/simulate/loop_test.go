@@ -110,7 +110,7 @@ func (w *world) startInstance() {
 			if w.consul.docs != nil {
 				return eyes{process: p}.watchDocuments(ctx, gates, since)
 			}
-			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1)}
+			w := watch{eyes{process: p}, ctx, gates, make(chan struct{}, 1), consul.Marks{}}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.consul.watches = append(p.consul.watches, w.moved)

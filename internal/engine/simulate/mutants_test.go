@@ -124,6 +124,26 @@ var engineMutants = []mutant{
 		new:  "{\n\t\treturn false",
 		says: "no change is lost",
 	}, {
+		rule:   "an outage of Consul is said, in whatever order its gates fail",
+		file:   "record/state/reconcile.go",
+		old:    "return s.ConsulUnreachable == as.ConsulUnreachable && sameWords",
+		new:    "if true { return sameWords(s.ConsulError, as.ConsulError) }; return sameWords",
+		says:   "an outage of Consul is unhealthy",
+		seed:   5,
+		stride: 8,
+	}, {
+		rule: "a selection of a peer belongs to that peer",
+		file: "consul/identity.go",
+		old:  "return p.Scope().Place() })",
+		new:  "return p.Views()[0].Request().Scope.Place() })",
+		test: "consul TestPeer_EstablishedAnewIsAnotherCluster",
+	}, {
+		rule: "a lost instance of a peer counts once its loss lasts",
+		file: "taskfile/condition/services.go",
+		old:  "			source.ID = s.ID\n",
+		new:  "",
+		test: "consul TestPeer_LossOfInstancesCountsOnceItLasts",
+	}, {
 		rule: "a claim that nobody renews ends",
 		file: "engine/reconcile/live.go",
 		old:  "case run.State == state.RunRunning && !now.Before(run.Expires.Add(grace)):",
