@@ -26,6 +26,8 @@ type Caller struct {
 	Rights roles.Rights
 	// Session is set if a session of the pages proves the identity: the viewer can sign out.
 	Session bool
+	// NotSignedIn says why the viewer could not sign in at the OpenID provider.
+	NotSignedIn string
 	// Remedy says how to get a role; by default, that a grant gives it.
 	Remedy string
 }

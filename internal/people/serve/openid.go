@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
@@ -221,10 +222,12 @@ func (g *guard) leaveProvider(w *answer, r *http.Request) {
 	w.redirect(r, address)
 }
 
-// notSignedIn shows the form again, with why somebody was not signed in.
+// notSignedIn shows the form again, with why somebody was not signed in. The text is in no address: a link
+// from elsewhere could put other words there.
 func (g *guard) notSignedIn(w *answer, r *http.Request, next string, err error) {
-	text := err.Error()
-	w.lead(g.form(next) + "&" + url.Values{"why": {text[:min(len(text), 600)]}}.Encode())
+	form := r.WithContext(access.With(r.Context(), access.Caller{NotSignedIn: err.Error()}))
+	form.URL = &url.URL{Path: g.pagesAt + signInPath, RawQuery: url.Values{"next": {next}}.Encode()}
+	g.next.ServeHTTP(w, form)
 }
 
 // lead lets the browser request a path of this server: after an answer of another site, it sends the

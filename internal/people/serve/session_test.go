@@ -35,7 +35,7 @@ func pagesOptions() Options {
 			case c.Rights.MayAny(roles.View):
 				level = 1
 			}
-			fmt.Fprintf(w, "%s %d %s", r.URL.Path, level, c.Name)
+			fmt.Fprintf(w, "%s %d %s%s", r.URL.Path, level, c.Name, c.NotSignedIn)
 		}),
 	}
 }

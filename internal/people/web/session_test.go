@@ -187,18 +187,18 @@ func TestProtected_PagesOfOtherOriginsCanDoNothing(t *testing.T) {
 
 func TestSignIn_OffersTheProviderAndSaysWhyItDidNotWork(t *testing.T) {
 	pages := web.New(t.Context(), web.Options{Provider: "dex.example.com", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
-	stranger := access.With(t.Context(), access.Caller{})
-	const why = "/ui/sign-in?next=%2Fui%2Fruns&why=not+today"
-	for site, want := range map[string]bool{"same-origin": true, "": true, "cross-site": false, "none": false} {
-		r := httptest.NewRequestWithContext(stranger, http.MethodGet, why, nil)
-		r.Header.Set("Sec-Fetch-Site", site)
-		r.Header.Set("Sec-Fetch-Mode", "navigate")
-		r.Header.Set("Sec-Fetch-Dest", "document")
-		answer := httptest.NewRecorder()
-		pages.ServeHTTP(answer, r)
-		page := answer.Body.String()
-		if !strings.Contains(page, `href="/ui/session/provider?next=%2Fui%2Fruns">Sign in at dex.example.com</a>`) || strings.Contains(page, "You are not signed in: not today") != want {
-			t.Errorf("a link from %q says why: %v\n%s", site, !want, page)
+	for _, site := range []string{"same-origin", "", "cross-site", "none"} {
+		for why, want := range map[string]bool{"not today": true, "": false} { // a link puts no words there
+			r := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{NotSignedIn: why}), http.MethodGet, "/ui/sign-in?next=%2Fui%2Fruns&why=not+today", nil)
+			r.Header.Set("Sec-Fetch-Site", site)
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+			r.Header.Set("Sec-Fetch-Dest", "document")
+			answer := httptest.NewRecorder()
+			pages.ServeHTTP(answer, r)
+			page := answer.Body.String()
+			if !strings.Contains(page, `href="/ui/session/provider?next=%2Fui%2Fruns">Sign in at dex.example.com</a>`) || strings.Contains(page, "You are not signed in: not today") != want {
+				t.Errorf("a request from %q says why: %v\n%s", site, !want, page)
+			}
 		}
 	}
 }

@@ -3,6 +3,8 @@ package web
 import (
 	"net/http"
 	"net/url"
+
+	"github.com/terrapulse/terrapulse/internal/people/access"
 )
 
 // signInPage is the form for a token, and the way to an OpenID provider.
@@ -18,10 +20,9 @@ type signInPage struct {
 
 func (p *pages) signIn(r *http.Request) (view, error) {
 	q := r.URL.Query()
-	page := signInPage{Next: q.Get("next"), Provider: p.Provider, At: providerURL(q.Get("next")), Wrong: q.Has("wrong")}
-	// A link from elsewhere must not put words here.
+	page := signInPage{Next: q.Get("next"), Provider: p.Provider, At: providerURL(q.Get("next")), Wrong: q.Has("wrong"), Why: access.Of(r.Context()).NotSignedIn}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "same-origin" || site == "" {
-		page.Why, page.Remains = q.Get("why"), q.Has("remains") && p.Provider != ""
+		page.Remains = q.Has("remains") && p.Provider != ""
 		if q.Has("leave") {
 			page.Leave = pageURL("session/provider/end")
 		}
