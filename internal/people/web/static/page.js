@@ -58,6 +58,7 @@
     if (e.target.method !== 'post') return;
     if (e.target.dataset.sent) e.preventDefault();
     e.target.dataset.sent = 'yes';
+    document.getElementById('news')?.remove(); // the answer is another page: a stream without a session would fail
   });
 
   // Output that follows its end.
