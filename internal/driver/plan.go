@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/guard"
 )
 
 // Plan is what an apply would change, as data and as text. It holds no secrets.
@@ -35,7 +36,7 @@ type Plan struct {
 
 	// State identifies the state that the plan was made for; "" if there is none yet.
 	State   string `json:"-"`
-	InState *int   `json:"-"` // managed resources in that state; nil if that is not known
+	InState *int   `json:"-"` // managed resources in that state that are still there; nil if that is not known
 
 	// Commits is set if an apply has an effect even if the plan changes nothing: it
 	// commits on a firewall what an earlier run has left uncommitted.
@@ -59,6 +60,11 @@ type Plan struct {
 	// URL is the page of the plan in another system; "" if it was made here. It is set
 	// even if the plan has failed there.
 	URL string `json:"-"`
+}
+
+// Counted are the numbers of the plan, for the guard.
+func (p Plan) Counted() guard.Planned {
+	return guard.Planned{Changes: *p.Changes, InState: p.InState, State: p.State}
 }
 
 // Action is what happens to a resource.

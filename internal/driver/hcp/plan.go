@@ -1,6 +1,7 @@
 package hcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -70,9 +71,7 @@ func (s *step) details(ctx context.Context, run Run, plan driver.Plan) (driver.P
 	}
 	found.Changes.Uncounted = run.HasChanges && !found.Changes.Any()
 	found.New, found.Clean, found.Print, found.Causes = plan.New, plan.Clean, plan.Print, s.causes(found.Changes)
-	if plan.InState != nil {
-		found.InState = plan.InState
-	}
+	found.InState = cmp.Or(found.InState, plan.InState) // that of the workspace may be older
 	found.JSON = func(context.Context) (json.RawMessage, error) { return tfplan.Document(&document) }
 	return found, nil
 }

@@ -308,7 +308,7 @@ func judgeable(task string, found terraformcli.Plan, state terraformcli.StateMar
 	if state.Lineage != "" && (state.Serial > 1 || len(state.Objects) > 0) {
 		plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
 	}
-	plan.InState, plan.Print = new(len(state.Objects)), found.Print
+	plan.Print = found.Print
 	if found.JSON == nil && found.Show != nil {
 		plan.Detail = func(ctx context.Context) (driver.Plan, error) {
 			if found.JSON, err = found.Show(ctx); err != nil {

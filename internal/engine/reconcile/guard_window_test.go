@@ -20,11 +20,11 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
+	"github.com/terrapulse/terrapulse/internal/record/orphan"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
 	"github.com/terrapulse/terrapulse/internal/record/summary"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
-	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -44,6 +44,9 @@ type shrinking struct {
 	ahead   time.Duration // of all clocks
 	runner  time.Duration // how far that of the runner is ahead of that of the leader
 	applied int           // entries, by the latest apply
+	serial  int           // of the state
+	partly  bool          // what is broken destroys all that it is to destroy
+	killed  bool          // the container is killed when the apply ends
 	remote  bool          // another system applies
 	works   state.VerifyState
 }
@@ -100,12 +103,16 @@ func (s *shrinking) Apply(ctx context.Context, job driver.Job) (*state.Changes, 
 	left := len(job.Snapshot.Condition.Elements)
 	changes := &state.Changes{Change: 1, Destroy: max(0, s.applied-left)}
 	if job.Judge != nil {
-		if err := job.Judge(ctx, driver.Plan{Digest: "plan", State: "lineage/1", InState: new(60), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
+		if err := job.Judge(ctx, driver.Plan{Digest: "plan", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
 			return nil, err
 		}
 	}
-	if s.broken == nil {
-		s.applied = left
+	if s.broken == nil || s.partly {
+		s.applied, s.serial = left, s.serial+1
+	}
+	if s.killed {
+		_, err := orphan.Runs(context.WithoutCancel(ctx), s.store, orphan.Stopped{Launch: job.Run.Launch, Why: "the container was killed"}, s.now())
+		s.must(err)
 	}
 	if s.remote {
 		if err := job.Record(ctx, state.Remote{By: job.Run.ID, Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: state.RemoteApplying}}); err != nil {
@@ -131,8 +138,7 @@ func (s *shrinking) halfVerified(count int) {
 	wait.For, ended.Phase, live.Wait = state.WaitVerify, state.RemoteEnded, &wait
 	nextRun, nextTask := run.Data, task.Data
 	nextRun.Wait, nextRun.Remote, nextTask.Run, nextTask.RemoteRun = &wait, &ended, &live, &ended
-	g := s.task.Guard
-	nextRun.Verifying = &state.Verifying{Since: s.now(), Definition: s.task.Digest(s.config()), Window: g.Window(), Limited: g.PlanLimited(),
+	nextRun.Verifying = &state.Verifying{Since: s.now(), Definition: s.task.Digest(s.config()),
 		Results: []state.Verified{{Name: "vip", State: state.VerifyInterrupted}}}
 	_, err = s.store.Apply(s.t.Context(), run.Write(nextRun), task.Write(nextTask))
 	s.must(err)
@@ -141,7 +147,7 @@ func (s *shrinking) halfVerified(count int) {
 func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
 	changes := &state.Changes{Destroy: s.applied}
 	if job.Judge != nil {
-		if err := job.Judge(ctx, driver.Plan{Digest: "destroy", State: "lineage/1", InState: new(60), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
+		if err := job.Judge(ctx, driver.Plan{Digest: "destroy", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +226,7 @@ func (s *shrinking) approves() {
 }
 
 // windowed has what happens between a loss that is permitted (35 of 60 are left) and the next one
-// (25 are left), for each row of lifecycle.Windows.
+// (25 are left).
 var windowed = map[string]func(s *shrinking){
 	"start, takeover by another leader or instance": func(s *shrinking) { s.pass("") },
 	"`-once`": func(s *shrinking) { // the plan that waits is judged again by a start after the window
@@ -388,35 +394,59 @@ var windowed = map[string]func(s *shrinking){
 	},
 }
 
+// anew are the events after which only what was applied last counts. The others leave the window as it is.
+var anew = []string{"an approval of what a guard held, once that is applied", "a condition of another kind", "a shorter `within`", "a longer `within`",
+	"a run while the guard is off, or with `within: 0s`", "an approval of what a replaced Consul lacks, once that is applied", "a destroy",
+	"the task is removed for longer, or is deleted and created again", "all clocks are ahead for longer than `within`"}
+
 // ofEntries are events about which the plan guard knows nothing, or with other numbers.
 var ofEntries = []string{"a condition of another kind", "other limits", "all clocks are ahead for longer than `within`"}
 
 // After a loss that is permitted comes another one, which alone is permitted, too. Whether the second one waits
 // depends on what happens between the two.
-func TestGuardWindow_EachEventDoesWhatItsRowSays(t *testing.T) {
+func TestGuardWindow_OnlySomeEventsEndIt(t *testing.T) {
 	ofPlans := guard.Default
 	ofPlans.MaxRemovedPercent, ofPlans.MaxDestroy = 100, new(30)
-	for _, row := range lifecycle.Windows {
-		happens, ok := windowed[row.Event]
-		if !ok {
-			t.Errorf("nothing tries the row %q", row.Event)
-			continue
-		}
+	for event, happens := range windowed {
 		try := func(t *testing.T, spec guard.Spec) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShrinking(t, spec)
 				s.to(35, "succeeded")
 				happens(s)
 				want := "waiting"
-				if row.Effect == lifecycle.Anew {
+				if slices.Contains(anew, event) {
 					want = "succeeded"
 				}
 				s.to(25, want)
 			})
 		}
-		t.Run(row.Event, func(t *testing.T) { try(t, guard.Default) })
-		if !slices.Contains(ofEntries, row.Event) {
-			t.Run("plan guard, "+row.Event, func(t *testing.T) { try(t, ofPlans) })
+		t.Run(event, func(t *testing.T) { try(t, guard.Default) })
+		if !slices.Contains(ofEntries, event) {
+			t.Run("plan guard, "+event, func(t *testing.T) { try(t, ofPlans) })
 		}
+	}
+}
+
+// However runs end, what they have destroyed counts.
+func TestGuardWindow_HowARunEndedPlaysNoPart(t *testing.T) {
+	for how, ends := range map[string]func(s *shrinking){
+		"succeeded": func(*shrinking) {},
+		"failed":    func(s *shrinking) { s.broken, s.partly = errors.New("the firewall refuses rule 7"), true },
+		"lost":      func(s *shrinking) { s.broken, s.partly, s.killed = errors.New("signal: killed"), true, true },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec := guard.Default
+				spec.Within, spec.MaxDestroy = 24*time.Hour, new(5)
+				s := newShrinking(t, spec)
+				ends(s)
+				for _, count := range []int{55, 50, 45} {
+					s.to(count, "")
+				}
+				if s.applied != 55 || !strings.Contains(s.record().Waits().Text, "15 of 60 resources") && !strings.Contains(s.record().Waits().Text, "10 of 60 resources") {
+					t.Errorf("%d of 60 are left: %+v", s.applied, s.record().Waits())
+				}
+			})
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,12 +9,13 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 )
 
-// What a guard counts from: the most that was applied within its window, and what runs have
-// destroyed in it. An outcome is written together with what it changes about that.
+// What a guard counts from: the most that was applied within its window, and the most resources that
+// the state had in it. An outcome is written together with what it changes about that.
 
 // addPeaks adds to the sources what was applied in the window, if that decides anything: an entry is
 // gone.
@@ -29,13 +31,27 @@ func (j *judgement) addPeaks(ctx context.Context) error {
 	return err
 }
 
-// losses are those of earlier runs, if they decide anything about a plan.
-func (j *judgement) losses(ctx context.Context, plan state.Changes) (state.Losses, error) {
+// sizes are those before earlier applies, if they decide anything about a plan.
+func (j *judgement) sizes(ctx context.Context, plan state.Changes) (state.Sizes, error) {
 	if plan.Destroy == 0 || !j.task.Guard.PlanLimited() || j.task.Guard.Window() == 0 {
-		return nil, nil
+		return state.Sizes{}, nil
 	}
 	known, err := j.known(ctx)
-	return known.Losses, err
+	return known.Sizes, err
+}
+
+// begins notes that the apply of a plan begins. It reports whether that counts from now on, however
+// the run ends. based says that a person has approved what a guard held.
+func (j *judgement) begins(plan driver.Plan, based bool) bool {
+	if j.claimed.Kind != state.KindApply {
+		return false
+	}
+	b := j.task.Guard.Begun(plan.Counted())
+	if based || j.accepted {
+		b = state.Begun{}
+	}
+	j.begun.Store(&b)
+	return b.InState != nil
 }
 
 // known is the record of the task, which is read once.
@@ -92,22 +108,26 @@ func (j *judgement) again(causes []state.Cause) (at time.Time) {
 	return at
 }
 
-// based returns the task's record with what the guards count from after the run. planned are the
-// numbers of its plan, if it had one.
-func (c *claim) based(next state.Task, before []state.Count, run state.Run, done result) state.Task {
-	if run.Kind != state.KindApply || run.State == state.RunWaiting || run.State == state.RunSuperseded {
+// beginsElsewhere notes that a person has confirmed in another system what the run waited with.
+func (j *judgement) beginsElsewhere() {
+	w := j.claimed.Wait
+	j.begins(driver.Plan{Changes: cmp.Or(j.claimed.Changes, &state.Changes{}), InState: j.claimed.InState}, w.For == state.WaitApproval && w.Guards())
+}
+
+// based returns the task's record with what the guards count from after a run that has succeeded.
+func (c *claim) based(next state.Task, before []state.Count, run state.Run) state.Task {
+	b := run.Begun
+	if run.Kind != state.KindApply || run.State != state.RunSucceeded || b == nil {
 		return next
 	}
-	succeeded, at := run.State == state.RunSucceeded, c.endedAt(run.Ended)
-	fresh := done.window == 0 || run.Based
-	since := c.judgedAt().Add(-done.window) // by the earlier clock, as that judges
+	at, since := c.endedAt(run.Ended), c.judgedAt().Add(-b.Window) // by the earlier clock, as that judges
+	if b.Window == 0 {
+		next.Sizes = state.Sizes{}
+	}
 	next.Counts = slices.Clone(next.Counts)
 	for i := range next.Counts {
-		if !succeeded {
-			break
-		}
 		now := &next.Counts[i]
-		if now.Peaks = nil; fresh {
+		if now.Peaks = nil; b.Window == 0 {
 			continue
 		}
 		for _, was := range before {
@@ -116,38 +136,5 @@ func (c *claim) based(next state.Task, before []state.Count, run state.Run, done
 			}
 		}
 	}
-	switch planned := c.plannedChanges(done); {
-	case succeeded && fresh:
-		next.Losses = nil
-	case planned == nil || !done.limited || !done.applied || planned.Destroy == 0 && len(next.Losses) == 0:
-	default:
-		loss := state.Loss{Resources: planned.Destroy, At: at, Open: !succeeded}
-		if run.InState != nil {
-			loss.Of = *run.InState
-		}
-		next.Losses = next.Losses.Add(loss, since)
-	}
 	return next
-}
-
-// plannedChanges are the numbers of the plan that the run applied, or had begun to apply; nil if it had none.
-func (c *claim) plannedChanges(done result) *state.Changes {
-	switch {
-	case c.claimed.AppliedElsewhere():
-		return c.claimed.Changes
-	case done.permitted:
-		return done.plan.Changes
-	}
-	return nil
-}
-
-// noteBase notes in the run what its outcome means for the guards.
-func (c *claim) noteBase(run *state.Run, done result) {
-	if c.claimed.AppliedElsewhere() { // it was judged before that, or confirmed by a person although it waited
-		if w := c.claimed.Wait; w.For == state.WaitApproval {
-			run.Based = w.Guards()
-		}
-		return
-	}
-	run.Based, run.InState = done.based, done.plan.InState
 }

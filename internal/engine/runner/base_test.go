@@ -134,24 +134,30 @@ func TestBase_WhatIsAppliedWithoutAGuardIsANewBase(t *testing.T) {
 	}
 }
 
-func TestBase_ThePlanGuardCountsWhatWasDestroyedWithinTheWindow(t *testing.T) {
+func TestBase_ThePlanGuardComparesWithTheMostThatTheStateHadWithinTheWindow(t *testing.T) {
 	spec := guard.Default
 	spec.MaxDestroy = new(5)
 	j := newJudging(t, config.Rules{Guard: spec})
-	j.driver.plan.Changes = &state.Changes{Destroy: 3}
+	plans := func(serial string, inState, destroys int) {
+		j.driver.plan.State, j.driver.plan.InState, j.driver.plan.Changes = "lineage/"+serial, new(inState), &state.Changes{Destroy: destroys}
+	}
+	plans("1", 60, 3)
 	j.driver.failsLate = errors.New("the firewall does not answer")
 	if run := j.step(time.Minute, 59); run.State != state.RunFailed {
 		t.Fatalf("%s %v", run.State, run.Wait)
 	}
+	plans("2", 58, 1) // two are destroyed
 	j.driver.failsLate = nil
 	if run := j.step(2*time.Minute, 59); run.State != state.RunSucceeded {
-		t.Fatalf("the retry of a plan within its limit: %s %v", run.State, run.Wait)
+		t.Fatalf("the rest of a plan within its limit: %s %v", run.State, run.Wait)
 	}
+	plans("3", 57, 3)
 	run := j.step(3*time.Minute, 58)
-	j.waits(run, "6 of 60 resources would be destroyed or replaced within 15m, 3 of them by this plan, and max_destroy is 5; it is judged again at 2086-03-14T12:17:00Z", state.RulePlanGuard)
-	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || len(j.task().Losses) != 0 {
-		t.Errorf("approved: %s %v, %v", run.State, run.Wait, j.task().Losses)
+	j.waits(run, "6 of 60 resources would be destroyed or replaced within 15m, 3 of them by this plan, and max_destroy is 5; it is judged again at 2086-03-14T12:16:00Z", state.RulePlanGuard)
+	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || j.task().Sizes.Latest != nil {
+		t.Errorf("approved: %s %v, %v", run.State, run.Wait, j.task().Sizes)
 	}
+	plans("4", 54, 5)
 	if run = j.step(4*time.Minute, 57); run.State != state.RunSucceeded {
 		t.Errorf("after the approval: %s %v", run.State, run.Wait)
 	}

@@ -28,6 +28,7 @@ type claim struct {
 	before    state.Kept                    // output of the earlier steps of a run with a remote run; zero if there is none
 	continued bool                          // the output begins with before
 	planned   atomic.Pointer[time.Time]     // when it was known what the run would change
+	begun     atomic.Pointer[state.Begun]   // its apply, as the guards count it
 	unsaved   atomic.Pointer[state.Unsaved] // the state that the backend has not got
 	events    outbox.Events                 // of the outcome
 	since     time.Time                     // when that was, by the clock of this process
@@ -173,7 +174,7 @@ func (c *claim) noteState(err error) {
 // current is the run as it was last written, with what was noted since.
 func (c *claim) current() state.Run {
 	run := c.run.Data
-	run.Unsaved = c.unsaved.Load()
+	run.Unsaved, run.Begun = c.unsaved.Load(), cmp.Or(c.begun.Load(), run.Begun)
 	if at := c.planned.Load(); at != nil {
 		run.Planned = *at
 	}

@@ -31,6 +31,8 @@ type judgement struct {
 	until   []time.Time    // when a guard permits it, each: zero for never
 	judged  bool           // a plan was made
 	dir     string         // in which checks are run
+	// accepted says that a person has approved what a replaced Consul lacks.
+	accepted bool
 }
 
 // judge returns the judgement of a run of a task. record is that of the task, or nil if it was not
@@ -60,12 +62,16 @@ func Sources(differences []consul.Difference, known state.Task) (all []guard.Sou
 // *driver.WaitError if the run has to wait.
 func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
 	if j.claimed.AppliedElsewhere() {
+		if j.claimed.Wait.For.ForPeople() {
+			j.beginsElsewhere()
+		}
 		changes, err := change(ctx, job) // it was judged before it began
 		if err == nil || j.claimed.Wait.For != state.WaitRemotePlan || !j.unplanned(ctx, err) {
 			return changes, err
 		}
 		return nil, j.waitUnplanned(err)
 	}
+	j.begins(driver.Plan{Changes: &state.Changes{}}, false)
 	if !j.plansFirst() && len(j.input) == 0 {
 		if times := j.times(); !times.Open {
 			return nil, j.waitFor(times)
@@ -80,8 +86,11 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 	if j.unplanned(ctx, err) {
 		err = j.waitUnplanned(err)
 	}
-	if errors.As(err, new(*driver.WaitError)) {
+	if wait := new(driver.WaitError); errors.As(err, &wait) {
 		changes = j.done.plan.Changes // what would be done
+		if wait.Approval != nil {
+			j.beginsElsewhere()
+		}
 	}
 	return changes, err
 }
@@ -107,7 +116,6 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 		if !known { // else the time of the plan that was approved stays
 			j.planned.Store(&at)
 		}
-		j.done.permitted = err == nil
 	}()
 	switch {
 	case plan.Changes.Any():
@@ -116,10 +124,11 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 	default:
 		return nil
 	}
-	causes, err := j.causes(ctx, plan)
+	causes, err := j.causes(ctx)
 	if err != nil {
 		return err
 	}
+	based := false
 	if len(causes) > 0 {
 		if err := j.details(ctx); err != nil {
 			return err
@@ -132,9 +141,12 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 			}
 			return j.wait(append(causes, j.unapproved(content)...), content)
 		}
-		j.done.based = state.Wait{Causes: causes}.Guards()
+		based = state.Wait{Causes: causes}.Guards()
 	}
-	return j.inWindow(ctx)
+	if err := j.inWindow(ctx); err != nil || !j.begins(j.done.plan, based) {
+		return err
+	}
+	return j.confirm(ctx) // from now on, it counts whatever comes of it
 }
 
 // inWindow returns an error if the plan waits for the windows of the task.
@@ -159,7 +171,13 @@ func (j *judgement) plansFirst() bool {
 
 // causes returns why a plan needs an approval. Who approves a destroy approves
 // that nothing is left: no limit applies to that.
-func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause, error) {
+func (j *judgement) causes(ctx context.Context) ([]state.Cause, error) {
+	if p := j.done.plan; p.Changes.Destroy > 0 && j.task.Guard.PlanLimited() { // its details say how many resources are left
+		if err := j.details(ctx); err != nil {
+			return nil, err
+		}
+	}
+	plan := j.done.plan
 	refused, err := j.check(ctx)
 	if err != nil {
 		return nil, err
@@ -171,11 +189,11 @@ func (j *judgement) causes(ctx context.Context, plan driver.Plan) ([]state.Cause
 		}
 		return refused, nil
 	}
-	losses, err := j.losses(ctx, *plan.Changes)
+	sizes, err := j.sizes(ctx, *plan.Changes)
 	if err != nil {
 		return nil, err
 	}
-	causes, until := j.task.PlanCauses(j.input, refused, *plan.Changes, plan.InState, losses, j.judgedAt())
+	causes, until := j.task.PlanCauses(j.input, refused, plan.Counted(), sizes, j.judgedAt())
 	j.until = append(j.until, until...)
 	return causes, nil
 }

@@ -311,7 +311,11 @@ func TestJudge_PlansWaitByTheRulesOfTheTask(t *testing.T) {
 				t.Errorf("%d plans were judged", j.driver.judged)
 			}
 			if c.rule == "" {
-				if run.State != state.RunSucceeded || j.driver.detailed+j.driver.printed > 0 {
+				details := 0
+				if c.rules.Guard.PlanLimited() {
+					details = 1 // which say how many resources there are
+				}
+				if run.State != state.RunSucceeded || j.driver.detailed != details || j.driver.printed > 0 {
 					t.Errorf("%s: %v; %d details and %d texts were read", run.State, run.Wait, j.driver.detailed, j.driver.printed)
 				}
 				return

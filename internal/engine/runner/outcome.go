@@ -114,15 +114,14 @@ func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) stat
 		waits.Phase = wait.For.RemotePhase()
 		run.Remote = &waits
 	}
-	run.Changes, run.Verifying = done.changes, done.verifying
-	c.noteBase(&run, done)
+	run.Changes, run.Verifying, run.InState = done.changes, done.verifying, cmp.Or(done.plan.InState, run.InState)
 	if !run.Staged { // else they are of what the remote run applies
 		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
 	}
 	if a := waits.Approval; a != nil {
 		run.Approval = &state.Approval{Given: a.Given, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
 		if w := c.claimed.Wait; w != nil && w.Content != nil {
-			run.Approval.Content, run.Based = *w.Content, w.Guards()
+			run.Approval.Content = *w.Content
 		}
 	}
 	return run
@@ -209,7 +208,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 		}
 		before := next.Counts
 		next.Counts = done.counts(run, before)
-		next = c.based(next, before, run, done)
+		next = c.based(next, before, run)
 		events := append(append(c.ofPeople(run), outbox.OfEnd(task.Data, next, run)...), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {

@@ -24,7 +24,7 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 		return nil
 	}
 	if a := j.claimed.Approval; a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == j.content(driver.Plan{}) {
-		j.input, j.until, j.done.based = nil, nil, true
+		j.input, j.until, j.accepted = nil, nil, true
 		return nil
 	}
 	gone := removed(j.sources)

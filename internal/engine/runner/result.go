@@ -2,7 +2,6 @@ package runner
 
 import (
 	"slices"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -28,11 +27,6 @@ type result struct {
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
 	verdict     *state.Verdict      // of a what-if
 	decided     []driver.Decision   // what people have decided in another system, for the audit record
-
-	window    time.Duration // of the guard
-	limited   bool          // the guard limits plans
-	permitted bool          // the plan may be applied
-	based     bool          // a person has approved what a guard held
 }
 
 // compare notes what differs from what was applied last.

@@ -222,7 +222,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 func (c *claim) outcome(ctx context.Context, at time.Time, done result, err error) state.Run {
 	run := c.ended(at)
 	run.Changes = done.changes
-	c.noteBase(&run, done)
+	run.InState = cmp.Or(done.plan.InState, run.InState)
 	if run.WhatIf != nil {
 		run.WhatIf = &state.WhatIf{ID: run.WhatIf.ID, Supposed: run.WhatIf.Supposed, Verdict: done.verdict}
 	}
@@ -368,7 +368,6 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		}
 		return done, err
 	case state.KindApply, state.KindDestroy:
-		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
 		j, err := c.judge(ctx, task, nil, &done, unknown, out)
 		if err != nil {
 			return done, err

@@ -24,7 +24,7 @@ func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir
 	if done.checks != nil {
 		found = *done.checks
 	}
-	v := state.Verifying{Since: c.Now(), Definition: done.definition, Window: done.window, Limited: done.limited, Results: verify.OfChecks(task.Verify, found.Failing, found.Unknown, found.Err)}
+	v := state.Verifying{Since: c.Now(), Definition: done.definition, Results: verify.OfChecks(task.Verify, found.Failing, found.Unknown, found.Err)}
 	show(out, v.Results...)
 	own := verify.Active(task.Verify)
 	if len(own) > 0 {
@@ -37,7 +37,6 @@ func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir
 func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done result, err error) {
 	v := *c.claimed.Verifying
 	done.definition, done.changes, done.applied = v.Definition, c.claimed.Changes, true
-	done.window, done.limited = v.Window, v.Limited
 	if c.claimed.Cancel != "" {
 		done.verified = v.Cancelled()
 		return done, nil
@@ -48,9 +47,6 @@ func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done resu
 		if cfg, task = effective.Config, called(effective.Config, c.claimed.Task); task != nil && effective.Corrupt[task.Name] != nil {
 			task = nil
 		}
-	}
-	if task != nil {
-		done.window, done.limited = task.Guard.Window(), task.Guard.PlanLimited()
 	}
 	if task == nil || task.DigestNamed(cfg, c.claimed.Task) != v.Definition {
 		fmt.Fprintln(out, "\nWhat was applied is not verified any further: the task has changed.")

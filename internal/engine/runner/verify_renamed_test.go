@@ -91,9 +91,7 @@ func TestVerify_ContinuesUnderTheNewName(t *testing.T) {
 // The process that continues a verification finds the window of the guard in the run, should the task be removed.
 func TestVerify_WhatContinuesItKnowsTheWindowOfTheGuard(t *testing.T) {
 	b := verified(t, succeed, vip("http://192.0.2.1", verify.Hold, time.Minute))
-	ofTask := &b.Config().Tasks[0].Guard
-	*ofTask = guard.Default
-	ofTask.MaxDestroy = new(5)
+	b.Config().Tasks[0].Guard = guard.Default
 	b.Verify = func(context.Context, []verify.Spec, verify.Applied) []state.Verified {
 		return []state.Verified{{Name: "vip", State: state.VerifyInterrupted}}
 	}
@@ -108,8 +106,7 @@ func TestVerify_WhatContinuesItKnowsTheWindowOfTheGuard(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v := b.stored("r1").Verifying
-	if v == nil || v.Window != 15*time.Minute || !v.Limited {
-		t.Errorf("%+v", v)
+	if run := b.stored("r1"); run.Verifying == nil || run.Begun == nil || run.Begun.Window != 15*time.Minute {
+		t.Errorf("%+v, %+v", run.Verifying, run.Begun)
 	}
 }

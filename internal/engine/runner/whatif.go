@@ -84,7 +84,7 @@ func (c *claim) judgePlanned(ctx context.Context, cfg *config.Config, task *conf
 	j.input = append(replaced, j.input...)
 	known := verdict.Case{Task: task, Definition: done.definition, State: record.Data, Paused: all.Data.Paused, Condition: done.snap.Condition.Digest,
 		Causes: j.input, Removals: done.entries.OnlyRemovals(), Now: c.Now()}
-	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx, done.plan) })
+	known = known.Planned(done.plan.Changes, failed, func() ([]state.Cause, error) { return j.causes(ctx) })
 	v := c.Suppose.Verdict(known)
 	done.verdict = &v
 	switch w := c.claimed.WhatIf; {

@@ -31,7 +31,7 @@ func windowsOf(windows []window.Window, now time.Time) *apispec.TaskWindows {
 // what is there now, and the checks; nil if there are none.
 func guardsOf(d *config.Task, f facts, now time.Time) *[]apispec.TaskGuard {
 	var shown []apispec.TaskGuard
-	for _, l := range d.Guard.Limits(guard.Known{Counts: f.counts(), Waiting: f.planned(), Losses: f.Task.Losses, Now: now}) {
+	for _, l := range d.Guard.Limits(guard.Known{Counts: f.counts(), Waiting: f.planned(), Had: f.Task.Sizes, Now: now}) {
 		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text, Within: new(d.Guard.Within.Seconds())}
 		if l.Count != nil {
 			g.Of, g.Base, g.Applied, g.Now = &l.Count.Of, &l.Base, &l.Count.Applied, &l.Count.Now
@@ -68,9 +68,10 @@ func (f facts) counts() []state.Count {
 }
 
 // planned are the numbers of the plan that waits; nil if none waits.
-func (f facts) planned() *state.Changes {
-	if wait := f.Task.Waits(); wait == nil || wait.Content == nil || f.Run.Changes == nil {
+func (f facts) planned() *guard.Planned {
+	wait := f.Task.Waits()
+	if wait == nil || wait.Content == nil || f.Run.Changes == nil {
 		return nil
 	}
-	return f.Run.Changes
+	return &guard.Planned{Changes: *f.Run.Changes, InState: f.Run.InState, State: wait.Content.State}
 }

@@ -153,7 +153,7 @@ func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, 
 		if err != nil {
 			return nil, err
 		}
-		causes, _ := t.PlanCauses(causes, append(refused, plan.Causes...), *plan.Changes, plan.InState, c.record.Losses, now)
+		causes, _ := t.PlanCauses(causes, append(refused, plan.Causes...), plan.Counted(), c.record.Sizes, now)
 		return causes, nil
 	}))
 	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned,

@@ -39,6 +39,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Recheck, next.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
+	next.Sizes = next.Sizes.begun(run)
 	if run.Made != nil {
 		next.Made = run.Made
 	}
@@ -144,7 +145,7 @@ func (t Task) destroyed(run Run) Task {
 	switch {
 	case run.State == RunSucceeded:
 		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
-		t.Counts, t.Losses, t.Unverified, t.Made = nil, nil, nil, nil
+		t.Counts, t.Sizes, t.Unverified, t.Made = nil, Sizes{}, nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// MaxPeaks is how many peaks, and how many losses, a record keeps. Of more, neighbours become one
-// that is not laxer than both.
+// MaxPeaks is how many peaks a record keeps. Of more, neighbours become one that is not laxer than both.
 const MaxPeaks = 8
 
 // Peak is a number that was applied, and until when it was the one that was applied.
@@ -45,7 +44,7 @@ func (p Peaks) Replaced(count, now int, until, since time.Time) Peaks {
 		most = next[i].Count
 	}
 	for len(next) > MaxPeaks {
-		i := closest(next, func(p Peak) time.Time { return p.Until })
+		i := closest(next)
 		next[i+1].Count = next[i].Count
 		next = slices.Delete(next, i, i+1)
 	}
@@ -104,119 +103,59 @@ func (p *Peaks) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Loss is how many resources runs have destroyed or replaced.
-type Loss struct {
-	Resources int
-	Of        int // how many the state had before; 0 if that is not known
-	At        time.Time
-	// Open says that the run has not succeeded: it was to destroy so many, and the next run
-	// does the rest of that.
-	Open bool
+// Begun is an apply that has begun, as the guards count it: how it ended plays no part. It is in the
+// record of its run before the apply changes anything.
+type Begun struct {
+	Window time.Duration `json:"window,omitempty"` // of the guard; 0 if the apply is a new base
+	// InState is how many resources the state had, and Replaces how many more may be destroyed than it has fewer
+	// afterwards. They are nil and 0 unless a plan guard counts them.
+	InState  *int      `json:"in_state,omitempty"`
+	Replaces int       `json:"replaces,omitempty"`
+	State    string    `json:"state,omitempty"` // from which it was planned, if that is known
+	Until    time.Time `json:"until,omitzero"`  // when the run ended
 }
 
-// Losses are those of the runs of a task, the oldest first. They are stored as one text, such as
-// "5 60 1795795200", in the same way.
-type Losses []Loss
-
-// Add returns the losses with one more. Those from before since do not count any more.
-func (l Losses) Add(loss Loss, since time.Time) Losses {
-	loss.At = upTo(loss.At)
-	var next Losses
-	for _, was := range l {
-		switch {
-		case was.Open: // this run has done the rest of it
-			if was.At.After(since) {
-				loss.Resources, loss.Of = max(loss.Resources, was.Resources), max(loss.Of, was.Of)
-			}
-		case was.At.After(since):
-			next = append(next, was)
-		}
-	}
-	if loss.Resources > 0 {
-		next = append(next, loss)
-	}
-	slices.SortStableFunc(next, func(a, b Loss) int { return a.At.Compare(b.At) })
-	for len(next) > MaxPeaks {
-		i := closest(next, func(l Loss) time.Time { return l.At })
-		next[i+1].Resources, next[i+1].Open = next[i+1].Resources+next[i].Resources, next[i+1].Open || next[i].Open
-		next = slices.Delete(next, i, i+1)
-	}
-	return next
+// Sizes are the numbers of resources that the state of a task had before applies that have begun. A replaced
+// resource counts as one that the state had and lost.
+type Sizes struct {
+	Peaks  Peaks  `json:"peaks,omitempty"`
+	Latest *Begun `json:"latest,omitempty"` // the latest apply
 }
 
-// Within returns those of the window that ends now.
-func (l Losses) Within(window time.Duration, now time.Time) Losses {
-	var some Losses
-	for _, loss := range l {
-		if now.Before(loss.At.Add(window)) {
-			some = append(some, loss)
-		}
+// Before returns the peaks for a plan that was made from a state. If the latest apply began from this state, too, it
+// has replaced nothing.
+func (s Sizes) Before(state string) Peaks {
+	b := s.Latest
+	if b == nil {
+		return s.Peaks
 	}
-	return some
+	replaced := b.Replaces
+	if state != "" && state == b.State {
+		replaced = 0
+	}
+	raised := slices.Clone(s.Peaks)
+	for i := range raised {
+		raised[i].Count += replaced
+	}
+	return raised.Replaced(*b.InState+replaced, 0, b.Until, time.Time{})
 }
 
-// With returns how many resources are destroyed in all with a plan that destroys some, and the most
-// resources that the state had. inState is how many it has now.
-func (l Losses) With(destroyed, inState int) (all, most int) {
-	all, most = destroyed, inState
-	for _, loss := range l {
-		if loss.Open {
-			destroyed = max(destroyed, loss.Resources)
-		}
+// begun returns the sizes after a run whose apply has begun.
+func (s Sizes) begun(run Run) Sizes {
+	b := run.Begun
+	if b == nil || b.InState == nil {
+		return s
 	}
-	all = destroyed
-	for _, loss := range l {
-		if !loss.Open {
-			all += loss.Resources
-		}
-		most = max(most, loss.Of)
+	latest, since := *b, run.Intended()
+	latest.Until = since.Add(run.Worked(run.Ended)) // by the clock of the leader
+	if latest.Until.Before(run.Ended) {
+		latest.Until = run.Ended
 	}
-	return all, most
-}
-
-// NotAfter is that of Peaks.
-func (l Losses) NotAfter(at time.Time) Losses {
-	if n := len(l); n == 0 || !l[n-1].At.After(at) {
-		return l
+	if run.Ended.Before(since) {
+		since = run.Ended
 	}
-	next := slices.Clone(l)
-	for i := range next {
-		if next[i].At.After(at) {
-			next[i].At = upTo(at)
-		}
-	}
-	return next
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (l Losses) MarshalText() ([]byte, error) {
-	texts, before := make([]string, len(l)), int64(0)
-	for i, loss := range l {
-		texts[i] = fmt.Sprint(loss.Resources, " ", loss.Of, " ", loss.At.Unix()-before)
-		before = loss.At.Unix()
-		if loss.Open {
-			texts[i] += " open"
-		}
-	}
-	return []byte(strings.Join(texts, ", ")), nil
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (l *Losses) UnmarshalText(text []byte) error {
-	*l = nil
-	before := int64(0)
-	for one := range strings.SplitSeq(string(text), ", ") {
-		var loss Loss
-		var at int64
-		numbers, open := strings.CutSuffix(one, " open")
-		if _, err := fmt.Sscanf(numbers, "%d %d %d", &loss.Resources, &loss.Of, &at); err != nil {
-			return fmt.Errorf("parse the loss %q: %w", one, err)
-		}
-		before += at
-		loss.At, loss.Open = time.Unix(before, 0).UTC(), open
-		*l = append(*l, loss)
-	}
-	return nil
+	peaks := slices.DeleteFunc(s.Before(b.State), func(p Peak) bool { return !p.Until.After(since.Add(-b.Window)) })
+	return Sizes{Peaks: peaks, Latest: &latest}
 }
 
 // upTo is the time in the precision in which it is stored, and never earlier.
@@ -228,11 +167,11 @@ func upTo(t time.Time) time.Time {
 	return short
 }
 
-// closest returns the index of the element that has the least time to the one after it.
-func closest[T any](all []T, at func(T) time.Time) (index int) {
+// closest returns the index of the peak that has the least time to the one after it.
+func closest(all Peaks) (index int) {
 	least := time.Duration(-1)
 	for i := range len(all) - 1 {
-		if apart := at(all[i+1]).Sub(at(all[i])); least < 0 || apart < least {
+		if apart := all[i+1].Until.Sub(all[i].Until); least < 0 || apart < least {
 			index, least = i, apart
 		}
 	}
@@ -249,10 +188,15 @@ func (c Count) WithPeaks(counts []Count) Count {
 	return c
 }
 
-// WithoutFuture returns the task's record so that no peak and no loss is later than a time: what a
-// clock that was ahead has recorded counts no longer than what happened at that time.
+// WithoutFuture returns the task's record so that no peak is later than a time: what a clock that was
+// ahead has recorded counts no longer than what happened at that time.
 func (t Task) WithoutFuture(at time.Time) Task {
-	t.Losses = t.Losses.NotAfter(at)
+	t.Sizes.Peaks = t.Sizes.Peaks.NotAfter(at)
+	if b := t.Sizes.Latest; b != nil && b.Until.After(at) {
+		latest := *b
+		latest.Until = at
+		t.Sizes.Latest = &latest
+	}
 	for i, c := range t.Counts {
 		if n := len(c.Peaks); n > 0 && c.Peaks[n-1].Until.After(at) {
 			t.Counts = slices.Clone(t.Counts)

@@ -2,10 +2,12 @@ package state_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -69,60 +71,57 @@ func TestPeaks_AreTheMostOfTheHistory(t *testing.T) {
 
 func TestPeaks_ATimeToComeDoesNotCountForLonger(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	task := state.Task{Observation: state.Observation{Losses: state.Losses{{Resources: 3, At: now.Add(time.Hour)}},
+	task := state.Task{Observation: state.Observation{Sizes: state.Sizes{Latest: &state.Begun{InState: new(3), Until: now.Add(time.Hour)}},
 		Counts: []state.Count{{Of: "keys", Peaks: state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Hour)}, {Count: 40, Until: now.Add(2 * time.Hour)}}}}}}
 	got := task.WithoutFuture(now.Add(time.Second))
 	if diff := cmp.Diff(state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Second)}}, got.Counts[0].Peaks); diff != "" {
 		t.Error(diff)
 	}
-	if !got.Losses[0].At.Equal(now.Add(time.Second)) || task.Counts[0].Peaks[1].Until.Equal(got.Counts[0].Peaks[1].Until) {
+	if !got.Sizes.Latest.Until.Equal(now.Add(time.Second)) || task.Sizes.Latest.Until.Equal(got.Sizes.Latest.Until) || task.Counts[0].Peaks[1].Until.Equal(got.Counts[0].Peaks[1].Until) {
 		t.Errorf("%+v of %+v", got, task)
 	}
 }
 
-// With any number of runs, what was destroyed within the window is at least what the list says.
-func TestLosses_AreThoseOfTheHistory(t *testing.T) {
+// Whatever applies have done before they ended: what is gone since an apply of the window counts as gone. What an
+// apply has added counts against what it has destroyed only if it is a replacement.
+func TestSizes_CountWhatIsGone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		window := time.Duration(rapid.IntRange(1, 1000).Draw(t, "window")) * time.Second
+		const window = 500 * time.Second
+		type begun struct {
+			size, replaced int
+			ended          time.Time
+		}
 		now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-		var all, losses state.Losses
-		full := false
-		for range rapid.IntRange(1, 60).Draw(t, "runs") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "after")) * time.Second)
-			loss := state.Loss{Resources: rapid.IntRange(0, 9).Draw(t, "destroyed"), Of: rapid.IntRange(0, 50).Draw(t, "of"), At: now}
-			all, losses = append(all, loss), losses.Add(loss, now.Add(-window))
-			at := now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "at")) * time.Second)
-			got, gotMost := losses.Within(window, at).With(0, 0)
-			want, wantMost := 0, 0
-			for _, l := range all {
-				if l.Resources > 0 && at.Before(l.At.Add(window)) {
-					want, wantMost = want+l.Resources, max(wantMost, l.Of)
-				}
+		size, serial := rapid.IntRange(0, 50).Draw(t, "resources"), 1
+		var task state.Task
+		var all []begun
+		for range rapid.IntRange(1, 40).Draw(t, "applies") {
+			began := now
+			now = now.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "for")) * time.Second)
+			destroys, adds := rapid.IntRange(0, size).Draw(t, "destroys"), rapid.IntRange(0, 9).Draw(t, "adds")
+			run := state.Run{Kind: state.KindApply, State: rapid.SampledFrom([]state.RunState{state.RunSucceeded, state.RunFailed, state.RunLost}).Draw(t, "state"), Created: began,
+				Times: state.Times{Started: began, Ended: now},
+				Work:  state.Work{Begun: &state.Begun{Window: window, InState: new(size), Replaces: min(destroys, adds), State: fmt.Sprint("s/", serial)}}}
+			of := begun{size: size, ended: now}
+			if rapid.Bool().Draw(t, "does something") { // perhaps a part of it
+				destroyed, added := rapid.IntRange(0, destroys).Draw(t, "destroyed"), rapid.IntRange(0, adds).Draw(t, "added")
+				size, serial, of.replaced = size-destroyed+added, serial+1, min(destroyed, added)
 			}
-			full = full || len(losses) == state.MaxPeaks
-			if got < want || gotMost > wantMost || !full && (got != want || gotMost != wantMost) || len(losses) > state.MaxPeaks {
-				t.Fatalf("%v say %d of %d, want %d of %d", losses, got, gotMost, want, wantMost)
+			all = append(all, of)
+			task, _ = task.Conclude(run, "")
+			text, err := json.Marshal(task.Sizes)
+			var stored state.Sizes
+			if err != nil || json.Unmarshal(text, &stored) != nil || cmp.Diff(task.Sizes, stored, cmpopts.EquateEmpty()) != "" || len(stored.Peaks) > state.MaxPeaks {
+				t.Fatalf("%+v is stored as %s, and read as %+v", task.Sizes, text, stored)
 			}
-			text, err := json.Marshal(losses)
-			var stored state.Losses
-			if err != nil || losses != nil && json.Unmarshal(text, &stored) != nil || cmp.Diff(losses, stored) != "" {
-				t.Fatalf("%v is stored as %s, and read as %v", losses, text, stored)
+			gone, replaced := 0, 0
+			for i := len(all) - 1; i >= 0 && now.Before(all[i].ended.Add(window)); i-- {
+				replaced += all[i].replaced
+				gone = max(gone, all[i].size-size+replaced)
+			}
+			if counts := stored.Before(fmt.Sprint("s/", serial)).Most(size, window, now) - size; counts < gone {
+				t.Fatalf("%+v say that %d are gone, and %d are", stored, counts, gone)
 			}
 		}
 	})
-}
-
-func TestLosses_ARunThatFollowsAFailureDoesTheRest(t *testing.T) {
-	at := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	l := state.Losses(nil).Add(state.Loss{Resources: 5, Of: 50, At: at, Open: true}, time.Time{})
-	if all, _ := l.With(3, 47); all != 5 {
-		t.Errorf("the rest of 5 is %d in all", all)
-	}
-	l = l.Add(state.Loss{Resources: 3, Of: 48, At: at.Add(time.Minute)}, time.Time{})
-	if diff := cmp.Diff(state.Losses{{Resources: 5, Of: 50, At: at.Add(time.Minute)}}, l); diff != "" {
-		t.Error(diff)
-	}
-	if all, _ := l.With(3, 45); all != 8 {
-		t.Errorf("another 3 are %d in all", all)
-	}
 }

@@ -81,7 +81,7 @@ type Observation struct {
 	// The task is run again, whatever its condition says.
 	Doubt  string  `json:"doubt,omitempty"`
 	Counts []Count `json:"counts,omitempty"` // of the condition and the module inputs, in that order
-	Losses Losses  `json:"losses,omitempty"` // of the runs of a task with a plan guard, as far as it counts them
+	Sizes  Sizes   `json:"sizes,omitzero"`   // of a task with a plan guard, as far as that counts them
 }
 
 // Requests are what a task is to run for.
@@ -413,12 +413,10 @@ type Work struct {
 	Logs      int        `json:"logs,omitempty"`     // bytes of its output that are kept
 	InState   *int       `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
 	Verdict   *Verdict   `json:"verdict,omitempty"`  // of a plan run of a definition that is not in force
-	// Based says that a person approved what a guard held: once it is applied, the guard counts
-	// from it alone.
-	Based    bool `json:"based,omitempty"`
-	Plan     Kept `json:"plan,omitzero"`      // of a plan run, in Terraform's words
-	PlanData Kept `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
-	Output   Kept `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
+	Begun     *Begun     `json:"begun,omitempty"`    // its apply, as the guards count it; nil if none has begun
+	Plan      Kept       `json:"plan,omitzero"`      // of a plan run, in Terraform's words
+	PlanData  Kept       `json:"plan_data,omitzero"` // of a plan run: a driver.Plan, unless the driver knows none
+	Output    Kept       `json:"output,omitzero"`    // what Terraform printed; where it is zero, it has the name of the run
 }
 
 // Result is the short form of an ended run.

@@ -10,7 +10,7 @@ import (
 )
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
-var harmless = []string{"Losses",
+var harmless = []string{"Sizes",
 	"Definition", "Observed", "ObservedAt", "Applied", "AppliedAt", "Counts", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval", "Follows",
 	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
 }

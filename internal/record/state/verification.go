@@ -62,11 +62,6 @@ type Verifying struct {
 	Since      time.Time  `json:"since"`      // when the apply had ended
 	Definition string     `json:"definition"` // digest of the task's definition that was applied
 	Results    []Verified `json:"results,omitempty"`
-
-	// Window and Limited are those of the guard that permitted the apply, should the task be in no
-	// configuration when the verification ends.
-	Window  time.Duration `json:"window,omitempty"`
-	Limited bool          `json:"limited,omitempty"`
 }
 
 // Ended returns the results of the verifications that need not be continued.

@@ -2,9 +2,9 @@
 // person's approval: the guard block of a task, or of the whole configuration.
 //
 // There are two guards. The input guard compares the entries that Consul shows with
-// those that were applied last, before anything is planned. The plan guard limits
-// what a plan may destroy. Both count what was taken away within a window, so that a
-// loss in small steps is one loss.
+// those that were applied last, before anything is planned. The plan guard compares the
+// resources that a plan leaves with those that the state had. Both compare with the most within a
+// window, so that a loss in small steps is one loss.
 package guard
 
 import (
@@ -21,7 +21,7 @@ type Spec struct {
 	Enabled bool `json:"enabled"`
 
 	// Within is the window: the entries are compared with the most that were applied in
-	// it, and what plans have destroyed in it counts together. With 0, only what was applied
+	// it, and the resources with the most that the state had in it. With 0, only what was applied
 	// last counts, and each plan alone.
 	Within time.Duration `json:"within"`
 
@@ -131,15 +131,20 @@ func (s Spec) source(of Source, now time.Time) Verdict {
 		v.Text = fmt.Sprintf("%d of the %d %s that were applied within the last %s are gone (%s)", base-of.Now, base, of.Of, block.Brief(s.Within), lastGone(of))
 	}
 	v.Text += ", and " + limit
-	for i, peak := range of.Peaks {
-		rest := of.Count
-		rest.Peaks = of.Peaks[i+1:]
-		if left := s.leaves(peak.Until, now); left.After(now) && s.exceeded(of.Count, s.base(rest, now)) == "" {
-			v.Until = left
-			break
+	v.Until = s.until(of.Peaks, now, func(rest state.Peaks) bool {
+		return s.exceeded(of.Count, rest.Most(of.Applied, s.Within, now)) == ""
+	})
+	return v
+}
+
+// until is when so many peaks have left the window that the rest permits a change; zero if that is never so.
+func (s Spec) until(peaks state.Peaks, now time.Time, permitted func(rest state.Peaks) bool) time.Time {
+	for i, peak := range peaks {
+		if left := s.leaves(peak.Until, now); left.After(now) && permitted(peaks[i+1:]) {
+			return left
 		}
 	}
-	return v
+	return time.Time{}
 }
 
 // base is how many entries those that are there now are compared with.
@@ -225,39 +230,57 @@ func names(of Source) (text string) {
 	return text
 }
 
-// Plan judges a plan with these numbers. A replacement is one resource destroyed. inState is how
-// many resources the state has; nil if that is not known. What is not known may exceed each limit.
-// A plan that destroys nothing exceeds none. losses are those of earlier runs.
-func (s Spec) Plan(plan state.Changes, inState *int, losses state.Losses, now time.Time) Verdict {
+// Planned are the numbers of a plan. A replacement is one resource destroyed.
+type Planned struct {
+	state.Changes
+	InState *int   // how many resources the state has; nil if that is not known
+	State   string // from which it was planned, if that is known
+}
+
+// Begun is the apply of a plan, as later plans are judged by it.
+func (s Spec) Begun(plan Planned) state.Begun {
+	if !s.PlanLimited() || plan.Destroy == 0 || plan.InState == nil || s.Window() == 0 {
+		return state.Begun{Window: s.Window()}
+	}
+	return state.Begun{Window: s.Window(), InState: plan.InState, Replaces: min(plan.Destroy, plan.Add), State: plan.State}
+}
+
+// Plan judges a plan. What is not known may exceed each limit. A plan that destroys nothing exceeds none. had are
+// the resources before earlier applies.
+func (s Spec) Plan(plan Planned, had state.Sizes, now time.Time) Verdict {
 	if !s.PlanLimited() || plan.Destroy == 0 && !plan.Unknown {
 		return Verdict{}
 	}
-	losses = losses.Within(s.Within, now)
-	v := Verdict{Text: s.plan(plan, inState, losses)}
-	for i, loss := range losses {
-		if v.Text != "" && s.plan(plan, inState, losses[i+1:]) == "" {
-			v.Until = s.leaves(loss.At, now)
-			break
-		}
+	peaks := had.Before(plan.State)
+	v := Verdict{Text: s.plan(plan, peaks, now)}
+	if v.Text != "" {
+		v.Until = s.until(peaks, now, func(rest state.Peaks) bool { return s.plan(plan, rest, now) == "" })
 	}
 	return v
 }
 
-func (s Spec) plan(plan state.Changes, inState *int, losses state.Losses) string {
-	known := 0
-	if inState != nil {
-		known = *inState
+// lost is how many resources are gone with a plan, of how many that there were in the window.
+func (s Spec) lost(plan Planned, peaks state.Peaks, now time.Time) (lost, of int) {
+	if plan.InState == nil {
+		return plan.Destroy, 0
 	}
-	all, most := losses.With(plan.Destroy, known)
+	of = peaks.Most(*plan.InState, s.Within, now)
+	return of - *plan.InState + plan.Destroy, of
+}
+
+func (s Spec) plan(plan Planned, peaks state.Peaks, now time.Time) string {
+	all, most := s.lost(plan, peaks, now)
 	var limit string
 	switch {
 	case s.MaxDestroy != nil && (plan.Unknown || all > *s.MaxDestroy):
 		limit = fmt.Sprintf("max_destroy is %d", *s.MaxDestroy)
+	case s.MaxDestroy != nil && plan.InState == nil && s.Within > 0:
+		limit = fmt.Sprintf("max_destroy is %d, but it is not known how many resources the state has, and so not how many it has lost within %s", *s.MaxDestroy, block.Brief(s.Within))
 	case s.MaxDestroyPercent == nil:
 		return ""
 	case plan.Unknown:
 		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
-	case inState == nil:
+	case plan.InState == nil:
 		limit = fmt.Sprintf("max_destroy_percent is %d, but it is not known how many resources the state has", *s.MaxDestroyPercent)
 	case all*100 > *s.MaxDestroyPercent*most:
 		limit = fmt.Sprintf("max_destroy_percent is %d", *s.MaxDestroyPercent)
@@ -266,9 +289,9 @@ func (s Spec) plan(plan state.Changes, inState *int, losses state.Losses) string
 	}
 	of := "resources"
 	switch {
-	case inState == nil && all == 1:
+	case plan.InState == nil && all == 1:
 		of = "resource"
-	case inState != nil:
+	case plan.InState != nil:
 		of = fmt.Sprintf("of %d resources", most)
 	}
 	switch {
@@ -276,7 +299,7 @@ func (s Spec) plan(plan state.Changes, inState *int, losses state.Losses) string
 		return "the plan does not say how many resources it destroys or replaces, and " + limit
 	case all > plan.Destroy:
 		return fmt.Sprintf("%d %s would be destroyed or replaced within %s, %d of them by this plan, and %s", all, of, block.Brief(s.Within), plan.Destroy, limit)
-	case inState != nil && most == 1:
+	case plan.InState != nil && most == 1:
 		return "the only resource would be destroyed or replaced, and " + limit
 	}
 	return fmt.Sprintf("%d %s would be destroyed or replaced, and %s", all, of, limit)

@@ -133,12 +133,13 @@ func TestPlan_WhatIsNotKnownExceedsEachLimit(t *testing.T) {
 		{number, state.Changes{Unknown: true}, ptr(10), unsaid + "max_destroy is 1000"},
 		{percent, state.Changes{Unknown: true}, ptr(10), unsaid + "max_destroy_percent is 99"},
 		{percent, state.Changes{Destroy: 1}, nil, "1 resource would be destroyed or replaced, and max_destroy_percent is 99, but it is not known how many resources the state has"},
-		{number, state.Changes{Destroy: 1}, nil, ""},
+		{number, state.Changes{Destroy: 1}, nil, "1 resource would be destroyed or replaced, and max_destroy is 1000, but it is not known how many resources the state has, and so not how many it has lost within 15m"},
+		{with(func(s *guard.Spec) { s.MaxDestroy, s.Within = ptr(1000), 0 }), state.Changes{Destroy: 1}, nil, ""},
 		{percent, state.Changes{Add: 1}, nil, ""},
 		{guard.Default, state.Changes{Unknown: true}, nil, ""},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Enabled = ptr(0), false }), state.Changes{Unknown: true}, nil, ""},
 	} {
-		if got := c.spec.Plan(c.plan, c.inState, nil, noon).Text; got != c.want {
+		if got := c.spec.Plan(guard.Planned{Changes: c.plan, InState: c.inState}, state.Sizes{}, noon).Text; got != c.want {
 			t.Errorf("%+v: %+v: %q, want %q", c.spec, c.plan, got, c.want)
 		}
 	}
@@ -158,7 +159,7 @@ func TestPlan_LimitsWhatMayBeDestroyed(t *testing.T) {
 		{with(func(s *guard.Spec) { s.MaxDestroyPercent = ptr(10) }), 11, 100, "11 of 100 resources would be destroyed or replaced, and max_destroy_percent is 10"},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Enabled = ptr(0), false }), 6, 100, ""},
 	} {
-		if got := c.spec.Plan(state.Changes{Destroy: c.destroyed}, &c.inState, nil, noon).Text; got != c.want {
+		if got := c.spec.Plan(guard.Planned{Changes: state.Changes{Destroy: c.destroyed}, InState: &c.inState}, state.Sizes{}, noon).Text; got != c.want {
 			t.Errorf("%+v: %d of %d: %q, want %q", c.spec, c.destroyed, c.inState, got, c.want)
 		}
 		if needed := c.spec.Enabled && (c.spec.MaxDestroy != nil || c.spec.MaxDestroyPercent != nil); c.spec.PlanLimited() != needed {

@@ -22,9 +22,9 @@ type Limit struct {
 
 // Known is what is known of the task of which the limits are.
 type Known struct {
-	Counts  []state.Count  // of each source; nil if they are not known
-	Waiting *state.Changes // the numbers of the plan that waits; nil if none waits
-	Losses  state.Losses
+	Counts  []state.Count // of each source; nil if they are not known
+	Waiting *Planned      // the plan that waits; nil if none waits
+	Had     state.Sizes
 	Now     time.Time
 }
 
@@ -90,28 +90,21 @@ func (s Spec) of(c state.Count, now time.Time) (limits []Limit) {
 
 // ofPlan returns the limits of a plan.
 func (s Spec) ofPlan(of Known) (limits []Limit) {
-	losses, waiting := of.Losses.Within(s.Within, of.Now), of.Waiting
-	before, _ := losses.With(0, 0)
-	exceeded, numbers := false, ""
-	if before > 0 {
-		numbers = fmt.Sprintf(": %d were, within the last %s", before, block.Brief(s.Within))
-	}
-	switch {
-	case waiting == nil:
-	case waiting.Unknown:
-		numbers, exceeded = ": the plan that waits does not say how many it would destroy or replace", true
-	case before > 0:
-		numbers += fmt.Sprintf(", and the plan that waits would destroy or replace %d", waiting.Destroy)
-	default:
-		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", waiting.Destroy)
-	}
-	if waiting != nil && !waiting.Unknown {
-		all, _ := losses.With(waiting.Destroy, 0)
-		exceeded = waiting.Destroy > 0 && s.MaxDestroy != nil && all > *s.MaxDestroy
-	}
-	plans := "a plan may destroy or replace"
+	exceeded, numbers, plans := false, "", "a plan may destroy or replace"
 	if s.Within > 0 {
 		plans = "plans " + s.span() + " may destroy or replace"
+	}
+	switch w := of.Waiting; {
+	case w == nil:
+	case w.Unknown:
+		numbers, exceeded = ": the plan that waits does not say how many it would destroy or replace", true
+	default:
+		all, _ := s.lost(*w, of.Had.Before(w.State), of.Now)
+		numbers = fmt.Sprintf(": the plan that waits would destroy or replace %d", w.Destroy)
+		if before := all - w.Destroy; before > 0 {
+			numbers += fmt.Sprintf(", and %d were before it", before)
+		}
+		exceeded = w.Destroy > 0 && s.MaxDestroy != nil && all > *s.MaxDestroy
 	}
 	if most := s.MaxDestroy; most != nil {
 		things := "resources"

@@ -20,7 +20,7 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    guard.Spec
 		counts  []state.Count
-		waiting *state.Changes
+		waiting *guard.Planned
 		want    []string // those that are exceeded begin with !
 	}{
 		"default":       {guard.Default, instances(12, 10), nil, []string{"at most 50 % of the service instances, which is 6, may go within 15m: 12 were applied, 10 are there now", lastMayGo}},
@@ -32,7 +32,7 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 		"none may go":   {with(func(s *guard.Spec) { s.MaxRemoved = ptr(0) }), nil, nil, []string{"at most 0 entries may go within 15m", "at most 50 % of the entries may go within 15m, if at least 10 were applied"}},
 		"unknown counts": {all, nil, nil, []string{"at most 2 entries may go within 15m", "at most 50 % of the entries may go within 15m, if at least 10 were applied", "a change that leaves no entries waits for an approval",
 			"plans within 15m may destroy or replace at most 5 resources", "plans within 15m may destroy or replace at most 20 % of the resources in the state"}},
-		"all limits": {all, instances(3, 0), &state.Changes{Destroy: 6}, []string{"!at most 2 service instances may go within 15m: 3 were applied, 0 are there now",
+		"all limits": {all, instances(3, 0), &guard.Planned{Changes: state.Changes{Destroy: 6}}, []string{"!at most 2 service instances may go within 15m: 3 were applied, 0 are there now",
 			"at most 50 % of the service instances may go within 15m, if at least 10 were applied: 3 were applied, 0 are there now",
 			"!a change that leaves no service instances waits for an approval: 3 were applied, 0 are there now",
 			"!plans within 15m may destroy or replace at most 5 resources: the plan that waits would destroy or replace 6",

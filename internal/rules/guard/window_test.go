@@ -90,31 +90,42 @@ func TestInput_UntilIsWhenTheChangeIsPermitted(t *testing.T) {
 	})
 }
 
-func TestPlan_CountsWhatWasDestroyedWithinTheWindow(t *testing.T) {
+// had are 50 resources that the state had some time ago, before an apply that was to replace some.
+func had(ago time.Duration, replaces int) state.Sizes {
+	return state.Sizes{Latest: &state.Begun{InState: ptr(50), Replaces: replaces, State: "s/1", Until: noon.Add(-ago)}}
+}
+
+func TestPlan_ComparesWithTheMostThatTheStateHadWithinTheWindow(t *testing.T) {
 	most := with(func(s *guard.Spec) { s.MaxDestroy = ptr(5) })
 	percent := with(func(s *guard.Spec) { s.MaxDestroyPercent = ptr(50) })
 	alone := with(func(s *guard.Spec) { s.MaxDestroy, s.Within = ptr(5), 0 })
 	for _, c := range []struct {
-		name      string
-		spec      guard.Spec
-		destroyed int
-		losses    state.Losses
-		want      guard.Verdict
+		name                string
+		spec                guard.Spec
+		destroyed, resource int
+		state               string
+		sizes               state.Sizes
+		want                guard.Verdict
 	}{
-		{"as many as permitted", most, 2, state.Losses{{Resources: 3, Of: 50, At: ago(time.Minute)}}, guard.Verdict{}},
-		{"one more", most, 3, state.Losses{{Resources: 3, Of: 50, At: ago(time.Minute)}}, guard.Verdict{
+		{"as many as permitted", most, 2, 47, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"one more", most, 3, 47, "s/2", had(time.Minute, 0), guard.Verdict{
 			Text: "6 of 50 resources would be destroyed or replaced within 15m, 3 of them by this plan, and max_destroy is 5", Until: noon.Add(14 * time.Minute)}},
-		{"the plan destroys nothing", most, 0, state.Losses{{Resources: 30, Of: 50, At: ago(time.Minute)}}, guard.Verdict{}},
-		{"each plan alone", alone, 5, state.Losses{{Resources: 5, Of: 50, At: ago(time.Minute)}}, guard.Verdict{}},
-		{"long ago", most, 5, state.Losses{{Resources: 5, Of: 50, At: ago(15 * time.Minute)}}, guard.Verdict{}},
-		{"the rest of a run that failed", most, 4, state.Losses{{Resources: 5, Of: 50, At: ago(time.Minute), Open: true}}, guard.Verdict{}},
-		{"time does not permit it", most, 6, state.Losses{{Resources: 3, Of: 50, At: ago(time.Minute)}}, guard.Verdict{
+		{"the plan destroys nothing", most, 0, 20, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"each plan alone", alone, 5, 45, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"long ago", most, 5, 45, "s/2", had(15*time.Minute, 0), guard.Verdict{}},
+		{"the rest of what an apply has begun", most, 2, 47, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"what was lost is there again", most, 5, 50, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"an earlier apply has perhaps replaced some", most, 3, 50, "s/2", had(time.Minute, 3), guard.Verdict{
+			Text: "6 of 53 resources would be destroyed or replaced within 15m, 3 of them by this plan, and max_destroy is 5", Until: noon.Add(14 * time.Minute)}},
+		{"an earlier apply has replaced nothing: the state is the same", most, 3, 50, "s/1", had(time.Minute, 3), guard.Verdict{}},
+		{"time does not permit it", most, 6, 47, "s/2", had(time.Minute, 0), guard.Verdict{
 			Text: "9 of 50 resources would be destroyed or replaced within 15m, 6 of them by this plan, and max_destroy is 5"}},
-		{"half of what there was", percent, 5, state.Losses{{Resources: 20, Of: 50, At: ago(time.Minute)}}, guard.Verdict{}},
-		{"more than half of what there was", percent, 6, state.Losses{{Resources: 20, Of: 50, At: ago(time.Minute)}}, guard.Verdict{
+		{"half of what there was", percent, 5, 30, "s/2", had(time.Minute, 0), guard.Verdict{}},
+		{"more than half of what there was", percent, 6, 30, "s/2", had(time.Minute, 0), guard.Verdict{
 			Text: "26 of 50 resources would be destroyed or replaced within 15m, 6 of them by this plan, and max_destroy_percent is 50", Until: noon.Add(14 * time.Minute)}},
 	} {
-		if diff := cmp.Diff(c.want, c.spec.Plan(state.Changes{Destroy: c.destroyed}, ptr(30), c.losses, noon)); diff != "" {
+		plan := guard.Planned{Changes: state.Changes{Destroy: c.destroyed}, InState: &c.resource, State: c.state}
+		if diff := cmp.Diff(c.want, c.spec.Plan(plan, c.sizes, noon)); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
@@ -122,11 +133,11 @@ func TestPlan_CountsWhatWasDestroyedWithinTheWindow(t *testing.T) {
 
 func TestLimits_ShowBaseAndWindow(t *testing.T) {
 	spec := with(func(s *guard.Spec) { s.MaxDestroy = ptr(5) })
-	limits := spec.Limits(guard.Known{Now: noon, Waiting: &state.Changes{Destroy: 4}, Losses: state.Losses{{Resources: 3, At: ago(time.Minute)}},
+	limits := spec.Limits(guard.Known{Now: noon, Waiting: &guard.Planned{Changes: state.Changes{Destroy: 4}, InState: ptr(47), State: "s/2"}, Had: had(time.Minute, 0),
 		Counts: []state.Count{{Of: "keys", Applied: 30, Now: 25, Peaks: state.Peaks{{Count: 60, Until: ago(time.Minute)}}}}})
 	want := []string{"at most 50 % of the keys, which is 30, may go within 15m: 60 were applied within the last 15m, 30 were applied last, 25 are there now",
 		`the guard lets the last entry go: on_empty is "apply"`,
-		"plans within 15m may destroy or replace at most 5 resources: 3 were, within the last 15m, and the plan that waits would destroy or replace 4"}
+		"plans within 15m may destroy or replace at most 5 resources: the plan that waits would destroy or replace 4, and 3 were before it"}
 	for i, l := range limits {
 		if l.Text != want[i] || l.Exceeded == (l.Key == "on_empty") {
 			t.Errorf("%+v, want %s", l, want[i])

@@ -48,10 +48,6 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 	for _, r := range lifecycle.Renames {
 		renames = append(renames, fmt.Sprintf("| %s | %s |", r.Before, r.After))
 	}
-	var windows []string
-	for _, w := range lifecycle.Windows {
-		windows = append(windows, fmt.Sprintf("| %s | %s | %s |", w.Event, w.Effect, w.Detail))
-	}
 	diagram := []string{"stateDiagram-v2"}
 	for _, s := range lifecycle.RunSteps {
 		from, to := string(s.From), string(s.To)
@@ -63,7 +59,6 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
 	current(t, "reference/reasons.md", head+"\n"+rule+"\n", stops)
 	current(t, "removal.md", "| before the rename | under the new name |\n|---|---|\n", renames)
-	current(t, "trust.md", "| what happens | the window of the guard | |\n|---|---|---|\n", windows)
 	current(t, "reference/commands-tasks.md", "| phase | meaning |\n|---|---|\n", phases)
 	current(t, "reference/reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
 	current(t, "reference/reasons.md", "| code | phase | the task does not run because | it runs when |\n|---|---|---|---|\n", waits)

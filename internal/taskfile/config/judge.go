@@ -21,16 +21,15 @@ func (t *Task) InputCauses(sources []guard.Source, unknown bool, now time.Time) 
 	return []state.Cause{{Rule: state.RuleInputGuard, Text: why.Text}}, []time.Time{why.Until}
 }
 
-// PlanCauses says why a plan needs an approval: because of its input, of what it changes and
-// earlier runs have lost, and of what has refused it; and when the guard permits the plan.
-// inState is how many resources there are; nil if that is not known.
-func (t *Task) PlanCauses(input, refused []state.Cause, plan state.Changes, inState *int, losses state.Losses, now time.Time) (causes []state.Cause, until []time.Time) {
+// PlanCauses says why a plan needs an approval: because of its input, of what it changes and the
+// state has lost, and of what has refused it; and when the guard permits the plan.
+func (t *Task) PlanCauses(input, refused []state.Cause, plan guard.Planned, had state.Sizes, now time.Time) (causes []state.Cause, until []time.Time) {
 	causes = slices.Clone(input)
-	if why := t.Guard.Plan(plan, inState, losses, now); why.Text != "" {
+	if why := t.Guard.Plan(plan, had, now); why.Text != "" {
 		causes, until = append(causes, state.Cause{Rule: state.RulePlanGuard, Text: why.Text}), append(until, why.Until)
 	}
 	causes = append(causes, refused...)
-	if why := t.Approval.Plan(plan); why != "" {
+	if why := t.Approval.Plan(plan.Changes); why != "" {
 		causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
 	}
 	return causes, until
