@@ -117,7 +117,7 @@ func (j *judgement) beginsElsewhere() {
 // based returns the task's record with what the guards count from after a run that has succeeded.
 func (c *claim) based(next state.Task, before []state.Count, run state.Run) state.Task {
 	b := run.Begun
-	if run.Kind != state.KindApply || run.State != state.RunSucceeded || b == nil {
+	if run.Kind != state.KindApply || b == nil || run.State != state.RunSucceeded {
 		return next
 	}
 	at, since := c.endedAt(run.Ended), c.judgedAt().Add(-b.Window) // by the earlier clock, as that judges

@@ -106,6 +106,7 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		}
 	}
 	j.forgot(task)
+	r.begun[task] = append(r.begun[task], r.begun[from]...)
 	for _, i := range r.last[from] { // also what guards count from
 		r.did[task] = append(r.did[task], r.did[from][i])
 		r.counts(task, len(r.did[task])-1)

@@ -122,15 +122,29 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: an approval that is applied is a new base",
 		file: "engine/runner/base.go",
-		old:  "fresh := done.window == 0 || run.Based",
-		new:  "fresh := done.window == 0",
+		old:  "if based || j.accepted {",
+		new:  "if false {",
 		test: "engine/runner TestBase_AnApprovalCountsOnceItIsApplied",
 	}, {
-		rule: "rules: the plan guard counts what was destroyed within its window",
+		rule: "rules: the plan guard compares with the most that the state had within its window",
 		seed: shrinkFirst, stride: shrinkEvery,
 		file: "rules/guard/guard.go",
-		old:  "all, most := losses.With(plan.Destroy, known)",
-		new:  "all, most := plan.Destroy, known",
+		old:  "of = peaks.Most(*plan.InState, s.Within, now)",
+		new:  "of = *plan.InState",
+		says: "are destroyed within the window",
+	}, {
+		rule: "rules: what a run has destroyed that failed or was lost counts",
+		seed: shrinkFirst, stride: shrinkEvery,
+		file: "record/state/outcome.go",
+		old:  "next.Sizes = next.Sizes.begun(run)",
+		new:  "if run.State == RunSucceeded { next.Sizes = next.Sizes.begun(run) }",
+		says: "are destroyed within the window",
+	}, {
+		rule: "rules: what an apply may destroy is recorded before it begins",
+		seed: shrinkFirst, stride: shrinkEvery,
+		file: "engine/runner/judge.go",
+		old:  "return j.confirm(ctx) // from now on",
+		new:  "return nil // from now on",
 		says: "are destroyed within the window",
 	}, {
 		rule: "rules: an outcome keeps the number that it replaces",
@@ -149,8 +163,8 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: an approval that was never applied is no new base",
 		file: "engine/runner/base.go",
-		old:  "if !succeeded {\n\t\t\tbreak",
-		new:  "if !succeeded && !run.Based {\n\t\t\tbreak",
+		old:  "b == nil || run.State != state.RunSucceeded {",
+		new:  "b == nil || run.State != state.RunSucceeded && b.Window > 0 {",
 		test: "engine/runner TestBase_AnApprovalCountsOnceItIsApplied",
 	}, {
 		rule: "rules: a clock that is ahead ends no window of a guard",
@@ -162,8 +176,8 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: a clock that is ahead drops nothing of the window of a guard",
 		file: "engine/runner/base.go",
-		old:  "since := c.judgedAt().Add(-done.window)",
-		new:  "since := at.Add(-done.window)",
+		old:  "c.judgedAt().Add(-b.Window)",
+		new:  "c.endedAt(run.Ended).Add(-b.Window)",
 		test: "engine/runner TestBase_AClockThatIsAheadEndsNoWindow",
 	}, {
 		rule: "rules: what a guard holds is judged again when it leaves the window",

@@ -199,7 +199,9 @@ type planned struct {
 	content
 	task     *config.Task
 	holds    holding // afterwards
+	had      int     // resources
 	destroys int
+	adds     int
 	unknown  bool // nobody can read how many
 	changes  bool
 	judged   bool      // by the engine, before the apply
@@ -235,8 +237,9 @@ func (w *world) compared(task string, it planned, destroys bool) planned {
 		return w.destroying(task, it)
 	}
 	it.plan = fmt.Sprintf("%s: %d entries instead of %d of %s, %d changed outside", next.module, len(next.entries), len(s.holds.entries), s.holds.module, s.outside-s.holds.outside)
-	if it.destroys = max(0, len(s.holds.entries)-len(next.entries)); s.holds.module != next.module {
-		it.destroys = len(s.holds.entries)
+	it.had = len(s.holds.entries)
+	if it.destroys, it.adds = max(0, it.had-len(next.entries)), max(0, len(next.entries)-it.had); s.holds.module != next.module {
+		it.destroys, it.adds = it.had, len(next.entries)
 	}
 	it.changes = w.judge.infra[task] != next.digest || s.holds.module != next.module || s.holds.outside != s.outside
 	return it
@@ -261,17 +264,11 @@ func (h *hand) judged(ctx context.Context, job driver.Job, run string) (planned,
 	}
 	changes := &state.Changes{}
 	if it.changes {
-		changes.Destroy, changes.Change = it.destroys, 1
+		changes.Add, changes.Destroy, changes.Change = it.adds, it.destroys, 1
 	}
-	err = job.Judge(ctx, driver.Plan{Resources: []driver.ResourceChange{}, Digest: it.plan, State: it.state, InState: new(len(h.holds(job.Task.Name))), Changes: changes, Text: it.plan})
+	err = job.Judge(ctx, driver.Plan{Resources: []driver.ResourceChange{}, Digest: it.plan, State: it.state, InState: &it.had, Changes: changes, Text: it.plan})
 	it.judged, it.at = true, h.now()
 	return it, err
-}
-
-func (h *hand) holds(task string) map[string]string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tfstate(task).holds.entries
 }
 
 // rules is what the judge knows of rules.
@@ -297,8 +294,6 @@ type attempt struct {
 	recorded time.Time // that it has succeeded
 	base     base
 	window   time.Duration // of the guard
-	limited  bool          // the guard limits plans
-	destroys int
 	module   string
 	digest   string
 	entries  map[string]string
@@ -412,17 +407,23 @@ func (j *judge) excess(p *process, run string, it planned) (why string, input bo
 func (j *judge) did(task, run string, it planned) {
 	a := attempt{run: run, at: time.Now(), recorded: time.Now(), base: j.rules.base[run], module: it.holds.module, digest: it.holds.digest, entries: it.holds.entries}
 	if it.task != nil {
-		a.window, a.limited = it.task.Guard.Window(), it.judged && it.task.Guard.PlanLimited()
+		a.window = it.task.Guard.Window()
 		a.base.perhaps, a.base.certainly = a.base.perhaps || a.window == 0, a.base.certainly || a.window == 0
 	}
-	if it.changes && !it.unknown {
-		a.destroys = it.destroys
+	for i := range j.rules.begun[task] {
+		if b := &j.rules.begun[task][i]; b.run == run {
+			b.replaced = b.replaces
+		}
+	}
+	if a.base.perhaps || a.base.certainly {
+		j.rules.startsAnew(task)
 	}
 	j.rules.did[task] = append(j.rules.did[task], a)
 }
 
 // forgot notes that the engine knows nothing more of what a task was applied with.
 func (j *judge) forgot(task string) {
+	j.rules.startsAnew(task)
 	j.rules.did[task] = append(j.rules.did[task], attempt{})
 	j.rules.counts(task, len(j.rules.did[task])-1)
 }

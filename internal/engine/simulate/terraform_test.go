@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +99,7 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 		return nil, err
 	}
 	for range resources {
-		if h.step(ctx, working+t.Name, func() error { h.judge.works(t.Name); return nil }) != nil {
+		if h.step(ctx, working+t.Name, func() error { h.judge.works(t.Name); h.destroysSome(job, it); return nil }) != nil {
 			break
 		}
 	}
@@ -129,7 +131,9 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 			digest = job.Run.Digest
 		}
 		h.judge.ends(h.process, t.Name, run, digest, broken)
-		if broken == nil {
+		if broken != nil {
+			h.destroysSome(job, it)
+		} else {
 			if h.judge.removal.did[run] = true; job.Run.Kind != state.KindDestroy {
 				h.judge.did(t.Name, run, it)
 			}
@@ -150,6 +154,20 @@ func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error
 	}
 	fmt.Fprintln(out, "Apply complete!")
 	return &state.Changes{Add: 1}, nil
+}
+
+// destroysSome destroys a part of what an apply is to destroy.
+func (h *hand) destroysSome(job driver.Job, it planned) {
+	s := h.tfstate(job.Task.Name)
+	if job.Run.Kind != state.KindApply || !it.changes || s.holds.module != it.holds.module {
+		return
+	}
+	gone := slices.Sorted(maps.Keys(s.holds.entries))
+	gone = slices.DeleteFunc(gone, func(name string) bool { _, stays := it.holds.entries[name]; return stays })
+	s.holds.entries = maps.Clone(s.holds.entries)
+	for _, name := range gone[:(min(len(gone), max(0, len(s.holds.entries)-len(it.holds.entries)))+1)/2] {
+		delete(s.holds.entries, name)
+	}
 }
 
 // freezeCount returns how often the process was frozen.

@@ -29,6 +29,8 @@ type losing struct {
 	run      string
 	entries  int // that are left
 	destroys int
+	replaces int
+	had      int  // resources
 	unknown  bool // nobody can read how many
 }
 
@@ -103,22 +105,20 @@ func (r *rules) perhapsTakes(l losing, at time.Time) bool {
 	})
 }
 
-// destroys reports whether a run certainly destroys more than is permitted, together with what was
-// destroyed in the window.
+// destroys reports whether a run certainly destroys more than is permitted, together with what is gone of the most
+// that the state had in the window, and what was replaced in it: whatever the runs that did it have said.
 func (r *rules) destroys(l losing, at time.Time) (all int, exceeded bool) {
 	if l.task.Guard.MaxDestroy == nil || l.destroys == 0 || l.unknown {
 		return 0, false
 	}
-	exceeded = r.sinceClaim(l.task.Name, l.run, func(k int) bool {
-		all = l.destroys
-		r.within(l.task, k, at, true, func(_, by attempt) {
-			if by.limited {
-				all += by.destroys
-			}
-		})
-		return all > *l.task.Guard.MaxDestroy
-	})
-	return all, exceeded
+	most, replaced := l.had, 0
+	for _, b := range r.begun[l.task.Name] {
+		if b.counts && at.Before(b.began.Add(l.task.Guard.Window()-clocksApart)) {
+			most, replaced = max(most, b.had), replaced+b.replaced
+		}
+	}
+	all = l.destroys + replaced + most - l.had
+	return all, all > *l.task.Guard.MaxDestroy
 }
 
 // perhapsDestroys reports whether the plan of a run, or what was perhaps destroyed in the window,
@@ -133,16 +133,20 @@ func (r *rules) perhapsDestroys(l losing, at time.Time) bool {
 		if b.at.Before(from) {
 			continue
 		}
-		l.destroys += b.destroys
+		l.destroys += b.destroys + b.replaces
 	}
 	return l.destroys > *most
 }
 
 // begun is an apply that has begun.
 type begun struct {
-	run      string
-	at       time.Time // when its outcome was recorded, if it was
-	destroys int
+	run                string
+	began              time.Time
+	at                 time.Time // when its outcome was recorded, if it was
+	destroys, replaces int       // by its plan
+	had                int       // resources before it
+	replaced           int       // what it has replaced, as far as it has come
+	counts             bool      // a plan guard has permitted it, and no base came after it
 }
 
 // recorded notes that the outcome of a run was recorded. A runner that ends between the plan and the
@@ -151,7 +155,7 @@ func (r *rules) recorded(task, run string, before, now state.RunState) {
 	it, planned := r.planned[run]
 	stopped := before == state.RunRunning && (now == state.RunInterrupted || now == state.RunFailed || now == state.RunCancelled)
 	if stopped && planned && it.task != nil && !slices.ContainsFunc(r.begun[task], func(b begun) bool { return b.run == run }) {
-		r.begun[task] = append(r.begun[task], begun{run: run, destroys: losingBy(run, it).destroys})
+		r.begun[task] = append(r.begun[task], begun{run: run, destroys: losingBy(run, it).destroys, replaces: losingBy(run, it).replaces})
 	}
 	for i := range r.begun[task] {
 		if b := &r.begun[task][i]; b.run == run {
@@ -160,11 +164,18 @@ func (r *rules) recorded(task, run string, before, now state.RunState) {
 	}
 }
 
+// startsAnew notes that nothing that was begun until now certainly counts any more.
+func (r *rules) startsAnew(task string) {
+	for i := range r.begun[task] {
+		r.begun[task][i].counts = false
+	}
+}
+
 // losingBy is what a run takes away by what it has planned.
 func losingBy(run string, it planned) losing {
-	l := losing{task: it.task, run: run, entries: len(it.holds.entries), unknown: it.unknown}
+	l := losing{task: it.task, run: run, entries: len(it.holds.entries), had: it.had, unknown: it.unknown}
 	if it.changes {
-		l.destroys = it.destroys
+		l.destroys, l.replaces = it.destroys, min(it.destroys, it.adds)
 	}
 	return l
 }
@@ -185,7 +196,8 @@ func (j *judge) becomesBase(p *process, run string, it planned, lost, needs bool
 	}
 	b.certainly = b.certainly || needs && (takes || destroys)
 	j.rules.base[run] = b
-	j.rules.begun[it.task.Name] = append(j.rules.begun[it.task.Name], begun{run, time.Now(), l.destroys})
+	j.rules.begun[it.task.Name] = append(j.rules.begun[it.task.Name], begun{run: run, began: time.Now(), at: time.Now(), destroys: l.destroys, replaces: l.replaces,
+		had: l.had, counts: it.judged && it.task.Guard.PlanLimited() && l.destroys > 0})
 }
 
 // unjustified says why the guard must not hold a run any more, or never had to; "" if it may. at is
