@@ -190,6 +190,11 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 	if m := media.message(t); media.status != 400 || m != `request body has an error: header Content-Type has unexpected value "text/html"` {
 		t.Errorf("%d %s", media.status, m)
 	}
+	for _, path := range []string{"/v1/tasks/web/approval", "/v1/approvals", "/v1/what-if", "/v1/pause"} { // curl -d says that it sends a form
+		if got := e.ask("POST", path, `{"none": 1}`, "Content-Type", "application/x-www-form-urlencoded"); strings.Contains(got.body, "Content-Type") {
+			t.Errorf("POST %s: %s", path, got.body)
+		}
+	}
 	large := e.ask("POST", "/v1/tasks", strings.Repeat(" ", 2<<20)+newTask)
 	status(t, large, http.StatusRequestEntityTooLarge)
 	large = e.ask("PATCH", "/v1/tasks/web", strings.Repeat(" ", 2<<20)+`{"enabled":false}`)

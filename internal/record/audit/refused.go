@@ -33,7 +33,7 @@ func (r *Refusals) Keep(ctx context.Context, s state.Store, role, task, what str
 		return nil
 	}
 	e := Entry{Action: Refused, Task: state.CutTo(state.Line(task), 200), Detail: what}.of(a, a.Name, now, suffix)
-	once := state.Create("refusal/"+hour.Format("20060102T15")+"-"+suffix, state.Encode(e.ID)).Until(hour.Add(time.Hour))
+	once := state.Create(fmt.Sprintf("refusal/%d-%s", hour.Unix(), suffix), state.Encode(e.ID)).Until(hour.Add(time.Hour))
 	_, err := s.Apply(ctx, e.change(ctx), once)
 	if err == nil || errors.As(err, new(*state.ConflictError)) {
 		return nil
