@@ -84,15 +84,12 @@ func approveSelected(c *decisionCommand, at decisions) (int, error) {
 
 // waitingPlans returns the plans that the tasks with the labels wait with, by the names of the tasks.
 func (c *decisionCommand) waitingPlans(at decisions) ([]apispec.WaitingPlan, error) {
-	o, err := joined(at.Overviews(c.ctx, selection.Selection{Labels: c.given.labels, Phases: []apispec.Phase{apispec.PhaseWaiting}, Sort: "name", Brief: true}))
+	o, err := joined(at.Overviews(c.ctx, selection.Selection{Labels: c.given.labels, Phases: []apispec.Phase{selection.Approval}, Sort: "name", Brief: true}))
 	if err != nil {
 		return nil, err
 	}
 	var plans []apispec.WaitingPlan
 	for _, t := range o.Tasks {
-		if t.Run == nil || t.Run.Wait == nil || t.Run.Wait.For != apispec.WaitForApproval {
-			continue
-		}
 		plan, err := at.WaitingPlan(c.ctx, t.Name)
 		if noPlan(err) || apispec.Deref(plan.Drift) {
 			continue // it has ended meanwhile

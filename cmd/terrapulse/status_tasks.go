@@ -18,7 +18,7 @@ import (
 type taskFlags struct{ selection.Selection }
 
 func (t *taskFlags) register(f *flag.FlagSet) {
-	f.Func("phase", "List only tasks in this `phase`, or attention for those that need a person. Repeatable.", func(s string) error {
+	f.Func("phase", "List only tasks in this `phase`, or attention for those that need a person, or approval for those whose plan waits. Repeatable.", func(s string) error {
 		one, err := parsed("phase", s)
 		t.Phases = append(t.Phases, one.Phases...)
 		return err

@@ -65,6 +65,7 @@ func situations(now time.Time) []situation {
 	came := &state.EntryChanges{Added: 1, Entries: []state.EntryChange{{Action: state.EntryAdded, Name: "web-2", Group: "services"}}}
 	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
 	pending := &state.Pending{First: now, Latest: now, Entries: came}
+	failed := state.Tries{Failures: 1, Failing: state.Failing{Since: now, Error: "no such file"}, RetryAt: now.Add(time.Minute)}
 	return []situation{
 		{name: "new", phase: apispec.PhaseSoon},
 		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
@@ -81,8 +82,14 @@ func situations(now time.Time) []situation {
 		{name: "requested", phase: apispec.PhaseSoon, why: "a run was requested by Jo", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Requests: state.Requests{Forced: "Jo"}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
 		{name: "running", phase: apispec.PhaseRunning, why: "added web-2", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Run: live, Reason: running}, run: under(state.RunRunning)},
 		{name: "waits", phase: apispec.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Run: waiting, Reason: running}, run: waits},
-		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Tries: state.Tries{Failures: 1, RetryAt: now.Add(time.Minute)}, Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
-		{name: "failed", phase: apispec.PhaseFailing, why: "added web-1: no such file", task: state.Task{Tries: state.Tries{Failures: 1, RetryAt: now.Add(time.Minute)}, Last: last(state.RunFailed), Reason: running}},
+		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Tries: failed, Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},
+		{name: "failed", phase: apispec.PhaseFailing, why: "added web-1: no such file", task: state.Task{Tries: failed, Last: last(state.RunFailed), Reason: running}},
+		{name: "failing-queued", phase: apispec.PhaseFailing, why: "no room: no such file", task: state.Task{Tries: failed, Last: last(state.RunInterrupted), Reason: reason(state.ReasonQueued, "no room")}},
+		{name: "failing-intended", phase: apispec.PhaseFailing, why: "a run waits for its turn: added web-2: no such file", task: state.Task{Tries: failed, Last: last(state.RunFailed), Run: live, Reason: running}, run: under(state.RunIntended)},
+		{name: "failing-running", phase: apispec.PhaseFailing, why: "a run is under way: added web-2: no such file", task: state.Task{Tries: failed, Last: last(state.RunFailed), Run: live, Reason: running}, run: under(state.RunRunning)},
+		{name: "unverified-on-hold", phase: apispec.PhaseUnverified, why: "on hold by verify since " + since + "; `terrapulse release unverified-on-hold` ends it; not verified since " + since + ": vip failed",
+			task: state.Task{Observation: state.Observation{AppliedAt: applied}, Reason: reason(state.ReasonOnHold, "on hold"), Stops: state.Stops{OnHold: &state.OnHold{By: "verify", At: now}},
+				Unverified: &state.Unverified{Since: now, Run: "r9", State: state.VerifyFailed, Names: "vip", Text: "vip failed"}}},
 		{name: "succeeded", phase: apispec.PhaseApplied, why: "added web-1", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Last: last(state.RunSucceeded), Reason: running}},
 		{name: "interrupted", phase: apispec.PhaseSoon, why: "added web-1", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Last: last(state.RunInterrupted), Reason: running}},
 		{name: "cancelled", phase: apispec.PhaseStopped, why: "by Jo", task: state.Task{Observation: state.Observation{AppliedAt: applied}, Last: last(state.RunCancelled), Reason: reason(state.ReasonCancelled, "by Jo")}},
@@ -301,15 +308,14 @@ func TestStatus_ShowsWhatToDoAboutAnError(t *testing.T) {
 	}
 }
 
-// What a task waits for has nothing to do with the run before it, which failed.
-func TestStatus_WaitingTaskDoesNotRepeatTheFailureBeforeIt(t *testing.T) {
-	task := apispec.TaskOverview{Phase: apispec.PhaseFailing, Reason: apispec.Reason{Text: "retry number 1"}, Failures: new(1), LastRun: &apispec.Run{Error: new("no such host")}}
-	if got := why(task); got != "retry number 1: no such host" {
-		t.Errorf("a failing task: %q", got)
-	}
-	task.Phase, task.Reason.Text, task.Run = apispec.PhaseRunning, "run r2 waits for the remote run", &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForRemote}}
-	if got := why(task); got != task.Reason.Text {
-		t.Errorf("a waiting task: %q", got)
+func TestStatus_FailingTaskHasItsErrorWhateverItWaitsFor(t *testing.T) {
+	task := apispec.TaskOverview{Phase: apispec.PhaseFailing, Reason: apispec.Reason{Text: "retry number 1"}, Failures: new(1), Error: new("no such host")}
+	for _, next := range []string{"retry number 1", "run r2 waits for the remote run"} {
+		task.Reason.Text = next
+		if got := why(task); got != next+": no such host" {
+			t.Errorf("a failing task: %q", got)
+		}
+		task.Run = &apispec.Run{Wait: &apispec.Wait{For: apispec.WaitForRemote}}
 	}
 }
 

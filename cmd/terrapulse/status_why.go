@@ -29,8 +29,8 @@ func reasonOf(t apispec.TaskOverview) (own, shared string) {
 	case t.Reason.Code == state.ReasonReplaced:
 		own, _, _ = strings.Cut(text, state.LostByReplaced) // the rest is in a line about all tasks
 		return own, ""
-	case t.Phase != apispec.PhaseWaiting && (t.Run == nil || t.Run.Wait == nil) && apispec.Deref(t.Failures) > 0 && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
-		return text, *t.LastRun.Error
+	case t.Error != nil:
+		return text, *t.Error
 	default:
 		return "", text
 	}

@@ -24,7 +24,7 @@ func TestStatus_ReasonOfManyTasksIsPrintedOnce(t *testing.T) {
 	failing := func(n int) {
 		name := fmt.Sprintf("fw-%02d", n)
 		o.Tasks = append(o.Tasks, apispec.TaskOverview{Name: name, Phase: apispec.PhaseFailing, Failures: new(2), Reason: apispec.Reason{Text: fmt.Sprintf("retry number %d at noon", n)},
-			LastRun: &apispec.Run{Error: new("terraform apply of task " + name + ": no route to the firewall")}})
+			Error: new("terraform apply of task " + name + ": no route to the firewall")})
 	}
 	for n := range 3 {
 		failing(n)

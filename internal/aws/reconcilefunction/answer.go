@@ -15,6 +15,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // answer returns the result of a tick, and writes its metrics.
@@ -107,13 +108,10 @@ func measure(report reconcile.Report, now time.Time) metrics.Values {
 	if record.Unpolled != nil {
 		add(metrics.TasksUnpolled, record.Unpolled.Count)
 	}
-	add(metrics.TasksFailing, record.Tasks.Failing)
-	add(metrics.TasksSoon, record.Tasks.Soon)
-	add(metrics.TasksWaiting, record.Tasks.Waiting)
-	add(metrics.TasksStopped, record.Tasks.Stopped)
+	for phase, n := range record.Tasks.Phases {
+		add(metrics.TasksIn(lifecycle.Phase(phase)), n)
+	}
 	add(metrics.TasksApproval, record.Tasks.Approval)
-	add(metrics.TasksDrifted, record.Tasks.Drifted)
-	add(metrics.TasksUnverified, record.Tasks.Unverified)
 	add(metrics.LaunchesTaken, report.Taken)
 	add(metrics.OffersWithdrawn, report.Withdrawn)
 	count(metrics.IdleTicks, report.Idle)

@@ -24,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -411,8 +412,8 @@ func TestMeasure_UnreadableAndUnpolledTasksAreCounted(t *testing.T) {
 
 func TestMeasure_WritesStatesOfTasksIfThereAreAny(t *testing.T) {
 	now := time.Now()
-	got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 1}, Tasks: state.TaskCounts{Failing: 2, Soon: 1, Waiting: 6, Stopped: 3, Approval: 5, Drifted: 4}}}, now)
-	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksFailing: 2, metrics.TasksSoon: 1, metrics.TasksWaiting: 6, metrics.TasksStopped: 3, metrics.TasksApproval: 5, metrics.TasksDrifted: 4}
+	got := measure(reconcile.Report{Record: state.Reconcile{Unreadable: &state.Unreadable{Count: 1}, Tasks: state.TaskCounts{Phases: map[string]int{"failing": 2, "soon": 1, "waiting": 6, "stopped": 3, "drifted": 4}, Approval: 5}}}, now)
+	want := metrics.Values{metrics.Ticks: 1, metrics.FailuresInARow: 0, metrics.TasksUnreadable: 1, metrics.TasksIn(lifecycle.Failing): 2, metrics.TasksIn(lifecycle.Soon): 1, metrics.TasksIn(lifecycle.Waiting): 6, metrics.TasksIn(lifecycle.Stopped): 3, metrics.TasksApproval: 5, metrics.TasksIn(lifecycle.Drifted): 4}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -111,9 +111,9 @@ func (w *ruledWorld) shows(t *rapid.T, d Decision) {
 	var shown state.TaskCounts
 	lifecycle.Count(&shown, s)
 	switch code := d.Reason.Code; {
-	case shown == state.TaskCounts{} && code != state.ReasonCancelled:
+	case shown.Phases == nil && code != state.ReasonCancelled:
 		t.Fatalf("the task counts as applied: %s of %+v", code, s)
-	case (code == state.ReasonReplaced || code == state.ReasonPaused || code == state.ReasonOnHold || code == state.ReasonRejected) && shown.Stopped+shown.Waiting+shown.Failing == 0:
+	case (code == state.ReasonReplaced || code == state.ReasonPaused || code == state.ReasonOnHold || code == state.ReasonRejected) && shown.Phases["stopped"]+shown.Phases["waiting"]+shown.Phases["failing"] == 0:
 		t.Fatalf("the task is held, and is not shown as that: %s of %+v", code, s)
 	}
 }

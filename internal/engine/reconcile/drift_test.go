@@ -144,7 +144,7 @@ func TestTick_WithoutTimeLeftStartsNoChecks(t *testing.T) {
 	if err != nil || len(report.Checks) > 0 {
 		t.Fatalf("%d checks: %v", len(report.Checks), err)
 	}
-	if task := b.task("task-0"); task.Drift.Run != nil || task.Reason.Code != state.ReasonUnchanged || b.reconcileRecord().Tasks.Waiting > 0 {
+	if task := b.task("task-0"); task.Drift.Run != nil || task.Reason.Code != state.ReasonUnchanged || b.reconcileRecord().Tasks.Phases["waiting"] > 0 {
 		t.Errorf("the task reads %+v", task)
 	}
 	b.now = b.now.Add(liveCheck)

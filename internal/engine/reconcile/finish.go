@@ -43,11 +43,20 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	next.Due = clock.Earlier(t.expiry, t.restDue(now))
 	t.report.Due = next.Due
+	postponed := map[string]bool{}
+	for _, task := range t.report.Postponed {
+		postponed[task] = true
+	}
 	for _, d := range t.report.Decisions {
 		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
 			next.Failing = max(next.Failing, d.State.Failures)
 		}
-		Count(&next.Tasks, d)
+		if counted := d; postponed[d.Task.Name] {
+			counted.Action, counted.State.Reason.Code = decide.Wait, state.ReasonQueued
+			Count(&next.Tasks, counted)
+		} else {
+			Count(&next.Tasks, d)
+		}
 		due := d.State.Due
 		if d.Action == decide.Run || d.Action == decide.Resume || d.State.Run != nil && d.State.Waits() == nil {
 			due = now.Add(liveCheck)
@@ -64,7 +73,6 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 			t.report.Due = clock.Earlier(t.report.Due, due)
 		}
 	}
-	next.Tasks.Soon += len(t.report.Postponed)
 	next.Sight = t.sight(rec.Data, now)
 	next.Concerned = t.concerned(next.Sight)
 	if t.Gates != nil {
@@ -105,11 +113,12 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	return t.saveRecord(ctx, rec, next, events)
 }
 
-// Count adds the task of a decision to the counts that the metrics show, unless it begins to run.
+// Count adds the task of a decision to the counts that the metrics show. One that begins to run is running.
 func Count(c *state.TaskCounts, d decide.Decision) {
-	if d.Action != decide.Run || d.State.Failures > 0 {
-		lifecycle.Count(c, d.State)
+	if d.Action == decide.Run {
+		d.State.Run = &state.LiveRun{}
 	}
+	lifecycle.Count(c, d.State)
 }
 
 // sameConsuls reports whether a tick has learned nothing about which Consul answers: what it has learned

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
@@ -130,6 +132,24 @@ func TestTick_QueuedTaskIsWrittenWhenItIsQueued(t *testing.T) {
 	}
 	if got := b.launchedRuns(); len(got) != n {
 		t.Errorf("%d of %d tasks ran", len(got), n)
+	}
+}
+
+func TestTick_TasksThatFailAreCountedAsFailingWhileTheirRetriesQueue(t *testing.T) {
+	const n = 60
+	b := newBench(t, tasks(n)...)
+	b.MaxLaunches = 1
+	for b.now = b.now.Add(time.Minute); b.reconcileRecord().Tasks.Phases["failing"] < n; b.now = b.now.Add(time.Minute) {
+		b.tick()
+		b.end(state.RunFailed, "")
+	}
+	for range 6 {
+		b.now = b.now.Add(time.Minute)
+		b.tick()
+		if diff := cmp.Diff(map[string]int{"failing": n}, b.reconcileRecord().Tasks.Phases); diff != "" {
+			t.Fatalf("counts of %d tasks that fail (-want +got):\n%s", n, diff)
+		}
+		b.end(state.RunFailed, "")
 	}
 }
 

@@ -103,7 +103,7 @@ func TestTick_ReplacedConsulIsSaidOnceAndHoldsEverything(t *testing.T) {
 	if n := len(b.launcher.launches()); n != 0 {
 		t.Fatalf("%d launches", n)
 	}
-	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || rec.Replaced.Entries != 3 || rec.Consuls[""] != oldConsul || rec.Tasks.Waiting != 3 {
+	if rec := b.record(); rec.Replaced == nil || rec.Replaced.Tasks != 3 || rec.Replaced.Entries != 3 || rec.Consuls[""] != oldConsul || rec.Tasks.Phases["waiting"] != 3 {
 		t.Errorf("%+v, %+v", rec.Replaced, rec)
 	}
 	if got := events.count(outbox.ConsulReplaced); got != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // The interval between two reads of a run doubles from firstPoll to longestPoll.
@@ -122,7 +123,8 @@ func (c *Client) AwaitRun(ctx context.Context, name, after string, waits func(re
 // stopped reports whether a task runs only if a person or a window lets it.
 func stopped(task apispec.TaskOverview) bool {
 	window := task.Reason.Code == state.ReasonOutside || task.Run != nil && task.Run.Wait != nil && task.Run.Wait.For == apispec.WaitForWindow
-	return task.Phase == apispec.PhaseStopped || task.Phase == apispec.PhaseWaiting || window
+	person := task.NeedsPerson && lifecycle.RowOf(task.Reason.Code).Phase != lifecycle.Failing
+	return task.Phase == apispec.PhaseStopped || task.Phase == apispec.PhaseWaiting || person || window
 }
 
 // AwaitEnd waits for the end of a run.

@@ -27,6 +27,7 @@ func TestStopped_OnlyAPersonOrAWindowLetsTheTaskRun(t *testing.T) {
 		"its run waits for a window": {task(apispec.PhaseSoon, state.ReasonWaiting, apispec.WaitForWindow), true},
 		"a remote run":               {task(apispec.PhaseRunning, state.ReasonWaiting, apispec.WaitForRemote), false},
 		"blocked for now":            {task(apispec.PhaseFailing, state.ReasonBlocked, ""), false},
+		"failing, and on hold":       {apispec.TaskOverview{Phase: apispec.PhaseFailing, NeedsPerson: true, Reason: apispec.Reason{Code: state.ReasonOnHold}}, true},
 		"buffering":                  {task(apispec.PhaseSoon, state.ReasonBuffering, ""), false},
 	} {
 		if got := stopped(tt.task); got != tt.want {

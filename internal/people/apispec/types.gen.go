@@ -775,7 +775,7 @@ type MapTask struct {
 	Name        string `json:"name"`
 
 	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
-	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed, until one succeeds, or
 	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
 	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 	Phase Phase `json:"phase"`
@@ -825,7 +825,7 @@ type OrderedTask struct {
 	Name  string   `json:"name"`
 
 	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
-	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed, until one succeeds, or
 	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
 	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 	Phase *Phase `json:"phase,omitempty"`
@@ -975,7 +975,7 @@ type Paused struct {
 }
 
 // Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
-// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed, until one succeeds, or
 // it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
 // unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 type Phase string
@@ -1539,6 +1539,9 @@ type TaskOverview struct {
 	// Entries the service instances, services and keys that came, went and changed since the last apply
 	Entries *EntryChanges `json:"entries,omitempty"`
 
+	// Error of the latest run that failed or was lost, if none has succeeded since
+	Error *string `json:"error,omitempty"`
+
 	// Failures in a row
 	Failures *int `json:"failures,omitempty"`
 
@@ -1563,7 +1566,7 @@ type TaskOverview struct {
 	Override *Override `json:"override,omitempty"`
 
 	// Phase What a task is doing. applied: what was observed last is applied. soon: it will run without anybody's help. running: a run is under way.
-	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed and is retried, or
+	// waiting: a person decides. stopped: a person has stopped it, or it was created or enabled without a run. failing: its latest run failed, until one succeeds, or
 	// it cannot run until somebody has removed the cause. unreadable: Consul does not show its condition. drifted: the infrastructure differs from what was applied.
 	// unverified: it is applied, and a verification has not passed. removed: it is not in the configuration any more. The reason says more.
 	Phase Phase `json:"phase"`

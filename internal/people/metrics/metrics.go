@@ -6,8 +6,11 @@ package metrics
 import (
 	"encoding/json"
 	"io"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // Namespace is the namespace of the metrics in CloudWatch. Their only dimension is Stack: a metric
@@ -25,12 +28,6 @@ var (
 	GoodTicks       = Metric{"GoodTicks", "Count"}         // read every view, and launched what it decided
 	LastGoodTickAge = Metric{"LastGoodTickAge", "Seconds"} // 0 by a good tick
 	FailuresInARow  = Metric{"FailuresInARow", "Count"}    // of the task that has most; by ticks that have read the tasks
-	TasksFailing    = Metric{"TasksFailing", "Count"}      // as long as there are any, as the next five
-	TasksSoon       = Metric{"TasksSoon", "Count"}
-	TasksWaiting    = Metric{"TasksWaiting", "Count"}
-	TasksStopped    = Metric{"TasksStopped", "Count"}
-	TasksDrifted    = Metric{"TasksDrifted", "Count"}
-	TasksUnverified = Metric{"TasksUnverified", "Count"}
 	TasksApproval   = Metric{"TasksWaitingForApproval", "Count"}
 	TasksUnreadable = Metric{"TasksUnreadable", "Count"} // whose conditions Consul does not show; as long as there are any
 	TasksUnpolled   = Metric{"TasksUnpolled", "Count"}   // whose runs in another system cannot be polled; the same
@@ -56,11 +53,25 @@ var (
 	RequestsFailed = Metric{"RequestsFailed", "Count"} // requests to the API that it could not answer
 )
 
+// TasksIn counts the tasks in a phase; it is written as long as there are any.
+func TasksIn(p lifecycle.Phase) Metric {
+	return Metric{"Tasks" + strings.ToUpper(string(p[:1])) + string(p[1:]), "Count"}
+}
+
 // All lists every metric.
-var All = []Metric{
-	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksFailing, TasksSoon, TasksWaiting, TasksApproval, TasksStopped, TasksDrifted, TasksUnverified, TasksUnreadable, TasksUnpolled, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
+var All = append([]Metric{
+	Ticks, IdleTicks, GoodTicks, LastGoodTickAge, FailuresInARow, TasksApproval, TasksUnreadable, TasksUnpolled, Paused, ChangesSeen, ConsulErrors, LeaseRefused, BundleRefused,
 	LaunchesTaken, OffersWithdrawn, LingerSeconds,
 	RunsSucceeded, RunsFailed, RunsInterrupted, RunsLost, RunSeconds, SeenToAppliedSeconds, ResourcesDestroyed, RequestsFailed,
+}, tasksInPhases()...)
+
+func tasksInPhases() (all []Metric) {
+	for _, row := range lifecycle.Phases {
+		if row.Counted {
+			all = append(all, TasksIn(row.Phase))
+		}
+	}
+	return all
 }
 
 // Values are measured values.

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // maxNamed is how many tasks the metrics name at most: with thousands that fail for one cause, the
@@ -48,14 +49,13 @@ func (l *led) decided(report reconcile.Report) {
 		}
 		var c state.TaskCounts
 		reconcile.Count(&c, d)
-		for _, is := range []struct {
-			state string
-			count int
-		}{
-			{"failing", c.Failing}, {"waiting_for_approval", c.Approval}, {"waiting", c.Waiting - c.Approval}, {"drifted", c.Drifted}, {"unverified", c.Unverified},
-		} {
-			if is.count > 0 {
-				all = append(all, need{d.Task.Name, is.state})
+		if c.Approval > 0 {
+			all = append(all, need{d.Task.Name, "waiting_for_approval"})
+		}
+		for phase := range c.Phases {
+			p := lifecycle.Phase(phase)
+			if tone := p.Tone(); tone == lifecycle.Bad || tone == lifecycle.Ask && (p != lifecycle.Waiting || c.Approval == 0) {
+				all = append(all, need{d.Task.Name, phase})
 			}
 		}
 		if !d.State.UnreadableSince.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -227,13 +228,12 @@ func (s *shared) Collect(out chan<- prometheus.Metric) {
 		paused = 1
 	}
 	gauge("paused", paused, "1 if everything is paused: no run begins until somebody resumes.")
-	gauge("tasks_failing", float64(s.rec.Tasks.Failing), "Enabled tasks whose latest run failed or was lost, or that cannot run.")
-	gauge("tasks_soon", float64(s.rec.Tasks.Soon), "Enabled tasks that will run without a person: after their buffer period, in their window, or when there is room.")
-	gauge("tasks_waiting", float64(s.rec.Tasks.Waiting), "Enabled tasks that wait for a person.")
+	for _, row := range lifecycle.Phases {
+		if row.Counted {
+			gauge("tasks_"+string(row.Phase), float64(s.rec.Tasks.Phases[string(row.Phase)]), "Enabled tasks in this phase. "+row.Means)
+		}
+	}
 	gauge("tasks_waiting_for_approval", float64(s.rec.Tasks.Approval), "Enabled tasks whose plan waits to be approved.")
-	gauge("tasks_stopped", float64(s.rec.Tasks.Stopped), "Enabled tasks that a person has stopped.")
-	gauge("tasks_drifted", float64(s.rec.Tasks.Drifted), "Enabled tasks whose infrastructure differs from what was applied last.")
-	gauge("tasks_unverified", float64(s.rec.Tasks.Unverified), "Enabled tasks that were applied, and of which a verification has not passed.")
 	unreadable := 0
 	if s.rec.Unreadable != nil {
 		unreadable = s.rec.Unreadable.Count

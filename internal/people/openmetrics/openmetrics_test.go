@@ -77,7 +77,7 @@ func measured(s *oneRecord, at func() time.Time) *Metrics {
 }
 
 func TestMetrics_ScrapeShowsRunsAndTicks(t *testing.T) {
-	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Failing: 1, Waiting: 2, Stopped: 3, Soon: 7, Approval: 6}, Paused: &state.Paused{By: "ann"},
+	s := &oneRecord{rec: state.Reconcile{LastSuccess: now.Add(-90 * time.Second), Failing: 4, Tasks: state.TaskCounts{Phases: map[string]int{"failing": 1, "waiting": 2, "stopped": 3, "soon": 7}, Approval: 6}, Paused: &state.Paused{By: "ann"},
 		Unreadable: &state.Unreadable{Count: 5}, Unpolled: &state.Unpolled{Count: 8}}}
 	m := measured(s, func() time.Time { return now })
 	text := scrape(t, m, "")
@@ -247,8 +247,8 @@ func documented(t *testing.T, section string) []string {
 	_, text, _ := strings.Cut(string(doc), "\n## "+section)
 	text, _, _ = strings.Cut(text, "\n## ")
 	var names []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1])
+	for _, cell := range regexp.MustCompile("(?m)^\\| `\\w+`(?:, `\\w+`)* \\|").FindAllString(text, -1) {
+		names = append(names, regexp.MustCompile(`\w+`).FindAllString(cell, -1)...)
 	}
 	slices.Sort(names)
 	return names

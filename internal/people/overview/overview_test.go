@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
@@ -203,35 +205,39 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		task state.Task
 		want state.TaskCounts
 	}{
-		"applied":                   {state.Task{Reason: reason(state.ReasonUnchanged), Observation: state.Observation{AppliedAt: time.Unix(1, 0)}}, state.TaskCounts{}},
-		"failing":                   {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}}, state.TaskCounts{Failing: 1}},
-		"failing and running again": {state.Task{Reason: reason(state.ReasonRunning), Tries: state.Tries{Failures: 2}, Run: live}, state.TaskCounts{Failing: 1}},
-		"failing and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), Tries: state.Tries{Failures: 2}}, state.TaskCounts{}},
-		"removed":                   {state.Task{Reason: reason(state.ReasonRemoved), Tries: state.Tries{Failures: 2}}, state.TaskCounts{}},
-		"running":                   {state.Task{Reason: reason(state.ReasonRunning), Run: live}, state.TaskCounts{}},
-		"unreadable":                {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{}},
-		"waiting for more changes":  {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Soon: 1}},
-		"waiting for a runner":      {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Soon: 1}},
-		"outside of its window":     {state.Task{Reason: reason(state.ReasonOutside), Requests: state.Requests{Forced: "Jo"}}, state.TaskCounts{Soon: 1}},
-		"paused":                    {state.Task{Reason: reason(state.ReasonPaused), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Stopped: 1}},
-		"held after a takeover":     {state.Task{Reason: reason(state.ReasonReplaced), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Waiting: 1}},
-		"on hold":                   {state.Task{Reason: reason(state.ReasonUnchanged), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Stopped: 1}},
-		"on hold and disabled":      {state.Task{Reason: reason(state.ReasonDisabled), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
-		"on hold and still running": {state.Task{Reason: reason(state.ReasonRunning), Run: live, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
-		"held by a guard":           {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleInputGuard)}, state.TaskCounts{Waiting: 1, Approval: 1}},
-		"waiting for an approval":   {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Waiting: 1, Approval: 1}},
-		"rejected":                  {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Stopped: 1}},
-		"rejected, no tick since":   {state.Task{Reason: reason(state.ReasonWaiting), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Stopped: 1}},
-		"made without a run":        {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{HoldNext: true}}, state.TaskCounts{Stopped: 1}},
-		"on hold and failing":       {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Failing: 1, Stopped: 1}},
-		"failing, and not readable": {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Failing: 1}},
-		"not verified":              {state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Unverified: 1}},
-		"new, and not yet read":     {state.Task{}, state.TaskCounts{Soon: 1}},
+		"applied":                       {state.Task{Reason: reason(state.ReasonUnchanged), Observation: state.Observation{AppliedAt: time.Unix(1, 0)}}, state.TaskCounts{}},
+		"failing":                       {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
+		"failing and running again":     {state.Task{Reason: reason(state.ReasonRunning), Tries: state.Tries{Failures: 2}, Run: live}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
+		"failing and disabled":          {state.Task{Reason: reason(state.ReasonDisabled), Tries: state.Tries{Failures: 2}}, state.TaskCounts{}},
+		"removed":                       {state.Task{Reason: reason(state.ReasonRemoved), Tries: state.Tries{Failures: 2}}, state.TaskCounts{}},
+		"running":                       {state.Task{Reason: reason(state.ReasonRunning), Run: live}, state.TaskCounts{}},
+		"unreadable":                    {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{}},
+		"waiting for more changes":      {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
+		"waiting for a runner":          {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
+		"outside of its window":         {state.Task{Reason: reason(state.ReasonOutside), Requests: state.Requests{Forced: "Jo"}}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
+		"paused":                        {state.Task{Reason: reason(state.ReasonPaused), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"held after a takeover":         {state.Task{Reason: reason(state.ReasonReplaced), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Phases: map[string]int{"waiting": 1}}},
+		"on hold":                       {state.Task{Reason: reason(state.ReasonUnchanged), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"on hold and disabled":          {state.Task{Reason: reason(state.ReasonDisabled), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
+		"on hold and still running":     {state.Task{Reason: reason(state.ReasonRunning), Run: live, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
+		"held by a guard":               {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleInputGuard)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
+		"waiting for an approval":       {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
+		"rejected":                      {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{HoldNext: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
+		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
+		"not verified":                  {state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"failing, and its retry queued": {state.Task{Reason: reason(state.ReasonQueued), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
+		"failing, and its plan waits":   {state.Task{Reason: reason(state.ReasonWaiting), Tries: state.Tries{Failures: 1}, Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"failing": 1}, Approval: 1}},
+		"not verified, and on hold":     {state.Task{Reason: reason(state.ReasonOnHold), Unverified: &state.Unverified{State: state.VerifyFailed}, Stops: state.Stops{OnHold: &state.OnHold{By: "verify"}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"not verified, and queued":      {state.Task{Reason: reason(state.ReasonQueued), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"new, and not yet read":         {state.Task{}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
 	} {
 		var got state.TaskCounts
 		lifecycle.Count(&got, test.task)
-		if got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

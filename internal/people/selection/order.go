@@ -95,7 +95,7 @@ func Urgency(t *apispec.TaskOverview) int {
 	switch {
 	case lifecycle.Phase(t.Phase).Tone() == lifecycle.Bad:
 		return 1
-	case t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval:
+	case Deciding(t):
 		return 2
 	case Paused(t), WaitsForReplaced(t):
 		return 0 // an alert says so of all tasks
@@ -109,6 +109,11 @@ func Urgency(t *apispec.TaskOverview) int {
 	return 0
 }
 
+// Deciding reports whether a plan of the task waits to be approved.
+func Deciding(t *apispec.TaskOverview) bool {
+	return t.Run != nil && t.Run.Wait != nil && t.Run.Wait.For == apispec.WaitForApproval
+}
+
 // Paused reports whether the task would run, and everything is paused.
 func Paused(t *apispec.TaskOverview) bool {
 	return t.Phase == apispec.PhaseStopped && t.Reason.Code == state.ReasonPaused
@@ -116,7 +121,7 @@ func Paused(t *apispec.TaskOverview) bool {
 
 // WaitsForReplaced reports whether a replaced Consul holds the task.
 func WaitsForReplaced(t *apispec.TaskOverview) bool {
-	return t.Phase == apispec.PhaseWaiting && t.Reason.Code == state.ReasonReplaced
+	return t.Reason.Code == state.ReasonReplaced
 }
 
 // What is what changed in Consul, if the reason of the task does not say it.

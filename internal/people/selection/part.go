@@ -89,7 +89,7 @@ func (s Selection) matcher() func(*apispec.TaskOverview) bool {
 	words := strings.Fields(strings.ToLower(s.Search))
 	return func(t *apispec.TaskOverview) bool {
 		return (len(s.Tasks) == 0 || slices.Contains(s.Tasks, t.Name)) &&
-			(len(s.Phases) == 0 || slices.Contains(s.Phases, t.Phase) || slices.Contains(s.Phases, Attention) && Urgency(t) > 0) &&
+			(len(s.Phases) == 0 || slices.Contains(s.Phases, t.Phase) || slices.Contains(s.Phases, Attention) && Urgency(t) > 0 || slices.Contains(s.Phases, Approval) && Deciding(t)) &&
 			(s.Reason == "" || s.Reason == string(t.Reason.Code)) &&
 			(s.Enabled == nil || *s.Enabled == t.Enabled) && named(t.Name) && labelled(t) &&
 			(len(words) == 0 || Has(words, t.Name, t.Reason.Text, apispec.Deref(t.Watches), What(t), apispec.Deref(t.Origin.File), labelsText(t)))

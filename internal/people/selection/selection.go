@@ -19,7 +19,7 @@ import (
 // which they come; any other one orders them.
 type Selection struct {
 	Tasks   []string        // only those with these names
-	Phases  []apispec.Phase // only those in these phases; Attention is one
+	Phases  []apispec.Phase // only those in these phases; or Attention, or Approval
 	Reason  string          // only those whose reason has this code
 	Name    string          // only those whose name has this part or, with * or ?, matches it
 	Enabled *bool           // only those that are enabled, or that are not
@@ -34,8 +34,11 @@ type Selection struct {
 	Brief   bool            // each task only with what lists show
 }
 
-// Attention in place of a phase selects the tasks that need a person.
-const Attention apispec.Phase = "attention"
+// In place of a phase, Attention selects the tasks that need a person, and Approval those whose plan waits.
+const (
+	Attention apispec.Phase = "attention"
+	Approval  apispec.Phase = "approval"
+)
 
 // MaxLimit is how many tasks a list has at most if it has a limit: they fit into the 6 MB
 // that AWS lets a function answer.
@@ -130,7 +133,7 @@ func Phases() []string {
 	for _, row := range lifecycle.Phases {
 		all = append(all, string(row.Phase))
 	}
-	return append(all, string(Attention))
+	return append(all, string(Attention), string(Approval))
 }
 
 // Sorts are the orders of a list.

@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -65,7 +66,7 @@ func (p *pages) approvals(r *http.Request) (view, error) {
 	f := tasksFilter(r.URL.Query())
 	f.path, f.Group, f.Phase = pageURL("approvals"), "", ""
 	selected := f.selection()
-	selected.Phases, selected.Urgent = []apispec.Phase{apispec.PhaseWaiting}, 0
+	selected.Phases, selected.Urgent = []apispec.Phase{selection.Approval}, 0
 	selected.Tasks = r.URL.Query()["task"]
 	selected.Tasks = selected.Tasks[:min(len(selected.Tasks), perPage)]
 	o, err := p.source.selected(r.Context(), selected)

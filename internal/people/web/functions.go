@@ -64,7 +64,7 @@ var functions = template.FuncMap{
 	"calm": func(t *apispec.TaskOverview) bool {
 		return selection.Urgency(t) == 0 && slices.Contains([]tone{good, calm, absent}, toneOf(t.Phase))
 	},
-	"deciding":     deciding,
+	"deciding":     selection.Deciding,
 	"why":          whyOf,
 	"waitingTasks": waitingTasks,
 	"counted":      counted,
@@ -72,9 +72,6 @@ var functions = template.FuncMap{
 	"labels":       func(t apispec.TaskOverview) []string { return selection.LabelsOf(&t) },
 	"line":         firstLine,
 }
-
-// deciding reports whether a person decides on a plan of the task.
-func deciding(t *apispec.TaskOverview) bool { return selection.Urgency(t) == 2 }
 
 // column is the head of a column by which a list can be sorted.
 type column struct{ Label, Link, Sorted string }

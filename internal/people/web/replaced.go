@@ -26,7 +26,7 @@ func (p *pages) losses(ctx context.Context, o apispec.Overview) ([]apispec.TaskO
 	if o.Replaced == nil {
 		return nil, nil
 	}
-	held, err := p.source.selected(ctx, selection.Selection{Reason: string(state.ReasonReplaced), Phases: []apispec.Phase{apispec.PhaseWaiting}}.First(maxLosses))
+	held, err := p.source.selected(ctx, selection.Selection{Reason: string(state.ReasonReplaced)}.First(maxLosses))
 	return held.Tasks, err
 }
 
@@ -53,8 +53,8 @@ func whyOf(t *apispec.TaskOverview) string {
 	switch {
 	case selection.WaitsForReplaced(t):
 		text, _, _ = strings.Cut(text, state.LostByReplaced)
-	case t.Phase == apispec.PhaseFailing && t.LastRun != nil && apispec.Deref(t.LastRun.Error) != "":
-		text = firstLine(*t.LastRun.Error)
+	case t.Error != nil && !selection.Deciding(t):
+		text = firstLine(*t.Error)
 	}
 	return text
 }
@@ -108,7 +108,7 @@ func grouped(urgent []*apispec.TaskOverview) []*sameTrouble {
 		why := whyOf(t)
 		k := key{t.Phase, state.Alike(why, t.Name)}
 		g := known[k]
-		if g == nil || deciding(t) {
+		if g == nil || selection.Deciding(t) {
 			g = &sameTrouble{First: t, Why: why, What: selection.What(t)}
 			groups, known[k] = append(groups, g), g
 		}

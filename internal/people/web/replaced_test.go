@@ -15,7 +15,7 @@ func replacedTask(name string) apispec.TaskOverview {
 }
 
 func failingTask(name, failure string, attempt int) apispec.TaskOverview {
-	return apispec.TaskOverview{Name: name, Enabled: true, Phase: apispec.PhaseFailing, LastRun: &apispec.Run{State: apispec.RunStateFailed, Error: &failure},
+	return apispec.TaskOverview{Name: name, Enabled: true, Phase: apispec.PhaseFailing, Error: &failure,
 		Reason: apispec.Reason{Code: state.ReasonBackoff, Text: fmt.Sprintf("retry number %d at 2026-01-02T03:04:05Z", attempt)}}
 }
 

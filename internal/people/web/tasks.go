@@ -134,7 +134,7 @@ func tasksOf(o apispec.Overview, losses []apispec.TaskOverview, f filter) tasksP
 	}
 	f.finish(page.Tabs, "phase", f.Phase)
 	page.Keys = apispec.Deref(o.LabelKeys)
-	waiting := slices.DeleteFunc(slices.Clone(page.Urgent), func(t *apispec.TaskOverview) bool { return !deciding(t) })
+	waiting := slices.DeleteFunc(slices.Clone(page.Urgent), func(t *apispec.TaskOverview) bool { return !selection.Deciding(t) })
 	page.Review = f.acts && len(waiting) > 1
 	f.chooses = page.Review
 	if f.Group != "" {

@@ -97,9 +97,9 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	case run.State == RunSucceeded:
 		next.Failing = Failing{}
 	case next.Failures > t.Failures:
-		next.Failing = next.Failing.failed(run.Ended)
+		next.Failing = next.Failing.failed(run.Ended, run.Error)
 	case next.Failures == 0: // somebody has cancelled it: people hear at once if it fails again, and when it has recovered
-		next.Failing.Said = time.Time{}
+		next.Failing.Said, next.Failing.Error = time.Time{}, ""
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
 		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil

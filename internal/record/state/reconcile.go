@@ -93,16 +93,10 @@ func ReadReconcile(ctx context.Context, s Store) (Stored[Reconcile], error) {
 	return rec, nil
 }
 
-// TaskCounts are how many enabled tasks are in the states that people watch.
+// TaskCounts are how many enabled tasks are in each phase that metrics count.
 type TaskCounts struct {
-	Failing  int `json:"failing,omitempty"`  // also while the task runs again, or is stopped
-	Soon     int `json:"soon,omitempty"`     // in the phase soon
-	Waiting  int `json:"waiting,omitempty"`  // for a person
-	Approval int `json:"approval,omitempty"` // of those that wait: a plan waits to be approved
-	Stopped  int `json:"stopped,omitempty"`  // by a person, and not disabled
-	Drifted  int `json:"drifted,omitempty"`  // a check has found that something differs from what was applied last
-	// Unverified are applied, and a verification has not passed.
-	Unverified int `json:"unverified,omitempty"`
+	Phases   map[string]int `json:"phases,omitempty"`
+	Approval int            `json:"approval,omitempty"` // of all these: a plan waits to be approved
 }
 
 // Unreadable are the tasks whose conditions Consul does not show.

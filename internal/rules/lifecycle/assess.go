@@ -34,18 +34,39 @@ type Facts struct {
 	Unwatched bool
 }
 
-// View is what people see of a task.
+// View is what people see of a task: the phase says what is, and the reason what happens next.
 type View struct {
 	Phase  Phase
+	Error  string       // of the latest run that failed or was lost, if none has succeeded since
 	Reason state.Reason // with a sentence for people
 	Due    time.Time    // when it is decided on next if nothing changes; zero if that is not known
 	Person bool         // it needs a person
 }
 
-// Assess returns what people see of a task. The record of a task has the reason of the
-// latest decision. Changes since that decision count at once: a run that has ended, and
-// what people changed through the API.
+// Assess returns what people see of a task. A task whose latest run failed is failing until a run
+// succeeds, and one that is not verified is so until a run is verified, whatever happens next.
 func (f Facts) Assess() View {
+	v, t := f.next(), f.Task
+	stopped := v.Phase == Stopped
+	switch u := t.Unverified; {
+	case v.Phase == Removed, v.Reason.Code == state.ReasonDisabled, f.Corrupt != nil:
+		return v
+	case t.Failures > 0:
+		v.Phase, v.Error = Failing, t.Failing.Error
+	case u == nil, u.Interrupted(), v.Phase == Failing, v.Phase == Unverified:
+		return v
+	default:
+		v.Phase = Unverified
+		v.Reason.Text += fmt.Sprintf("; not verified since %s: %s", stamp(u.Since), u.Text)
+	}
+	v.Person = v.Person || stopped
+	return v
+}
+
+// next returns what happens next, and the phase of a task of which nothing is wrong. The record of a
+// task has the reason of the latest decision. Changes since that decision count at once: a run that has
+// ended, and what people changed through the API.
+func (f Facts) next() View {
 	t := f.Task
 	switch {
 	case f.Corrupt != nil:
@@ -70,7 +91,7 @@ func (f Facts) Assess() View {
 // shown is the view of a task that has no run under way, from the row of its reason.
 func shown(reason state.Reason, due time.Time) View {
 	row := RowOf(reason.Code)
-	return View{row.Phase, reason, due, row.Person}
+	return View{Phase: row.Phase, Reason: reason, Due: due, Person: row.Person}
 }
 
 // refused is the view of a task with a reason that refuses also a run which was approved or resumed.
@@ -98,7 +119,9 @@ func (f Facts) underWay() View {
 		}
 		v.Reason.Text = turn + ": " + v.Reason.Text
 	case state.RunRunning:
-		v.Reason = f.Run.Reason
+		if v.Reason = f.Run.Reason; f.Task.Failures > 0 || f.Task.Unverified != nil { // the phase does not say it
+			v.Reason.Text = "a run is under way: " + v.Reason.Text
+		}
 		if f.Unwatched {
 			v.Reason.Text = fmt.Sprintf("the runner should have reported by %s and has not, and nobody leads: the next leader decides whether the run is lost; the run is for: %s",
 				stamp(f.Run.Expires), v.Reason.Text)
@@ -158,11 +181,7 @@ func (f Facts) onHold() View {
 		text += "; its run " + wait.String()
 	}
 	text += "; " + f.command("release") + " ends it"
-	u := f.Task.Unverified
-	if u != nil {
-		text += fmt.Sprintf("; not verified since %s: %s", stamp(u.Since), u.Text)
-	}
-	return View{Phase: Stopped, Reason: state.Reason{Code: state.ReasonOnHold, Text: text}, Person: u != nil}
+	return View{Phase: Stopped, Reason: state.Reason{Code: state.ReasonOnHold, Text: text}}
 }
 
 // off views a task that is disabled or gone.
@@ -279,26 +298,15 @@ func stamp(t time.Time) string { return clock.UTC(t) }
 
 // Count adds a task, as the latest decision left it, to the counts that the metrics show.
 func Count(c *state.TaskCounts, t state.Task) {
-	phase := Facts{Task: t}.Assess().Phase
-	if t.Reason.Code == state.ReasonDisabled || phase == Removed {
+	v := Facts{Task: t}.Assess()
+	if t.Reason.Code == state.ReasonDisabled || !v.Phase.row().Counted {
 		return
 	}
 	if wait := t.Waits(); wait != nil && wait.For == state.WaitApproval && t.Run.Resume == nil {
 		c.Approval++
 	}
-	if t.Failures > 0 || phase == Failing { // also while the task runs again, or is stopped
-		c.Failing++
+	if c.Phases == nil {
+		c.Phases = map[string]int{}
 	}
-	switch phase {
-	case Soon:
-		c.Soon++
-	case Waiting:
-		c.Waiting++
-	case Stopped:
-		c.Stopped++
-	case Drifted:
-		c.Drifted++
-	case Unverified:
-		c.Unverified++
-	}
+	c.Phases[string(v.Phase)]++
 }

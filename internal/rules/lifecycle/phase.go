@@ -38,31 +38,37 @@ const (
 )
 
 // Tone returns the tone of a phase; "" of one of a newer version.
-func (p Phase) Tone() Tone {
+func (p Phase) Tone() Tone { return p.row().Tone }
+
+func (p Phase) row() PhaseRow {
 	for _, row := range Phases {
 		if row.Phase == p {
-			return row.Tone
+			return row
 		}
 	}
-	return ""
+	return PhaseRow{}
+}
+
+// PhaseRow is what a phase means.
+type PhaseRow struct {
+	Phase   Phase
+	Tone    Tone
+	Counted bool // in metrics
+	Means   string
 }
 
 // Phases are all phases with what they mean, in the order in which documents list them.
-var Phases = []struct {
-	Phase Phase
-	Tone  Tone
-	Means string
-}{
-	{Applied, Good, "The data that was read last is applied."},
-	{Soon, Busy, "It will run without a person: immediately, after its buffer period, in its window, or when a slot is free."},
-	{Running, Busy, "A run is under way, here or in another system."},
-	{Waiting, Ask, "It waits for a person: for an approval, or for a decision after Consul was replaced or the task was perhaps renamed. Or it waits for another task for longer than its `after_timeout`."},
-	{Stopped, Calm, "A person has stopped it: it is disabled, on hold or paused, or its plan was rejected, its run cancelled, or its infrastructure destroyed. Or it was created or enabled without a run."},
-	{Failing, Bad, "Its latest run failed and is retried, or the task cannot run until somebody removes the cause."},
-	{Unreadable, Bad, "Consul does not show the data that it watches."},
-	{Drifted, Ask, "Its infrastructure differs from what was applied last."},
-	{Unverified, Bad, "Its latest run has applied everything, but a verification has not passed."},
-	{Removed, Absent, "It is not in the configuration any more."},
+var Phases = []PhaseRow{
+	{Applied, Good, false, "The data that was read last is applied."},
+	{Soon, Busy, true, "It will run without a person: immediately, after its buffer period, in its window, or when a slot is free."},
+	{Running, Busy, false, "A run is under way, here or in another system."},
+	{Waiting, Ask, true, "It waits for a person: for an approval, or for a decision after Consul was replaced or the task was perhaps renamed. Or it waits for another task for longer than its `after_timeout`."},
+	{Stopped, Calm, true, "A person has stopped it: it is disabled, on hold or paused, or its plan was rejected, its run cancelled, or its infrastructure destroyed. Or it was created or enabled without a run."},
+	{Failing, Bad, true, "Its latest run failed, until a run succeeds, also while the retry runs, waits or is stopped. Or the task cannot run until somebody removes the cause."},
+	{Unreadable, Bad, false, "Consul does not show the data that it watches."},
+	{Drifted, Ask, true, "Its infrastructure differs from what was applied last."},
+	{Unverified, Bad, true, "Its latest run has applied everything, but a verification has not passed, until one passes, also while the task is stopped."},
+	{Removed, Absent, false, "It is not in the configuration any more."},
 }
 
 // Row is what a reason means.
