@@ -54,6 +54,29 @@ func (p People) Means(entry string, who identity.Identity) bool {
 	return Means(entry, who)
 }
 
+// Count is how many people entries name at most; it is not known of patterns, of everybody, and of groups of an
+// OpenID provider.
+func (p Policy) Count(entries []string) (most int, known bool) {
+	people := map[string]bool{}
+	for _, entry := range entries {
+		names, ok := []string{entry}, true
+		if group, is := strings.CutPrefix(entry, GroupKind); is {
+			names, ok = p.Groups[group]
+		}
+		for _, name := range names {
+			if person := p.People.Of(name); person != "" {
+				name = PersonKind + person
+			}
+			people[name] = true
+			ok = ok && name != Everyone && !strings.Contains(name, "*")
+		}
+		if !ok {
+			return 0, false
+		}
+	}
+	return len(people), len(people) > 0
+}
+
 // named returns an identity with the name by which a person has it, if that is another name of a
 // certificate: records keep only the name.
 func (p People) named(who identity.Identity) identity.Identity {

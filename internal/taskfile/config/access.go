@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -135,18 +136,16 @@ func (l *loader) names(raw *block.Strings, p roles.Policy, inGrant, oidc bool) [
 	var names []string
 	for i, entry := range raw.V {
 		group, isGroup := strings.CutPrefix(entry, roles.GroupKind)
-		_, defined := p.Groups[group]
 		person, isPerson := strings.CutPrefix(entry, roles.PersonKind)
 		switch {
 		case isPerson:
 			names = append(names, p.People[person]...)
 			l.person(raw.Element(i), person, p.People)
 			continue
-		case inGrant && (isGroup && group != "" && (defined || oidc) || entry == roles.Everyone):
-			names = append(names, entry)
-			continue
-		case inGrant && isGroup:
-			l.Fail(raw.Element(i), "there is no group "+block.Quoted(group), "define it with a block group in api.access, or add a block oidc for the groups of an OpenID provider")
+		case inGrant && (isGroup || entry == roles.Everyone):
+			if names = append(names, entry); isGroup {
+				l.group(raw.Element(i), group, p, oidc)
+			}
 			continue
 		}
 		if name, ok := l.name(raw, i, oidc, roles.ParseName); ok {
@@ -173,5 +172,31 @@ func (l *loader) name(raw *block.Strings, i int, oidc bool, parse func(string) (
 func (l *loader) person(at block.Origin, name string, people roles.People) {
 	if _, defined := people[name]; !defined {
 		l.Fail(at, "there is no person "+block.Quoted(name), "define the person with a block person in api.access")
+	}
+}
+
+// group checks that there may be members of a group that is named elsewhere.
+func (l *loader) group(at block.Origin, name string, p roles.Policy, oidc bool) {
+	if _, defined := p.Groups[name]; !defined && (name == "" || !oidc) {
+		l.Fail(at, "there is no group "+block.Quoted(name), "define it with a block group in api.access, or add a block oidc for the groups of an OpenID provider")
+	}
+}
+
+// approvers checks that as many people may approve as must: otherwise a plan would wait for ever.
+func (l *loader) approvers(raw *approval.ApprovalKeys, spec approval.Spec, api API) {
+	for i, entry := range raw.From.V {
+		if person, ok := strings.CutPrefix(entry, roles.PersonKind); ok {
+			l.person(raw.From.Element(i), person, api.Access.People)
+		}
+		if group, ok := strings.CutPrefix(entry, roles.GroupKind); ok {
+			l.group(raw.From.Element(i), group, api.Access, api.OIDC != nil)
+		}
+	}
+	at := raw.Require.Origin
+	if raw.From.Set {
+		at = raw.From.Origin
+	}
+	if most, known := api.Access.Count(spec.From); (raw.Require.Set || raw.From.Set) && known && most < spec.Needed() {
+		l.Fail(at, fmt.Sprintf("%d different people must approve, and from names %d", spec.Needed(), most), "name more people in from, or require fewer")
 	}
 }

@@ -64,7 +64,7 @@ func (l *loader) resolve(raw *rawConfig) *Config {
 	cfg.API = l.api(&raw.API, cfg.Vault.Enabled)
 	unset := defaultRules
 	unset.Approval.People = cfg.API.Access.People
-	cfg.Rules = l.rules(&raw.rawRules, unset)
+	cfg.Rules = l.rules(&raw.rawRules, unset, cfg.API)
 	cfg.TLS = l.apiTLS(&raw.TLS)
 	cfg.HighAvailability = l.highAvailability(&raw.HighAvailability)
 	cfg.Providers = l.providers(&raw.Providers, cfg.Vault.Enabled)

@@ -11,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/policycheck"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
-	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
 )
@@ -47,7 +46,7 @@ var defaultRules = Rules{Guard: guard.Default, Approval: approval.Default, Remov
 
 // rules checks the keys. A key that is not set has the value of parent; the windows
 // are one value, and a check changes the one of the same name.
-func (l *loader) rules(raw *rawRules, parent Rules) Rules {
+func (l *loader) rules(raw *rawRules, parent Rules, api API) Rules {
 	rules := Rules{
 		Guard:    raw.Guard.Spec(&l.Report, parent.Guard),
 		Approval: raw.Keys.Spec(&l.Report, parent.Approval),
@@ -55,10 +54,8 @@ func (l *loader) rules(raw *rawRules, parent Rules) Rules {
 		Windows:  parent.Windows,
 		Drift:    raw.Drift.Spec(&l.Report, parent.Drift),
 	}
-	for i, entry := range raw.Approval.From.V {
-		if person, ok := strings.CutPrefix(entry, roles.PersonKind); ok && !l.fromAPI { // a stored task stays valid without the person
-			l.person(raw.Approval.From.Element(i), person, parent.Approval.People)
-		}
+	if !l.fromAPI { // a stored task stays valid without its people
+		l.approvers(&raw.Approval, rules.Approval, api)
 	}
 	if raw.Windows != nil { // also if it is empty
 		rules.Windows = window.Specs(&l.Report, raw.Windows)

@@ -242,6 +242,15 @@ approval {
   require = 2
   from    = ["group:network", "user:ann@example.com"]
 }
+api {
+  access {
+    group "network" { members = ["token:bob"] }
+    grant {
+      roles = ["approve"]
+      to    = ["group:network"]
+    }
+  }
+}
 `
 	both := []string{"group:network", "user:ann@example.com"}
 	for block, want := range map[string]approval.Spec{
@@ -255,6 +264,35 @@ approval {
 		got := load(t, "f.hcl", fmt.Sprintf(task, block)).Tasks[0].Approval
 		if want.Expires = approval.Default.Expires; !got.Equal(want) {
 			t.Errorf("%q: %+v, want %+v", block, got, want)
+		}
+	}
+}
+
+func TestApproval_SoManyPeopleMayApproveAsMust(t *testing.T) {
+	const access = `
+api {
+  access {
+    person "ann" { identities = ["token:ann", "cert:ann"] }
+    group "network" { members = ["person:ann", "token:bob"] }
+    grant {
+      roles = ["approve"]
+      to    = ["group:network"]
+    }
+  }
+}
+`
+	for rule, want := range map[string]string{
+		`require = 2, from = ["group:network"]`:                           "",
+		`require = 2, from = ["arn:aws:iam::123456789012:role/Network*"]`: "",
+		`require = 5`:                           "",
+		`require = 3, from = ["group:network"]`: "3 different people must approve, and from names 2",
+		`require = 2, from = ["token:ann", "cert:ann", "person:ann"]`: "2 different people must approve, and from names 1",
+		`from = ["group:netwrok"]`:                                    `there is no group "netwrok"`,
+	} {
+		file := write(t, "f.hcl", access+"approval {\n"+strings.ReplaceAll(rule, ", from", "\nfrom")+"\n}\n")
+		_, err := Load(options(file, "f.hcl"))
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, want %q", rule, err, want)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	if t.RunTimeout = l.runTimeout(&raw.RunTimeout); t.timeout == nil {
 		t.RunTimeout = cfg.RunTimeout
 	}
-	t.Rules = l.rules(&raw.rawRules, cfg.Rules)
+	t.Rules = l.rules(&raw.rawRules, cfg.Rules, cfg.API)
 	l.taskName(raw)
 	l.awsRole(raw)
 	t.Cloud, t.cloud = l.cloudWorkspace(raw, cfg)
