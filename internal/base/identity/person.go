@@ -8,8 +8,12 @@ const sso = "AWSReservedSSO_"
 
 // Person tells people apart by their names, where several must act. Callers choose the name of a
 // session of a role in AWS themselves, so all sessions of a role are one person, except those of IAM
-// Identity Center.
+// Identity Center. Names of certificates and of people of an OpenID provider are mostly DNS names or addresses
+// of email, whose case means nothing.
 func Person(name string) string {
+	if strings.HasPrefix(name, "cert:") || strings.HasPrefix(name, "user:") {
+		return strings.ToLower(name)
+	}
 	m := session.FindStringSubmatch(name)
 	if m == nil || strings.HasPrefix(m[3], sso) {
 		return name
