@@ -450,6 +450,7 @@ func TestLoad_WeakTypes(t *testing.T) {
 
 func TestLoad_KeepsRegexpsFiltersAndNamesAsWritten(t *testing.T) {
 	cfg := load(t, "f.yaml", `
+driver: {terraform: {backend: {local: {}}}}
 task:
   - name: a
     module: ./m

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
@@ -179,6 +181,7 @@ func (l *loader) task(raw *rawTask, cfg *Config, services map[string]condition.S
 	l.deprecatedServices(raw, &t, services)
 	l.uniqueVariables(t.Condition.Kind(), inputs)
 	l.impliedCondition(raw, &t)
+	l.ownState(raw, &t, cfg)
 
 	switch _, scheduled := t.Condition.Schedule(); {
 	case scheduled:
@@ -206,6 +209,36 @@ func (l *loader) impliedCondition(raw *rawTask, t *Task) {
 	}
 	t.Condition = Condition{Spec: t.ModuleInputs[i], UseAsModuleInput: true}
 	t.ModuleInputs = slices.Delete(t.ModuleInputs, i, i+1)
+}
+
+// ownState refuses a condition that selects the key of the task's own state: each run writes it, and would
+// start the next run.
+func (l *loader) ownState(raw *rawTask, t *Task, cfg *Config) {
+	kv, ok := t.Condition.Spec.(condition.ConsulKV)
+	backend := cfg.Terraform.Backend
+	if !ok || !t.Condition.UseAsModuleInput || backend.Type != "consul" {
+		return
+	}
+	argument := func(name string) string {
+		v, set := backend.Body.Attributes[name]
+		if !set || v.IsNull() || v.Type() != cty.String {
+			return ""
+		}
+		return v.AsString()
+	}
+	host := func(address string) string {
+		_, rest, found := strings.Cut(address, "://")
+		if !found {
+			rest = address
+		}
+		return strings.TrimSuffix(rest, "/")
+	}
+	address, state := argument("address"), argument("path")+"-env:"+t.Name
+	selected := kv.Path == state || kv.Recurse && strings.HasPrefix(state, kv.Path)
+	if selected && kv.Datacenter == argument("datacenter") && kv.Namespace == argument("namespace") && (address == "" || host(address) == host(cfg.Consul.Address)) {
+		l.Fail(raw.Condition.Origin, fmt.Sprintf("the condition selects %s, where Terraform keeps the state of the task: each run would start the next one", block.Quoted(state)),
+			"a path that does not lead to the state, or use_as_module_input = false, or another path in the block backend")
+	}
 }
 
 func (l *loader) taskName(raw *rawTask) {
