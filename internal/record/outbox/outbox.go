@@ -116,7 +116,10 @@ func OfRun(run state.Run) Event {
 	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Runner: run.Runner, Fence: run.Fence,
 		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
-	e.Changes, e.Trace = run.Changes.Counts(), run.Trace().String()
+	e.Trace = run.Trace().String()
+	if run.State != state.RunSuperseded { // its plan is void
+		e.Changes = run.Changes.Counts()
+	}
 	if run.Kind != state.KindApply {
 		e.RunKind = run.Kind
 	}

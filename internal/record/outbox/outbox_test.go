@@ -461,6 +461,14 @@ func TestLog_LineOfARunHasItsNumbers(t *testing.T) {
 	}
 }
 
+func TestOfRun_SupersededPlanHasNoNumbers(t *testing.T) {
+	for end, want := range map[state.RunState]bool{state.RunSuperseded: false, state.RunSucceeded: true, state.RunFailed: true} {
+		if e := outbox.OfRun(state.Run{State: end, Work: state.Work{Changes: &state.Changes{Add: 1}}}); (e.Changes != nil) != want {
+			t.Errorf("the event of a run that is %s: %+v", end, e.Changes)
+		}
+	}
+}
+
 // TestLog_LinesOfARunHaveTheIDOfTheRunAlone also looks for the line that leads from a run to its launch.
 func TestLog_LinesOfARunHaveTheIDOfTheRunAlone(t *testing.T) {
 	for _, kind := range outbox.Kinds() {
