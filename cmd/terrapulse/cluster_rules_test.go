@@ -108,7 +108,7 @@ func TestOrderVerificationsAndGuardsHoldForRunsOfOtherInstances(t *testing.T) {
 	// What the other instance could not verify is on hold, wherever the next run would begin.
 	e.remove("works")
 	e.has("api", 9191, "api-1", "api-2", "api-3", "api-4")
-	eventually(t, "t1 is on hold", func() bool { return applied("t1", "9191", 4)() && one.overview("t1").Phase == apispec.PhaseStopped })
+	eventually(t, "t1 is on hold", func() bool { return applied("t1", "9191", 4)() && one.overview("t1").Phase == apispec.PhaseUnverified })
 	e.has("api", 9292, "api-1", "api-2", "api-3", "api-4")
 	time.Sleep(2 * time.Second)
 	if applied("t1", "9292", 4)() || e.read("t2.out") != "" && applied("t2", "9292", 4)() {

@@ -95,10 +95,7 @@ func TestHCP_ServicesOfAPeerAndABrokenPeering(t *testing.T) {
 	s.awaitPhase("lb", apispec.PhaseUnreadable, "the peer does not answer")
 	before := len(s.runs())
 	s.put("go", []byte("2"))
-	eventually(t, "the run of mixed fails before anything is sent", func() bool {
-		got := s.shown("mixed")
-		return got[0].State == apispec.RunStateFailed && strings.Contains(apispec.Deref(got[0].Error), "the peer does not answer")
-	})
+	s.awaitPhase("mixed", apispec.PhaseUnreadable, "the peer does not answer")
 	wantText(t, s.run("run", at, "-wait=false", "lb").stdout, "lb")
 	whatIf := s.run("inspect", at, "-without", "instance=web-0")
 	wantText(t, whatIf.stdout+whatIf.stderr, "the peer does not answer")

@@ -70,7 +70,7 @@ resource "terraform_data" "once" {
 	s.register("web", "web-2", 8081, "passing")
 	eventually(t, "border is being verified", func() bool { return asked.Load() > again })
 	configure("edge", "\nmoved_from = [\"border\"]", "2s")
-	s.awaitPhase("edge", apispec.PhaseStopped, "verification vip")
+	s.awaitPhase("edge", apispec.PhaseUnverified, "verification vip")
 	if text := s.read("inner.txt"); strings.Contains(text, "8081") {
 		t.Errorf("while edge is on hold, inner wrote %q", text)
 	}

@@ -52,11 +52,11 @@ func TestVerify_UnverifiedTaskIsAppliedHeldAndFollowedByNone(t *testing.T) {
 	at := "-http-addr=" + p.served()
 	edge := func() apispec.TaskOverview { return s.named("edge") }
 	eventually(t, "inner waits for edge", func() bool {
-		return edge().Phase == apispec.PhaseStopped && strings.Contains(s.named("inner").Reason.Text, "waits for edge")
+		return edge().Phase == apispec.PhaseUnverified && strings.Contains(s.named("inner").Reason.Text, "waits for edge")
 	})
 	mended.Store(true)
 	wantCode(t, s.run("retry", at, "edge"), exitWaits)
-	if got := edge(); got.Phase != apispec.PhaseStopped || s.read("inner.txt") != "" {
+	if got := edge(); got.Phase != apispec.PhaseUnverified || s.read("inner.txt") != "" {
 		t.Errorf("before the release, edge is %+v, and inner wrote %q", got, s.read("inner.txt"))
 	}
 	wantCode(t, s.run("release", at, "edge"), exitOK)

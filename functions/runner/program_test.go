@@ -309,14 +309,14 @@ func TestProgram_ReportsFailuresOnceAndOnItsRuns(t *testing.T) {
 		{"a bundle that is not there", "TERRAPULSE_BUNDLE=s3://terrapulse/other", "read bundle", "read bundle"},
 		{"a bucket that is not there", "TERRAPULSE_BUNDLE=s3://nowhere", "read bundle", "read bundle"},
 		{"no Terraform", "PATH=" + t.TempDir(), "the runner's image cannot be used", "the runner's image cannot be used"},
-		{"no certificate", "TERRAPULSE_CONSUL_CA=nonsense", "set up the connection to Consul", "set up the connection to Consul"},
+		{"no certificate", "TERRAPULSE_CONSUL_CA=nonsense CONSUL_HTTP_SSL=true", "set up the connection to Consul", "set up the connection to Consul"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			launch := fmt.Sprintf("l%d0", i)
 			s.launch(launch)
 			var out testtools.Output
 			cmd := s.container(launch, &out)
-			cmd.Env = append(cmd.Env, tt.change)
+			cmd.Env = append(cmd.Env, strings.Fields(tt.change)...)
 			if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("it ends with %v", err)
 			}

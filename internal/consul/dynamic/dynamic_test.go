@@ -373,7 +373,7 @@ func TestEvaluate_PartsOfAValueAreSecretAndLiteralTextIsNot(t *testing.T) {
 	v, err := h.Evaluate(t.Context(), cfg, task)
 	v.Secrets = v.Secrets[:len(v.Secrets)-len(h.inherited(cfg))]
 	slices.Sort(v.Secrets)
-	if want := []string{"p-piece", "u-piece"}; err != nil || !slices.Equal(v.Secrets, want) {
+	if want := []string{"https://u-piece:p-piece@host", "p-piece", "u-piece"}; err != nil || !slices.Equal(v.Secrets, want) {
 		t.Errorf("the pieces are %q (%v)", v.Secrets, err)
 	}
 }

@@ -137,6 +137,7 @@ func (a *asked) tasksRead() []string {
 
 // asks returns what the store is asked for from now on.
 func (b *bench) asks() *asked {
+	b.LeaseTTL = time.Hour // a tick of a busy machine does not renew it meanwhile
 	a := &asked{Store: b.store}
 	b.Store = a
 	return a
