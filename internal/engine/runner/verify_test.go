@@ -95,11 +95,7 @@ func TestVerify_FailureLeavesTheTaskAppliedAndSaysSo(t *testing.T) {
 		if got := kindsOf(t, b); got != events {
 			t.Errorf("%s: events %s, want %s", onFailure, got, events)
 		}
-		phase := lifecycle.Unverified
-		if onFailure == verify.Hold {
-			phase = lifecycle.Stopped
-		}
-		if view := (lifecycle.Facts{Name: "web", Task: task, Setting: lifecycle.Enabled}).Assess(); view.Phase != phase || !view.Person || lifecycle.Verified(task) {
+		if view := (lifecycle.Facts{Name: "web", Task: task, Setting: lifecycle.Enabled}).Assess(); view.Phase != lifecycle.Unverified || !view.Person || lifecycle.Verified(task) {
 			t.Errorf("%s: %+v", onFailure, view)
 		}
 	}

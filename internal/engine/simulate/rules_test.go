@@ -566,5 +566,6 @@ func (j *judge) phaseShows(w *world, task string) bool {
 		return false
 	}
 	shown, err := overview.Reader{Store: shelf{&w.memory}, Now: time.Now}.ReadTask(context.Background(), overlay.Compose(cfg, nil), t)
-	return err == nil && (shown.Phase == apispec.PhaseStopped || shown.Phase == apispec.PhaseWaiting || shown.Reason.Code == state.ReasonAfter) && shown.Reason.Text != ""
+	says := []apispec.Phase{apispec.PhaseStopped, apispec.PhaseWaiting, apispec.PhaseFailing, apispec.PhaseUnverified} // the latter two hide no reason
+	return err == nil && (slices.Contains(says, shown.Phase) || shown.Reason.Code == state.ReasonAfter) && shown.Reason.Text != ""
 }
