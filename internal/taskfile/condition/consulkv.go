@@ -70,6 +70,17 @@ type ConsulKV struct {
 // Kind is ConsulKVKind.
 func (ConsulKV) Kind() *Kind { return ConsulKVKind }
 
+// KeySelector is a condition on keys of Consul's KV.
+type KeySelector interface {
+	// Selects reports whether a key of a datacenter and a namespace triggers the task; "" are those of the agent.
+	Selects(key, datacenter, namespace string) bool
+}
+
+// Selects implements KeySelector.
+func (c ConsulKV) Selects(key, datacenter, namespace string) bool {
+	return (c.Path == key || c.Recurse && strings.HasPrefix(key, c.Path)) && c.Datacenter == datacenter && c.Namespace == namespace
+}
+
 // String says which keys are selected.
 func (c ConsulKV) String() string {
 	text := "key " + c.Path

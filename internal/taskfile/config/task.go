@@ -214,7 +214,7 @@ func (l *loader) impliedCondition(raw *rawTask, t *Task) {
 // ownState refuses a condition that selects the key of the task's own state: each run writes it, and would
 // start the next run.
 func (l *loader) ownState(raw *rawTask, t *Task, cfg *Config) {
-	kv, ok := t.Condition.Spec.(condition.ConsulKV)
+	keys, ok := t.Condition.Spec.(condition.KeySelector)
 	backend := cfg.Terraform.Backend
 	if !ok || !t.Condition.UseAsModuleInput || backend.Type != "consul" {
 		return
@@ -234,8 +234,7 @@ func (l *loader) ownState(raw *rawTask, t *Task, cfg *Config) {
 		return strings.TrimSuffix(rest, "/")
 	}
 	address, state := argument("address"), argument("path")+"-env:"+t.Name
-	selected := kv.Path == state || kv.Recurse && strings.HasPrefix(state, kv.Path)
-	if selected && kv.Datacenter == argument("datacenter") && kv.Namespace == argument("namespace") && (address == "" || host(address) == host(cfg.Consul.Address)) {
+	if keys.Selects(state, argument("datacenter"), argument("namespace")) && (address == "" || host(address) == host(cfg.Consul.Address)) {
 		l.Fail(raw.Condition.Origin, fmt.Sprintf("the condition selects %s, where Terraform keeps the state of the task: each run would start the next one", block.Quoted(state)),
 			"a path that does not lead to the state, or use_as_module_input = false, or another path in the block backend")
 	}
