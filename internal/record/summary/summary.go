@@ -303,9 +303,10 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 	var changes []state.Change
 	size := 0
 	complete := true
-	flush := func(apply state.Apply) error {
-		s.writes++
-		changes = append(changes, change(Head, s.head, state.Encode(head{s.writes})))
+	flush := func(apply state.Apply, ends bool) error {
+		if s.writes++; ends || s.head != "" { // a new summary is known when all of it is written
+			changes = append(changes, change(Head, s.head, state.Encode(head{s.writes})))
+		}
 		written, err := apply(ctx, changes...)
 		complete = complete && len(written) == len(changes)
 		for _, rec := range written {
@@ -321,7 +322,7 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 	}
 	add := func(c state.Change) error {
 		if n := len(c.Key) + len(c.Value); len(changes) == ChangesAtOnce || size+n > state.MaxBytes/2 && len(changes) > 0 {
-			if err := flush(apply); err != nil {
+			if err := flush(apply, false); err != nil {
 				return err
 			}
 		}
@@ -340,7 +341,7 @@ func (s *Summary) write(ctx context.Context, apply, last state.Apply, keys []str
 			return err
 		}
 	}
-	if err := flush(last); err != nil {
+	if err := flush(last, true); err != nil {
 		return err
 	}
 	if !complete {
