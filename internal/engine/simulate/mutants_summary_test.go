@@ -85,8 +85,8 @@ var summaryMutants = []mutant{
 	}, {
 		rule: "summary: the last write of a fold has what the tick leaves, and releases the lease",
 		file: "record/summary/summary.go",
-		old:  "flush(last)",
-		new:  "flush(apply)",
+		old:  "flush(last, true)",
+		new:  "flush(apply, true)",
 		test: "record/summary TestSummary_LastWriteOfAFoldMayLackTheRecords",
 	},
 }
