@@ -71,7 +71,7 @@ func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
 	eventually(t, "the services of the peer are applied", far(9000, 9001))
 
 	there.Stop()
-	eventually(t, "the outage of the peer is said of every task that reads it", func() bool {
+	eventually(t, "every task that reads the peer shows its outage", func() bool {
 		unreadable := 0
 		for _, task := range s.tasks() {
 			if task.Phase == apispec.PhaseUnreadable && strings.Contains(task.Reason.Text, "the peer does not answer") {

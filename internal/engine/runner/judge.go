@@ -146,7 +146,7 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 	if err := j.inWindow(ctx); err != nil || !j.begins(j.done.plan, based) {
 		return err
 	}
-	return j.confirm(ctx) // from now on, it counts whatever comes of it
+	return j.confirm(ctx) // from now on it counts, however the run ends
 }
 
 // inWindow returns an error if the plan waits for the windows of the task.

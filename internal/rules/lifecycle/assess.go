@@ -44,7 +44,7 @@ type View struct {
 }
 
 // Assess returns what people see of a task. A task whose latest run failed is failing until a run
-// succeeds, and one that is not verified is so until a run is verified, whatever happens next.
+// succeeds, and one that is not verified is so until a run is verified. What happens next does not change that.
 func (f Facts) Assess() View {
 	v, t := f.next(), f.Task
 	stopped := v.Phase == Stopped
