@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/export"
@@ -61,7 +62,7 @@ func (a *app) auditCommand() command {
 func (c *decisionCommand) printAudit(place decisions, query url.Values, f export.Format) error {
 	return printRows(c.stdout, f, export.Audit, 0, query, func(query url.Values) ([]apispec.AuditEntry, string, error) {
 		answer, err := place.Audit(c.ctx, query)
-		return answer.Entries, apispec.Deref(answer.Next), err
+		return answer.Entries, apiclient.After(answer), err
 	}, []string{"TIME", "ACTION", "TASK", "BY", "PROOF", "FROM", "DETAIL"}, auditRow)
 }
 
@@ -87,6 +88,6 @@ func auditDetail(e apispec.AuditEntry) string {
 }
 
 func (s storeDecisions) Audit(ctx context.Context, query url.Values) (apispec.AuditResponse, error) {
-	entries, next, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
-	return apispec.AuditResponse{Entries: list.Map(entries, apiview.AuditEntry), Next: apiview.Optional(next)}, err
+	entries, more, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
+	return apispec.AuditResponse{Entries: list.Map(entries, apiview.AuditEntry), More: more}, err
 }

@@ -56,13 +56,12 @@ func WithLabels(effective *overlay.Effective, labels []string) func(task string)
 
 // eventOf returns an event as the API shows it.
 func eventOf(e outbox.Event) apispec.LatestEvent {
-	about := e.Kind.About()
-	shown := apispec.LatestEvent{ID: e.ID, Kind: string(e.Kind), Subject: string(about.Subject), Level: apispec.EventLevelInfo, At: e.At,
+	shown := apispec.LatestEvent{ID: e.ID, Kind: string(e.Kind), Subject: string(e.Kind.About().Subject), Level: apispec.EventLevelInfo, At: e.At,
 		Task: apiview.Optional(e.Task), Run: apiview.Optional(e.Run), By: apiview.Optional(e.By)}
 	switch {
-	case about.Level >= slog.LevelError:
+	case e.Level() >= slog.LevelError:
 		shown.Level = apispec.EventLevelError
-	case about.Level >= slog.LevelWarn:
+	case e.Level() >= slog.LevelWarn:
 		shown.Level = apispec.EventLevelWarning
 	}
 	e.By = "" // it has a field, as the task

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/export"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -81,7 +82,7 @@ func (p *pages) audit(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	page.Entries, page.KeptSince = answer.Entries, answer.KeptSince
-	page.listed = listedOf(pageURL("audit"), page.Filter.values(), apispec.Deref(answer.Next))
+	page.listed = listedOf(pageURL("audit"), page.Filter.values(), apiclient.After(answer))
 	return view{title: "Audit", template: "audit", still: true, data: page}, nil
 }
 
@@ -90,7 +91,7 @@ func (p *pages) exportAudit() http.HandlerFunc {
 	return exported(p, "audit", export.Audit, func(query url.Values) url.Values { return auditFilterOf(query).request(p.Now()) },
 		func(ctx context.Context, query url.Values) ([]apispec.AuditEntry, string, error) {
 			answer, err := p.source.Audit(ctx, query)
-			return answer.Entries, apispec.Deref(answer.Next), err
+			return answer.Entries, apiclient.After(answer), err
 		})
 }
 

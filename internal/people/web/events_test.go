@@ -14,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // happened writes events.
@@ -49,6 +50,16 @@ func (s *site) body(path string) string {
 		s.t.Fatal(err)
 	}
 	return string(raw)
+}
+
+func TestEventsPage_PlanThatWaitsForAPersonIsAWarning(t *testing.T) {
+	s := newSite(t, "web", "dns")
+	s.happened(outbox.Event{Kind: outbox.RunWaiting, Seq: 1, At: morning, Task: "web", Run: "01a2", WaitFor: state.WaitApproval, Plan: "p1"},
+		outbox.Event{Kind: outbox.RunWaiting, Seq: 2, At: morning, Task: "dns", Run: "01a3", WaitFor: state.WaitWindow})
+	var page struct{ Events []apispec.LatestEvent }
+	if err := json.Unmarshal([]byte(s.body("/ui/events.json?level=warning")), &page); err != nil || len(page.Events) != 1 || *page.Events[0].Task != "web" {
+		t.Errorf("the warnings are %+v, %v", page.Events, err)
+	}
 }
 
 func TestEventsPage_IsFilteredAndExported(t *testing.T) {

@@ -242,7 +242,7 @@ func TestSlack_MessageSaysWhatAndWhyAndHowToApprove(t *testing.T) {
 		Detail: "waits for approval: 3 <b> & <!channel> `go`", Until: noon.Add(time.Hour), Changes: &state.Changes{Add: 1, Change: 2, Destroy: 3}}
 	window := waiting
 	window.WaitFor = state.WaitWindow
-	done := outbox.Event{ID: "e3.0", Kind: outbox.RunSucceeded, At: noon, Task: "web", Reason: state.ReasonChanged, Started: noon.Add(-90 * time.Second), Changes: &state.Changes{Add: 4}}
+	done := outbox.Event{ID: "e3.0", Kind: outbox.RunSucceeded, At: noon, Task: "web", Reason: state.ReasonChanged, Started: noon.Add(-90 * time.Second), Took: 90, Changes: &state.Changes{Add: 4}}
 	gone := &state.EntryChanges{Removed: 1, Entries: []state.EntryChange{{Action: state.EntryRemoved, Name: "web-3.n.dc1", Group: "web", ID: "web-3", Address: "10.0.0.3:8080"}}}
 	seen := outbox.Event{ID: "e4.0", Kind: outbox.ChangeSeen, At: noon, Task: "web", Detail: gone.String(), Entries: gone}
 	held, cancelled := waiting, outbox.Event{ID: "e5.0", Kind: outbox.RunCancelled, At: noon, Task: "web", Run: "r1", Detail: gone.String(), Entries: gone, Cause: "somebody cancelled it", By: "jo"}
@@ -288,6 +288,58 @@ func TestSink_FiltersByKindAndTask(t *testing.T) {
 	for wait, want := range map[state.WaitFor]bool{state.WaitApproval: true, state.WaitWindow: true, state.WaitRemote: false, state.WaitRemotePlan: false} {
 		if e := (outbox.Event{Kind: outbox.RunWaiting, Task: "web", WaitFor: wait}); people.Wants(e) != want || !all.Wants(e) {
 			t.Errorf("a run that waits for %s", wait)
+		}
+	}
+}
+
+// messages returns which events of a run that ends the sink is given.
+func messages(s *notify.Sink, was state.Task, run state.Run) (all []outbox.Event) {
+	next, _ := was.Conclude(run, "d")
+	decided := outbox.Event{Kind: outbox.RunDecided, At: noon, Task: run.Task, Run: run.ID}
+	for _, e := range append([]outbox.Event{decided}, outbox.OfEnd(was, next, run)...) {
+		if s.Wants(e) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func TestMessages_FirstStartOfManyTasksIsNone(t *testing.T) {
+	const webhook = `notify "webhook" {
+  url      = "http://x"
+  messages = true
+  %s
+}`
+	people, asking := sinkOf(t, fmt.Sprintf(webhook, ""), nil), sinkOf(t, fmt.Sprintf(webhook, `events = ["run_succeeded"]`), nil)
+	bot := sinkOf(t, `notify "slack" {
+  token   = "t"
+  channel = "C0123456789"
+}`, nil)
+	for i := range 300 {
+		run := state.Run{ID: "r", Task: fmt.Sprintf("web-%d", i), Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: noon}}
+		if got := messages(people, state.Task{}, run); len(got) > 0 {
+			t.Fatalf("the first start of %s: people hear %+v", run.Task, got)
+		}
+		if got := messages(asking, state.Task{}, run); len(got) != 1 || got[0].Kind != outbox.RunSucceeded {
+			t.Fatalf("people who ask for run_succeeded hear %+v", got)
+		}
+		if got := messages(bot, state.Task{}, run); len(got) != 1 || got[0].Kind != outbox.RunSucceeded {
+			t.Fatalf("the bot, which may have a thread to end, is given %+v", got)
+		}
+	}
+}
+
+func TestMessages_FailingCanaryIsOne(t *testing.T) {
+	people := sinkOf(t, `notify "slack" { url = "http://x" }`, nil)
+	run := state.Run{ID: "r1", Task: "web-muc", Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: noon}}
+	run.Verification = state.NewVerification([]state.Verified{{Name: "vip", State: state.VerifyFailed, Detail: "connection refused", Holds: true}})
+	for _, was := range []state.Task{{}, {Unverified: &state.Unverified{Names: "vip", State: state.VerifyFailed}}} { // the second one was released, and fails again
+		got := messages(people, was, run)
+		if len(got) != 1 || got[0].Kind != outbox.RunUnverified {
+			t.Fatalf("people hear %+v", got)
+		}
+		if lines := strings.Join(notify.Lines(got[0]), "\n"); !strings.Contains(lines, "vip failed: connection refused; the task is on hold until somebody releases it") {
+			t.Errorf("the message is\n%s", lines)
 		}
 	}
 }

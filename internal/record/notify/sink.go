@@ -46,11 +46,13 @@ func (s *Sink) Name() string { return s.Spec.Name }
 // Wants implements outbox.Choosy. A bot also gets what ends the threads that it keeps, or gives them another name.
 func (s *Sink) Wants(e outbox.Event) bool {
 	if _, threaded := s.Target.(*bot); threaded {
-		switch incidents[e.Kind].role {
-		case stops:
-			e.Kind = outbox.RunWaiting // it ends the incident that this began
-		case leaves, moves:
+		switch role := incidents[e.Kind].role; {
+		case role == leaves, role == moves:
 			return s.about(e)
+		case role != 0 && e.Kind.Step(): // it ends the incident that this began
+			began := e
+			began.Kind = outbox.RunWaiting
+			return s.asks(e) || s.asks(began)
 		}
 	}
 	return s.asks(e)

@@ -123,10 +123,10 @@ func (d *deliveryOf) message(ctx context.Context, events []outbox.Event) error {
 	if at >= 0 {
 		thread = d.Data.Open[at].TS
 	}
-	switch r := incidents[e.Kind].role; {
-	case at < 0 && (r == stops || (r == leaves || r == moves) && !d.sink.asks(e)):
+	switch asked := d.sink.asks(e); {
+	case at < 0 && !asked:
 		return nil
-	case r == stops:
+	case incidents[e.Kind].role == stops && !asked:
 		return d.conclude(ctx, e, events, thread, "")
 	}
 	ts, err := d.posted(ctx, e, events, thread)

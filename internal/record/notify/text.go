@@ -91,8 +91,8 @@ func Lines(e outbox.Event) []string {
 		}
 		say("Resources", text)
 	}
-	if !e.Started.IsZero() && e.Kind != outbox.RunWaiting {
-		say("Duration", e.At.Sub(e.Started).Round(time.Second/10).String())
+	if took := e.Worked(); took > 0 {
+		say("Duration", took.Round(time.Second/10).String())
 	}
 	if !e.Until.IsZero() {
 		say("Until", clock.UTC(e.Until))
@@ -106,7 +106,7 @@ func Lines(e outbox.Event) []string {
 	}
 	say("See", see)
 	say("In HCP Terraform", e.RemoteURL)
-	if e.Links != nil && e.Kind.About().Level > slog.LevelInfo {
+	if e.Links != nil && e.Level() > slog.LevelInfo {
 		say("Log", e.Links.Logs)
 	}
 	return lines

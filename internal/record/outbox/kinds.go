@@ -90,15 +90,15 @@ const (
 // About describes a kind of event.
 type About struct {
 	Subject Subject
-	Level   slog.Level // of its log line
+	Level   slog.Level // as Event.Level, which needs more than the kind in one case
 	// Line is its log line. It is empty if the process that makes the transition
 	// logs a line of its own, with more than the event has.
 	Line   string
 	Fields []string // which fields of an Event it may have, beside those that every event of its subject has
 }
 
-// steps are the kinds of events on the way to another one.
-var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunUnchanged, RunSuperseded, RunInterrupted, TaskMoved, LeadershipTaken, LeadershipGivenUp}
+// steps are the kinds of events on the way to another one, and the usual end of a run.
+var steps = []Kind{ChangeSeen, RunDecided, RunResumed, RunSucceeded, RunUnchanged, RunSuperseded, RunInterrupted, TaskMoved, LeadershipTaken, LeadershipGivenUp}
 
 var kinds = map[Kind]About{
 	ChangeSeen:     {Task, slog.LevelInfo, "change seen", []string{"detail", "entries"}},
@@ -107,7 +107,7 @@ var kinds = map[Kind]About{
 	RunResumed:     {Task, slog.LevelInfo, "run resumed", []string{"run", "launch", "fence", "since", "wait_for", "by", "traceparent"}},
 	PlanApproved:   {Task, slog.LevelInfo, "plan approved", []string{"run", "by", "detail", "until", "approvals", "needs"}},
 	PlanRejected:   {Task, slog.LevelWarn, "plan rejected", []string{"run", "by", "detail", "traceparent"}},
-	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail"}},
+	HoldBegun:      {Task, slog.LevelWarn, "the task is on hold", []string{"by", "detail", "quiet"}},
 	HoldEnded:      {Task, slog.LevelInfo, "the task is released", []string{"by", "since"}},
 	RunSucceeded:   {Task, slog.LevelInfo, "run succeeded", append([]string{"quiet"}, endFields...)},
 	RunFailed:      {Task, slog.LevelError, "run failed", append([]string{"error", "failures", "since", "quiet"}, endFields...)},
@@ -115,9 +115,9 @@ var kinds = map[Kind]About{
 	RunInterrupted: {Task, slog.LevelInfo, "run interrupted: the instance that leads next runs the task again", append([]string{"cause"}, endFields...)},
 	RunCancelled:   {Task, slog.LevelWarn, "run cancelled", append([]string{"cause", "by"}, endFields...)},
 	RunSuperseded:  {Task, slog.LevelInfo, "run superseded", append([]string{"cause"}, endFields...)},
-	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started"}},
+	RunUnchanged:   {Task, slog.LevelInfo, "schedule came due, nothing to apply", []string{"run", "reason", "started", "duration"}},
 
-	RunUnverified: {Task, slog.LevelWarn, "the run is applied and not verified: perhaps what it has applied does not work", []string{"run", "detail", "started", "since", "changes", "entries", "quiet"}},
+	RunUnverified: {Task, slog.LevelWarn, "the run is applied and not verified: perhaps what it has applied does not work", []string{"run", "detail", "started", "duration", "since", "changes", "entries", "quiet"}},
 	TaskVerified:  {Task, slog.LevelInfo, "the task is verified again", []string{"run", "since", "quiet"}},
 
 	DriftFound:       {Task, slog.LevelWarn, "the task is drifted: something differs from what was applied last", []string{"run", "detail", "changes", "drift"}},
@@ -162,7 +162,7 @@ var kinds = map[Kind]About{
 }
 
 // endFields are those of a run that has ended.
-var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "seen", "changes", "entries", "run_kind", "runner", "links", "remote_url", "traceparent"}
+var endFields = []string{"run", "launch", "fence", "reason", "detail", "started", "duration", "seen", "changes", "entries", "run_kind", "runner", "links", "remote_url", "traceparent"}
 
 // Kinds returns every kind of event, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
@@ -170,7 +170,16 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 // About describes the kind.
 func (k Kind) About() About { return kinds[k] }
 
-// Step reports whether such an event is a step on the way to another one, and no news to people.
+// Level is the level of the event, in the log and for people: what needs a person is at least a warning.
+func (e Event) Level() slog.Level {
+	if e.Kind == RunWaiting && e.WaitFor == state.WaitApproval {
+		return slog.LevelWarn
+	}
+	return e.Kind.About().Level
+}
+
+// Step reports whether such an event is a step on the way to another one, or the usual end of a run: no
+// news to people.
 func (k Kind) Step() bool { return slices.Contains(steps, k) }
 
 // ended is the kind of event of each final state of a run.

@@ -41,7 +41,7 @@ type latest struct {
 // brief is the event without what only programs need.
 func (e Event) brief() Event {
 	b := Event{ID: e.ID, Kind: e.Kind, Seq: e.Seq, At: e.At, Task: e.Task, Run: e.Run, Runner: e.Runner, Reason: e.Reason, By: e.By,
-		Started: e.Started, Since: e.Since, Until: e.Until, Failures: e.Failures, Count: e.Count, Tasks: e.Tasks[:min(len(e.Tasks), latestTasks)], Quiet: e.Quiet, WaitFor: e.WaitFor, Plan: e.Plan, RunKind: e.RunKind,
+		Started: e.Started, Took: e.Took, Since: e.Since, Until: e.Until, Failures: e.Failures, Count: e.Count, Tasks: e.Tasks[:min(len(e.Tasks), latestTasks)], Quiet: e.Quiet, WaitFor: e.WaitFor, Plan: e.Plan, RunKind: e.RunKind,
 		Detail: state.CutTo(e.Detail, latestText), Error: state.CutTo(e.Error, latestText), Cause: state.CutTo(e.Cause, latestText)}
 	b.Changes = e.Changes.Counts()
 	return b

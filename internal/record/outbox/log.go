@@ -31,11 +31,11 @@ func (Log) Name() string { return "log" }
 // Deliver implements Sink. The line has the time of the event, not of its
 // delivery.
 func (l Log) Deliver(ctx context.Context, e Event) error {
-	about := e.Kind.About()
-	if about.Line == "" || !l.To.Enabled(ctx, about.Level) || l.Said.before(e.ID) {
+	text, level := e.Kind.About().Line, e.Level()
+	if text == "" || !l.To.Enabled(ctx, level) || l.Said.before(e.ID) {
 		return nil
 	}
-	line := slog.NewRecord(e.At, about.Level, about.Line, 0)
+	line := slog.NewRecord(e.At, level, text, 0)
 	line.AddAttrs(attributes(e)...)
 	return l.To.Handler().Handle(ctx, line)
 }
@@ -78,8 +78,8 @@ func attributes(e Event) (attrs []slog.Attr) {
 	text("wait_for", string(e.WaitFor))
 	text("plan", e.Plan)
 	text("detail", e.Detail)
-	if !e.Started.IsZero() {
-		attrs = append(attrs, slog.Duration("duration", e.At.Sub(e.Started).Round(time.Millisecond)))
+	if took := e.Worked(); took > 0 {
+		attrs = append(attrs, slog.Duration("duration", took.Round(time.Millisecond)))
 	}
 	switch c := e.Changes; {
 	case c == nil:

@@ -1,8 +1,11 @@
 package outbox_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,6 +142,23 @@ func TestOfEnd_FailingTaskIsAMessageWhenItBeginsAfterAnHourAndWhenItHasRecovered
 	}
 	if recovered.Kind != outbox.TaskRecovered || recovered.Failures != 12 || !recovered.Since.Equal(noon) || recovered.Run != "r" {
 		t.Errorf("it has recovered: %+v", recovered)
+	}
+}
+
+func TestEvent_PlanThatWaitsForAPersonIsAWarning(t *testing.T) {
+	for wait, want := range map[state.WaitFor]slog.Level{state.WaitApproval: slog.LevelWarn, state.WaitWindow: slog.LevelInfo, state.WaitRemote: slog.LevelInfo, state.WaitRemotePlan: slog.LevelInfo, state.WaitVerify: slog.LevelInfo} {
+		e := outbox.OfRun(state.Run{ID: "r", Task: "web", Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: &state.Wait{For: wait, ID: "w1", Since: noon}}})
+		if e.Level() != want {
+			t.Errorf("a run that waits for %s is %s", wait, e.Level())
+		}
+		var logged bytes.Buffer
+		if err := (outbox.Log{To: slog.New(slog.NewTextHandler(&logged, nil))}).Deliver(t.Context(), e); err != nil || !strings.Contains(logged.String(), "level="+want.String()) {
+			t.Errorf("a run that waits for %s is logged as %s: %v", wait, &logged, err)
+		}
+		e.Kind = outbox.RunResumed
+		if e.Level() != slog.LevelInfo {
+			t.Errorf("a run that waited for %s and is resumed is %s", wait, e.Level())
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type Event struct {
 	Cause   string           `json:"cause,omitempty"`    // what ended the run early
 	By      string           `json:"by,omitempty"`       // who caused it
 	Started time.Time        `json:"started,omitzero"`   // when a runner claimed the run
+	Took    float64          `json:"duration,omitzero"`  // how many seconds the run worked, without its waits, if it has ended
 	Seen    time.Time        `json:"seen,omitzero"`      // when the change behind the run was first seen
 	Since   time.Time        `json:"since,omitzero"`     // when the state began that ends now
 	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
@@ -91,6 +92,17 @@ type Links struct {
 	Logs      string `json:"logs"`      // of the container
 }
 
+// Worked is how long the run of the event worked; 0 if it has not ended.
+func (e Event) Worked() time.Duration { return time.Duration(e.Took * float64(time.Second)) }
+
+// took is how many seconds a run worked that has ended, as people see it wherever they see the run.
+func took(run state.Run) float64 {
+	if run.Started.IsZero() || run.Ended.IsZero() {
+		return 0
+	}
+	return run.Worked(run.Ended).Seconds()
+}
+
 // stream is what the order of events is kept for: a task, or another subject.
 func (e Event) stream() string {
 	if e.Task != "" {
@@ -114,7 +126,7 @@ func OfRun(run state.Run) Event {
 		panic(fmt.Sprintf("outbox: run %s is %s, which is no end", run.ID, run.State))
 	}
 	e := Event{Kind: kind, At: run.Ended, Task: run.Task, Run: run.ID, Launch: run.Launch, Runner: run.Runner, Fence: run.Fence,
-		Reason: run.Reason.Code, Started: run.Started, Seen: run.Seen,
+		Reason: run.Reason.Code, Started: run.Started, Took: took(run), Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
 	e.Trace = run.Trace().String()
 	if run.State != state.RunSuperseded { // its plan is void

@@ -80,6 +80,8 @@ func typed(t reflect.Type) object {
 		return object{"type": "object", "properties": properties}
 	case t.Kind() == reflect.Bool:
 		return object{"type": "boolean"}
+	case t.Kind() == reflect.Float64:
+		return object{"type": "number"}
 	case t.Kind() == reflect.String:
 		return object{"type": "string"}
 	}
