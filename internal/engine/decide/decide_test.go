@@ -164,7 +164,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"another input runs a task whose run was cancelled",
 			Input{Task: unbuffered, State: cancelled, Reading: Reading{Observed: &Observed{Digest: "C"}}}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that goes back to what is applied runs a task whose run was cancelled half-way",
-			Input{Task: unbuffered, State: cancelled, Reading: Reading{Observed: &Observed{Digest: "A"}}}, Run, state.ReasonChanged, "", time.Time{}},
+			Input{Task: unbuffered, State: cancelled, Reading: Reading{Observed: &Observed{Digest: "A"}}}, Run, state.ReasonChanged, "its latest run did not apply everything", time.Time{}},
 		{"another definition runs a task whose run was cancelled",
 			Input{Task: webTask(), Definition: "def2", State: cancelled, Reading: Reading{Observed: b}}, Run, state.ReasonDefinition, "", time.Time{}},
 		{"a request runs a task whose run was cancelled",

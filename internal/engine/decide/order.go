@@ -162,7 +162,7 @@ func (o *order) restless(name string) *blocker {
 	if i, ok := o.at[name]; ok {
 		d := o.decision(i)
 		if reason := restless(d); reason != nil {
-			return &blocker{task: name, reason: *reason, stuck: stuck(d)}
+			return &blocker{task: name, reason: failing(d, *reason), stuck: stuck(d)}
 		}
 	}
 	return o.unread(name)
@@ -201,6 +201,25 @@ func restless(d Decision) *state.Reason {
 	}
 	return nil
 }
+
+// failing is the reason of a task as those are told that wait for it: if it fails, why.
+func failing(d Decision, reason state.Reason) state.Reason {
+	if d.State.Failures == 0 {
+		return reason
+	}
+	why := state.CutTo(state.Line(d.State.Failing.Error), maxWhy)
+	switch {
+	case why == "":
+		why = reason.Text
+	case reason.Code != state.ReasonRetry && reason.Code != state.ReasonBackoff:
+		why += "; " + reason.Text
+	}
+	reason.Text = "it fails: " + why
+	return reason
+}
+
+// maxWhy is how much of an error a task says that waits for the failing one, in bytes: many may wait for it.
+const maxWhy = 300
 
 // Keeps says why a task that is decided about without the order would keep those waiting that come after it,
 // for longer than a run takes; "" if it would not.

@@ -34,7 +34,7 @@ func (o *order) beforeDestroy(name string) (*blocker, []string) {
 	}
 	if first := o.opposite.first[i]; len(first) > 0 {
 		d := o.decision(first[0])
-		reason := d.Reason
+		reason := failing(d, d.Reason)
 		reason.Text = "it comes after this task, and is destroyed first: " + reason.Text
 		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}, nil
 	}

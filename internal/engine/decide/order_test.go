@@ -384,3 +384,24 @@ func TestOrder_TheReasonChangesOnlyWithThatOfThePredecessor(t *testing.T) {
 		t.Errorf("%+v", next.Reason)
 	}
 }
+
+// Who reads why a task waits for a failing one does not have to look for the error there.
+func TestOrder_TaskThatWaitsForAFailingOneSaysWhyThatFails(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*state.Task)
+		want   string
+	}{
+		"it waits for its retry": {func(s *state.Task) { s.RetryAt = noon.Add(time.Minute) }, "waits for firewall: it fails: apply: the device does not answer"},
+		"it is retried":          {func(s *state.Task) {}, "waits for firewall: it fails: apply: the device does not answer"},
+		"it is on hold, too":     {func(s *state.Task) { s.OnHold = &state.OnHold{By: "Ann", At: noon} }, "waits for firewall: it fails: apply: the device does not answer; on hold by Ann"},
+	} {
+		c := afterFirewall(func(in *Input) {
+			s := &in.State
+			s.Failures, s.Failing, s.Attempted = 4, state.Failing{Since: noon, Error: "apply:\n  the device does not answer"}, state.Attempt{Definition: "def", Observed: s.Observed}
+			tt.change(s)
+		})
+		if got := c.decide()["lb"].Reason; got.Code != state.ReasonAfter || !strings.HasPrefix(got.Text, tt.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -117,7 +117,16 @@ func (d *decider) why() trigger {
 // changed is the trigger of a condition that is not as it was applied, or that
 // has changed since a run failed.
 func (d *decider) changed() trigger {
-	return triggered(state.ReasonChanged, "%s", cmp.Or(d.pending().Entries.String(), "it is not what was last applied"))
+	return triggered(state.ReasonChanged, "%s", d.unapplied())
+}
+
+// unapplied says what the task has to apply.
+func (d *decider) unapplied() string {
+	text := "its input is not what was last applied"
+	if d.state.Observed == d.state.Applied {
+		text = "its latest run did not apply everything"
+	}
+	return cmp.Or(d.pending().Entries.String(), text)
 }
 
 // pending is the change that waits for its run.
@@ -153,11 +162,7 @@ func (d *decider) schedule() trigger {
 		t = untriggered(state.ReasonUnchanged, "next scheduled at %s", clock.Stamp(due, d.now))
 		t.due = due
 	case s.Observed != s.Applied || s.Unfinished():
-		text := "its input is not what was last applied"
-		if s.Observed == s.Applied {
-			text = "the run before was not finished"
-		}
-		return triggered(state.ReasonSchedule, "scheduled for %s: %s", clock.Stamp(due, d.now), cmp.Or(d.pending().Entries.String(), text))
+		return triggered(state.ReasonSchedule, "scheduled for %s: %s", clock.Stamp(due, d.now), d.unapplied())
 	default:
 		t = untriggered(state.ReasonUnchanged, "the schedule came due at %s with nothing to apply", clock.Stamp(due, d.now))
 		since, t.due, t.missed = d.now, schedule.Next(d.now), true

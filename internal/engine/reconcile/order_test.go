@@ -81,7 +81,7 @@ func TestOrder_AFailedRunKeepsWhatComesAfterFromRunning(t *testing.T) {
 	b.began()
 	b.end(state.RunFailed, "")
 	b.tickAfterEnd()
-	if r := b.task("task-1").Reason; b.began() != "" || r.Code != state.ReasonAfter || !strings.Contains(r.Text, "waits for task-0: retry number 1") {
+	if r := b.task("task-1").Reason; b.began() != "" || r.Code != state.ReasonAfter || !strings.Contains(r.Text, "waits for task-0: it fails: ") {
 		t.Fatalf("%+v", r)
 	}
 	b.now = b.now.Add(time.Minute)
