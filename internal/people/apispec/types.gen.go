@@ -1532,7 +1532,7 @@ type TaskOverview struct {
 	// Drift what the checks for drift have shown; missing if the task is not checked
 	Drift *TaskDrift `json:"drift,omitempty"`
 
-	// Due when it is decided on next if nothing changes
+	// Due when a run of it begins if nothing changes; missing if only an event starts one
 	Due     *time.Time `json:"due,omitempty"`
 	Enabled bool       `json:"enabled"`
 

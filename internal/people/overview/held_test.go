@@ -75,3 +75,41 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		}
 	}
 }
+
+// What is due next is a run: neither the end of a wait, nor the removal of records.
+func TestRead_OnlyARunIsDue(t *testing.T) {
+	noon := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	at := noon.Add(time.Hour)
+	because := func(code state.ReasonCode) state.Task {
+		return state.Task{Reason: state.Reason{Code: code, Text: "because"}, Due: at}
+	}
+	waits := because(state.ReasonWaiting)
+	waits.Run = &state.LiveRun{ID: "r1", Wait: &state.Wait{ID: "w1", For: state.WaitApproval, Since: noon, Until: at, Content: &state.Content{Plan: "p"}}}
+	for name, test := range map[string]struct {
+		task state.Task
+		due  bool
+	}{
+		"scheduled":       {because(state.ReasonUnchanged), true},
+		"buffered":        {because(state.ReasonBuffering), true},
+		"waits-for-retry": {because(state.ReasonBackoff), true},
+		"outside-window":  {because(state.ReasonOutside), true},
+		"approval-ends":   {waits, false},
+		"removed":         {because(state.ReasonRemoved), false},
+		"behind-another":  {because(state.ReasonAfter), false},
+		"unreadable":      {because(state.ReasonUnreadable), false},
+	} {
+		store := newStore(t)
+		test.task.AppliedAt = noon
+		write(t, store, state.TaskKey(name), test.task)
+		if test.task.Run != nil {
+			write(t, store, state.RunKey(name, "r1"), state.Run{ID: "r1", Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: test.task.Run.Wait}, Created: noon})
+		}
+		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Tasks[0]; (got.Due != nil) != test.due {
+			t.Errorf("%s: due %v, because %+v", name, got.Due, got.Reason)
+		}
+	}
+}

@@ -39,7 +39,7 @@ type View struct {
 	Phase  Phase
 	Error  string       // of the latest run that failed or was lost, if none has succeeded since
 	Reason state.Reason // with a sentence for people
-	Due    time.Time    // when it is decided on next if nothing changes; zero if that is not known
+	Due    time.Time    // when a run of it begins if nothing changes; zero if only an event starts one
 	Person bool         // it needs a person
 }
 
@@ -70,7 +70,7 @@ func (f Facts) next() View {
 	t := f.Task
 	switch {
 	case f.Corrupt != nil:
-		return shown(state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.Corrupt.Error())}, time.Time{})
+		return f.shown(state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.Corrupt.Error())})
 	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Elsewhere()):
 		return f.underWay()
 	case f.Setting == Gone && t.OnRemoval != "" && !t.RemovedAt.IsZero() && t.Reason.Code != state.ReasonRemoved:
@@ -89,14 +89,23 @@ func (f Facts) next() View {
 }
 
 // shown is the view of a task that has no run under way, from the row of its reason.
-func shown(reason state.Reason, due time.Time) View {
+func (f Facts) shown(reason state.Reason) View {
 	row := RowOf(reason.Code)
-	return View{Phase: row.Phase, Reason: reason, Due: due, Person: row.Person}
+	return View{Phase: row.Phase, Reason: reason, Due: f.due(), Person: row.Person}
+}
+
+// due is when the task runs by the latest decision. The record also has when something else is due: the
+// end of a wait, or of the records of a removed task.
+func (f Facts) due() time.Time {
+	if RowOf(f.Task.Reason.Code).Starts {
+		return f.Task.Due
+	}
+	return time.Time{}
 }
 
 // refused is the view of a task with a reason that refuses also a run which was approved or resumed.
 func (f Facts) refused() View {
-	v := shown(f.Task.Reason, f.Task.Due)
+	v := f.shown(f.Task.Reason)
 	if after := f.Task.After; RowOf(v.Reason.Code).Behind && after != nil && after.Late {
 		v.Phase, v.Person = Waiting, true
 		v.Reason.Text = fmt.Sprintf("since %s, longer than its after_timeout, it %s", stamp(after.Since), v.Reason.Text)
@@ -109,7 +118,7 @@ func (f Facts) underWay() View {
 	if wait := f.Task.Waits(); wait != nil {
 		return f.waiting(*wait)
 	}
-	v := View{Phase: Running, Reason: f.Task.Reason, Due: f.Task.Due}
+	v := View{Phase: Running, Reason: f.Task.Reason}
 	switch f.Run.State {
 	case state.RunIntended:
 		v.Phase, v.Reason = Soon, f.Run.Reason
@@ -132,13 +141,10 @@ func (f Facts) underWay() View {
 
 // waiting views a task whose run waits.
 func (f Facts) waiting(wait state.Wait) View {
-	v := View{Reason: state.Reason{Code: state.ReasonWaiting, Text: wait.String()}, Due: wait.Until}
+	v := View{Reason: state.Reason{Code: state.ReasonWaiting, Text: wait.String()}}
 	switch {
 	case wait.For == state.WaitWindow:
-		v.Phase = Soon
-		if v.Due.IsZero() {
-			v.Due = f.Task.Due
-		}
+		v.Phase, v.Due = Soon, f.Task.Due
 	case wait.For.ForPeople():
 		v.Phase, v.Person = Waiting, true
 	default:
@@ -187,9 +193,11 @@ func (f Facts) onHold() View {
 // off views a task that is disabled or gone.
 func (f Facts) off(code state.ReasonCode, text string) View {
 	if f.Task.Reason.Code == code {
-		return shown(f.Task.Reason, f.Task.Due)
+		return f.shown(f.Task.Reason)
 	}
-	return shown(state.Reason{Code: code, Text: text}, time.Time{}) // no tick has seen it yet
+	v := f.shown(state.Reason{Code: code, Text: text}) // no tick has seen it yet
+	v.Due = time.Time{}
+	return v
 }
 
 // between views a task that has no run under way.
@@ -203,18 +211,18 @@ func (f Facts) between() View {
 	}
 	if RowOf(t.Reason.Code).Refuses {
 		if t.Reason.Code == state.ReasonPaused && f.Resumed {
-			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next tick decides whether it runs"}, Due: t.Due}
+			return View{Phase: Soon, Reason: state.Reason{Code: state.ReasonPaused, Text: "it was paused and is resumed: the next tick decides whether it runs"}}
 		}
 		return f.refused()
 	}
 	switch t.Reason.Code {
 	case state.ReasonRenamed:
 		if len(t.Renamed) == 0 || t.Forced == "" { // a request says of a task that is perhaps renamed that it is new
-			return shown(t.Reason, t.Due)
+			return f.shown(t.Reason)
 		}
 	case state.ReasonDisabled, state.ReasonRemoved:
 		if f.Setting == Unknown {
-			return shown(t.Reason, t.Due)
+			return f.shown(t.Reason)
 		}
 		t.Reason = state.Reason{} // the configuration has changed since
 	case state.ReasonRunning, state.ReasonWaiting, state.ReasonOnHold, state.ReasonRules:
@@ -225,7 +233,7 @@ func (f Facts) between() View {
 			t.Reason = t.Last.Reason
 		}
 	}
-	in := func(phase Phase) View { return View{Phase: phase, Reason: t.Reason, Due: t.Due} }
+	in := func(phase Phase) View { return View{Phase: phase, Reason: t.Reason, Due: f.due()} }
 	row := RowOf(t.Reason.Code)
 	switch {
 	case asked != (state.Reason{}) && t.Reason.Code != state.ReasonQueued:
@@ -236,10 +244,11 @@ func (f Facts) between() View {
 	case row.Phase == Stopped:
 		return in(Stopped)
 	case t.Failures > 0:
-		if t.Due.IsZero() {
-			t.Due = t.RetryAt
+		v := in(Failing)
+		if v.Due.IsZero() {
+			v.Due = t.RetryAt
 		}
-		return in(Failing)
+		return v
 	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Unverified.Interrupted():
 		return in(Soon) // also after a cancelled run
 	case t.Cancelled(), t.Held != nil, t.HoldNext:
@@ -261,7 +270,7 @@ func (f Facts) drifted(found state.Drifted) View {
 		text += "; an apply has not ended it: look whether something else changes it back, or whether each plan of the module differs"
 	}
 	text += "; " + f.command("plan show") + " shows the plan"
-	return View{Phase: Drifted, Reason: state.Reason{Code: state.ReasonDrift, Text: text}, Due: f.Task.Due}
+	return View{Phase: Drifted, Reason: state.Reason{Code: state.ReasonDrift, Text: text}, Due: f.due()}
 }
 
 // unverified views a task that was applied, and of which nothing shows that it works.
@@ -272,7 +281,7 @@ func (f Facts) unverified(u state.Unverified) View {
 	} else {
 		text += "; the latest verified run ended at " + stamp(u.VerifiedAt)
 	}
-	return View{Phase: Unverified, Reason: state.Reason{Code: state.ReasonUnverified, Text: text}, Due: f.Task.Due, Person: true}
+	return View{Phase: Unverified, Reason: state.Reason{Code: state.ReasonUnverified, Text: text}, Due: f.due(), Person: true}
 }
 
 // Verified reports whether nothing contradicts that what was applied last works. What comes after

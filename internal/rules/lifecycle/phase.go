@@ -84,6 +84,8 @@ type Row struct {
 	Waits bool
 	// Behind says that the run waits for another task, which state.After names.
 	Behind bool
+	// Starts says that a run begins when the task is decided on next, if nothing changes.
+	Starts bool
 	Means  string // why the task runs, or does not, as the end of a sentence
 	Until  string // when a task runs that does not run for this reason
 }
@@ -128,7 +130,7 @@ var Reasons = []Row{
 	{Code: state.ReasonDrift, Runs: true, Means: "a check found that its infrastructure differs from what was applied last, and `drift` has `action: apply`."},
 	{Code: state.ReasonUnverified, Runs: true, Means: "the verification of its latest run was interrupted, for example by a deployment."},
 	{Code: state.ReasonDestroy, Runs: true, Means: "its infrastructure is to be destroyed: the task was removed and has `on_removal: destroy`, or somebody requested the destroy."},
-	{Code: state.ReasonUnchanged,
+	{Code: state.ReasonUnchanged, Starts: true,
 		Means: "nothing has changed since the last apply, or its schedule is not due.",
 		Until: "its condition or definition changes, or its schedule is due"},
 	{Code: state.ReasonRunning,
@@ -137,13 +139,13 @@ var Reasons = []Row{
 	{Code: state.ReasonWaiting,
 		Means: "its run waits for an approval, for its window, or for a run of another system. The sentence contains the status in the other system, such as HCP Terraform.",
 		Until: "the run is resumed, or new input or a new definition replaces it"},
-	{Code: state.ReasonQueued, Phase: Soon,
+	{Code: state.ReasonQueued, Phase: Soon, Starts: true,
 		Means: "its run waits for a slot: the tick has no time left, too many launches are running, or a launch could not be started.",
 		Until: "a slot is free; each tick tries again, and begins with the task that has been due for longest"},
-	{Code: state.ReasonBuffering, Phase: Soon,
+	{Code: state.ReasonBuffering, Phase: Soon, Starts: true,
 		Means: "its condition changed, and its buffer period is not over.",
 		Until: "the buffer period is over"},
-	{Code: state.ReasonBackoff,
+	{Code: state.ReasonBackoff, Starts: true,
 		Means: "its latest run failed. `attempt` counts the retries.",
 		Until: "the pause is over, at most 15 minutes"},
 	{Code: state.ReasonHeld, Phase: Stopped,
@@ -155,7 +157,7 @@ var Reasons = []Row{
 	{Code: state.ReasonPaused, Phase: Stopped, Refuses: true, Waits: true,
 		Means: "a person has paused all tasks, or a new deployment in AWS begins paused. The sentence says who, since when and why, and why the task would run.",
 		Until: "somebody resumes: `terrapulse resume`"},
-	{Code: state.ReasonOutside, Phase: Soon, Refuses: true, Waits: true,
+	{Code: state.ReasonOutside, Phase: Soon, Refuses: true, Waits: true, Starts: true,
 		Means: "no window of the task is open, or a window denies the change.",
 		Until: "its window opens; the sentence contains the time"},
 	{Code: state.ReasonAfter, Phase: Soon, Refuses: true, Behind: true,
@@ -164,10 +166,10 @@ var Reasons = []Row{
 	{Code: state.ReasonRules,
 		Means: "its run waited, and its guard, approval, window or check has changed.",
 		Until: "the next tick decides again"},
-	{Code: state.ReasonCancelled, Phase: Stopped,
+	{Code: state.ReasonCancelled, Phase: Stopped, Starts: true,
 		Means: "somebody cancelled its latest run.",
 		Until: "its condition or definition changes, its schedule is due, or a run is requested"},
-	{Code: state.ReasonRejected, Phase: Stopped,
+	{Code: state.ReasonRejected, Phase: Stopped, Starts: true,
 		Means: "a person rejected its plan.",
 		Until: "its input or definition changes (with a schedule: then at its next time), or a run is requested"},
 	{Code: state.ReasonDisabled, Phase: Stopped,
