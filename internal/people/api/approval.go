@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -109,12 +111,22 @@ func (a *api) releaseTask(r *http.Request) (any, error) {
 	return apispec.RequestID{RequestID: middleware.ID(r)}, a.orNoTask(r, err)
 }
 
-// orNoTask is the error of a request, or that there is no such task.
+// orNoTask is the error of a request about a plan or a hold: that there is no such task, or what it
+// does instead of waiting for an approval. A removed task may wait, too.
 func (a *api) orNoTask(r *http.Request, err error) error {
-	if errors.Is(err, state.ErrNoPlan) || errors.Is(err, control.ErrNotOnHold) {
-		if _, _, missing := a.task(r.Context(), r.PathValue("name")); missing != nil {
-			return missing
-		}
+	if !errors.Is(err, state.ErrNoPlan) && !errors.Is(err, control.ErrNotOnHold) {
+		return err
 	}
-	return err
+	name := r.PathValue("name")
+	if len(state.TaskKey(name)) > state.MaxKey {
+		return control.ErrNoTask
+	}
+	known, failed := state.Read[state.Task](r.Context(), a.Control.Store, state.TaskKey(name))
+	if failed == nil && !known.Exists() {
+		_, _, failed = a.task(r.Context(), name)
+	}
+	if view := (lifecycle.Facts{Name: name, Task: known.Data, Resumed: true}).Assess(); failed == nil && errors.Is(err, state.ErrNoPlan) && view.Reason.Text != "" {
+		return refuse(http.StatusNotFound, "no plan of task '%s' waits for an approval; it is %s: %s", name, view.Phase, view.Reason.Text)
+	}
+	return cmp.Or(failed, err)
 }

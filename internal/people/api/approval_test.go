@@ -201,3 +201,27 @@ func TestRun_WaitingForAnApprovalIsReturned(t *testing.T) {
 		t.Errorf("%d %+v", code, answer)
 	}
 }
+
+// A removed task is listed, and may wait for something else than an approval.
+func TestApproval_TaskWithoutAPlanSaysWhatItWaitsFor(t *testing.T) {
+	e := newEngine(t, files)
+	for name, reason := range map[string]state.Reason{
+		"gone": {Code: state.ReasonRenamed, Text: "perhaps it is task edge under a new name"},
+		"web":  {Code: state.ReasonAfter, Text: "waits for firewall: it fails: no answer"},
+	} {
+		if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey(name), state.Encode(state.Task{Reason: reason}))); err != nil {
+			t.Fatal(err)
+		}
+		for method, path := range map[string]string{"GET": "/plan", "POST": "/approval"} {
+			var said apispec.ErrorResponse
+			code := e.sends(method, "/v1/tasks/"+name+path, `{"decision":"approve","plan":"plan-0001"}`, "api.token", &said)
+			if text := said.Error.Message; code != http.StatusNotFound || !strings.Contains(text, "no plan of task '"+name+"' waits for an approval; it is ") || !strings.Contains(text, reason.Text) {
+				t.Errorf("%s %s: %d %s", method, name, code, text)
+			}
+		}
+	}
+	var said apispec.ErrorResponse
+	if e.sends("GET", "/v1/tasks/nope/plan", "", "api.token", &said); !strings.Contains(said.Error.Message, "a task with name 'nope' does not exist") {
+		t.Error(said.Error.Message)
+	}
+}
