@@ -27,7 +27,7 @@ type view struct {
 	data     any     // also the answer to a request for JSON
 	topic    string  // task that the page is about; "" if it shows them all
 	still    bool    // the page never changes
-	again    bool    // the page is asked for again until it can be shown
+	again    string  // how often the page is asked for again, such as "1s", until nothing more happens on it; "" for when its topic changes
 	quiet    bool    // some of what it shows changes without news
 	shown    digests // of the overview that the page shows; nil if it shows none
 	seen     string  // digest of the topic in shown
@@ -124,8 +124,8 @@ func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, v vie
 	f.Notice, f.URL = notice(r, f.Now)
 	switch {
 	case v.still:
-	case v.again:
-		f.Trigger = "every 5s"
+	case v.again != "":
+		f.Trigger = "every " + v.again
 	default:
 		f.Trigger = "changed from:#news"
 		if v.quiet {
@@ -193,7 +193,7 @@ var errNoPage = errors.New("there is no such page")
 
 // fail shows why there is no page.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p.render(w, middleware.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet || statusOf(err) == http.StatusNotFound || statusOf(err) == http.StatusForbidden, again: true, data: map[string]any{"error": err.Error()}})
+	p.render(w, middleware.WithID(r), statusOf(err), view{title: "Error", template: "error", still: r.Method != http.MethodGet || statusOf(err) == http.StatusNotFound || statusOf(err) == http.StatusForbidden, again: "5s", data: map[string]any{"error": err.Error()}})
 }
 
 // statusOf is the status of an answer that says why something was not done.

@@ -66,8 +66,11 @@ func (p *pages) run(r *http.Request) (view, error) {
 	if page.Plan, err = p.planOfRun(r.Context(), run); err != nil {
 		return view{}, err
 	}
-	// No task changes when a plan run ends: its page is read again until then.
-	return view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil, again: planning && run.Ended == nil}, nil
+	v := view{title: name + " " + short(id), template: "run", topic: name, data: page, still: run.Ended != nil}
+	if planning { // no task changes when it ends
+		v.again = "1s"
+	}
+	return v, nil
 }
 
 // planOfRun reads the plan of a plan run.
@@ -115,7 +118,9 @@ func timelineOf(r apispec.Run) []moment {
 	add(moment{Name: "Decided"}, &r.Created)
 	add(moment{Name: "Launched"}, r.Launched)
 	add(moment{Name: "Started"}, r.Started)
-	add(moment{Name: "Planned"}, r.Planned)
+	if r.Kind != apispec.RunKindPlan || r.State != apispec.RunStateSucceeded { // its end says so
+		add(moment{Name: "Planned"}, r.Planned)
+	}
 	add(moment{Name: "Approved", By: apispec.Deref(r.ApprovedBy), Said: apispec.Deref(r.ApprovedComment)}, r.Approved)
 	add(moment{Name: "Launched again"}, r.Resumed)
 	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })

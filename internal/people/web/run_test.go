@@ -252,3 +252,29 @@ func TestRun_ShowsEveryStepAndWhatChanged(t *testing.T) {
 		}
 	}
 }
+
+// A plan run has one step for its plan, and its page shows the end a second later.
+func TestRun_PlanRunIsPlannedOnce(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		s := newSite(t, "web")
+		run := s.live()
+		stored, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.run.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := stored.Data
+		if r.Kind, r.Planned = state.KindPlan, r.Created.Add(time.Second); ended {
+			r.State, r.Ended = state.RunSucceeded, r.Planned.Add(time.Millisecond)
+		}
+		if _, err := s.store.Apply(t.Context(), stored.Write(r)); err != nil {
+			t.Fatal(err)
+		}
+		shown, _ := s.page(run.page())
+		if n := strings.Count(shown, "<b>Planned</b>"); n != 1 {
+			t.Errorf("ended is %v: it is planned %d times", ended, n)
+		}
+		if reads := strings.Contains(shown, `"every 1s"`); reads == ended {
+			t.Errorf("ended is %v: that the page is read each second is %v", ended, reads)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (p *pages) whatIf(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{title: "What if, " + w.Supposed, template: "what-if", data: whatIfOf(w, pageNumber(r.URL.Query())), still: w.Ended, again: !w.Ended}, nil
+	return view{title: "What if, " + w.Supposed, template: "what-if", data: whatIfOf(w, pageNumber(r.URL.Query())), still: w.Ended, again: "1s"}, nil
 }
 
 // askWhatIf starts the plans of a what-if, and shows its page.
