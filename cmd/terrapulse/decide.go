@@ -128,7 +128,7 @@ func (c *decisionCommand) run(arguments []string) int {
 	if selects {
 		code, err := c.doSelected(c, at)
 		if err != nil {
-			return c.problem("unable to "+c.name+" for the tasks with "+strings.Join(c.given.labels, " and "), err)
+			return c.problem("unable to "+c.name+" the tasks with "+strings.Join(c.given.labels, " and "), err)
 		}
 		c.warnAlone(at)
 		return code
@@ -136,7 +136,7 @@ func (c *decisionCommand) run(arguments []string) int {
 	if c.given.all {
 		code, err := c.doAll(c, at)
 		if err != nil {
-			return c.problem("unable to "+c.name+" for all tasks", err)
+			return c.problem("unable to "+c.name+" all tasks", err)
 		}
 		c.warnAlone(at)
 		return code

@@ -118,7 +118,7 @@ func TestStatusAndRunsAsJSON(t *testing.T) {
 	if off.Phase != "stopped" || off.Last.ID != "" {
 		t.Errorf("off: %+v", off)
 	}
-	wantText(t, s.run("status").stdout, "changed: web: +web-2 (")
+	wantText(t, s.run("status").stdout, "last run: web: +web-2 (")
 
 	var runs []struct{ ID, Task, State string }
 	decode(t, s.run("runs", "-json", "lb"), &runs)

@@ -203,8 +203,8 @@ func due(t apispec.TaskOverview, now time.Time) string {
 	return "on change"
 }
 
-// changed is what changed in Consul: what waits to be applied, else what the
-// last run was for.
+// changed is what has changed in Consul and waits to be applied, else what had changed before the
+// last run.
 func changed(t apispec.TaskOverview, now time.Time) string {
 	switch {
 	case apispec.Deref(t.Changed) != "":
@@ -214,7 +214,7 @@ func changed(t apispec.TaskOverview, now time.Time) string {
 		}
 		return "changed" + since + ": " + shorten(*t.Changed, 66)
 	case t.LastRun != nil && t.LastRun.Reason.Code == state.ReasonChanged:
-		return "changed: " + shorten(t.LastRun.Reason.Text, 66)
+		return "last run: " + shorten(t.LastRun.Reason.Text, 66)
 	}
 	return ""
 }

@@ -219,6 +219,23 @@ type taskChange struct {
 	Task                string `json:"task"`
 	*apispec.Inspection        // the plan that was carried out
 	Note                string `json:"note,omitempty"`
+	Waits               string `json:"waits,omitempty"` // why the run does not begin or apply, and what becomes of the change
+}
+
+// whenRun prints how a change went that was requested together with a run. If the run waits, that is no error.
+func (a *app) whenRun(err error, change taskChange, done string) (int, error) {
+	why, waits := apiclient.Waits(err)
+	switch {
+	case waits:
+		change.Waits = why
+		a.say("The run of task '%s' is requested, and waits", change.Task)
+		a.detail(wrapped(a.stdout, why, lineWidth))
+		return cmp.Or(a.changed(change), exitWaits), nil
+	case err != nil:
+		return 0, err
+	}
+	a.say(done, change.Task)
+	return a.changed(change), nil
 }
 
 // changed prints what a command has changed if it prints JSON.

@@ -17,12 +17,13 @@ func (a *app) taskCreateCommand() command {
 	f.StringVar(&file, "task-file", "", "The `path` of a task file with one task: YAML, HCL or JSON by its ending.")
 	options.register(f)
 	return command{flags: f, synopsis: "Create and run a task",
-		examples: []string{"-task-file web.yaml", "-task-file web.yaml -auto-approve"}, codes: codesOfTask,
+		examples: []string{"-task-file web.yaml", "-task-file web.yaml -auto-approve"}, codes: codesOfRun,
 		help: `Usage: terrapulse task create [flags] -task-file=FILE
 
   Shows what a new task would change, asks, and then makes the task and runs it.
-  A task whose first run fails is not kept. A module that is a relative path is
-  looked for where the instance was started.
+  A task whose first run fails is not kept. If the run waits for an approval or
+  its window, the command ends with exit code 3, and the run goes on. A module
+  that is a relative path is looked for where the instance was started.
 `,
 		run: func([]string) int {
 			if file == "" {
@@ -68,11 +69,11 @@ func (a *app) taskCreateCommand() command {
 			}
 
 			a.say("Creating and running task '%s'...", task.Name)
-			if err := client.CreateTask(a.ctx, task); err != nil {
+			code, err = a.whenRun(client.CreateTask(a.ctx, task), taskChange{Task: task.Name, Inspection: &inspected.Inspection}, "Task '%s' created")
+			if err != nil {
 				return a.problem(unable, err)
 			}
-			a.say("Task '%s' created", task.Name)
-			return a.changed(taskChange{Task: task.Name, Inspection: &inspected.Inspection})
+			return code
 		},
 	}
 }

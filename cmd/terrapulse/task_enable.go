@@ -7,12 +7,14 @@ import (
 )
 
 var enableTask = taskCommand{
-	name: "task enable", synopsis: "Enable and run a task", approves: true,
+	name: "task enable", synopsis: "Enable and run a task", approves: true, codes: codesOfRun,
 	examples: []string{"load-balancer", "-auto-approve load-balancer"},
 	usage: `Usage: terrapulse task enable [flags] TASK
 
   Shows what the task would change, asks for approval if there are changes, and
   then enables the task and runs it. If that run fails, the task stays disabled.
+  If the run waits for an approval or its window, the command ends with exit
+  code 3, and the run goes on.
 `,
 	do: func(c *taskCommand, client *apiclient.Client, task string) (int, error) {
 		c.say("Inspecting changes to resource if enabling '%s'...", task)
@@ -29,10 +31,6 @@ var enableTask = taskCommand{
 		}
 
 		c.say("Enabling and running '%s'...", task)
-		if err := client.EnableTask(c.ctx, task); err != nil {
-			return 0, err
-		}
-		c.say("'%s' enable complete!", task)
-		return c.changed(taskChange{Task: task, Inspection: &inspected.Inspection}), nil
+		return c.whenRun(client.EnableTask(c.ctx, task), taskChange{Task: task, Inspection: &inspected.Inspection}, "'%s' enable complete!")
 	},
 }

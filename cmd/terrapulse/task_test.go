@@ -314,3 +314,24 @@ func TestAPIFlags_AddressAndTLS(t *testing.T) {
 		})
 	}
 }
+
+// A run that waits for an approval is under way: nothing went wrong.
+func TestTask_RunThatWaitsIsNoError(t *testing.T) {
+	s := newStandIn(t)
+	const why = "the run of task 'newt' waits for an approval: every plan needs one: when it has succeeded, the change is kept, and otherwise the task is not kept"
+	for _, asked := range []string{"POST /v1/tasks?run=now", "PATCH /v1/tasks/dis?run=now"} {
+		s.answers[asked] = `409 {"error":{"message":"` + why + `"},"request_id":"7f0c2f8e"}`
+	}
+	file := taskFile(t, "task.hcl", newTask)
+	for _, args := range [][]string{{"create", "-auto-approve", "-task-file", file}, {"enable", "-auto-approve", "dis"}} {
+		r := s.task(t, ownName, "", args...)
+		wantCode(t, r, exitWaits)
+		wantText(t, r.stdout, "is requested, and waits", why)
+		if r.stderr != "" {
+			t.Errorf("%v: standard error has %q", args, r.stderr)
+		}
+		r = s.task(t, ownName, "", append([]string{args[0], "-json"}, args[1:]...)...)
+		wantCode(t, r, exitWaits)
+		wantText(t, r.stdout, `"waits": "the run of task 'newt' waits for an approval`)
+	}
+}

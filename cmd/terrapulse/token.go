@@ -73,7 +73,11 @@ func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do f
 		defer place.Close()
 		code, err := do(c, place, strings.Join(arguments, ""))
 		if err != nil {
-			return c.problem("unable to "+strings.Replace(c.name, "token list", "list the tokens", 1), err)
+			what := "list the tokens"
+			if !c.reads {
+				what = name + " token '" + arguments[0] + "'"
+			}
+			return c.problem("unable to "+what, err)
 		}
 		return code
 	}}
@@ -121,7 +125,7 @@ func (c *tokenCommand) create(place decisions, name string) (int, error) {
 	if made.Expires != nil {
 		until = "until " + at(made.Expires)
 	}
-	fmt.Fprintf(c.stderr, "This token is shown once. It is valid %s, and has the roles that grants in api.access give to token:%s.\n", until, name)
+	fmt.Fprintf(c.stderr, "This token is shown once. It is valid %s. It may do only what a grant in api.access permits token:%s: without such a grant, nothing.\n", until, name)
 	return exitOK, nil
 }
 
@@ -137,14 +141,14 @@ func (c *tokenCommand) list(place decisions, _ string) (int, error) {
 		return exitOK, nil
 	}
 	var t table
-	t.row(plain, "NAME", "ENDS IN", "CREATED", "BY", "EXPIRES")
+	t.row(plain, "NAME", "TOKEN", "CREATED", "BY", "EXPIRES")
 	for i := range tokens {
 		one := &tokens[i]
 		expires := at(one.Expires)
 		if one.Expires != nil && !time.Now().Before(*one.Expires) {
 			expires += " (expired)"
 		}
-		t.row(plain, one.Name, one.End, at(&one.Created), one.By, expires)
+		t.row(plain, one.Name, "…"+one.End, at(&one.Created), one.By, expires)
 	}
 	t.print(c.stdout)
 	return exitOK, nil

@@ -63,7 +63,10 @@ api {
 	address := strings.Replace(p.served(), "localhost", "127.0.0.1", 1)
 	made := s.bare("token", "create", "-store", "sqlite:"+s.path("state.db"), "-expires=90d", "alice")
 	wantCode(t, made, exitOK)
-	wantText(t, made.stderr, "shown once", "token:alice")
+	wantText(t, made.stderr, "shown once", "only what a grant in api.access permits token:alice: without such a grant, nothing")
+	again := s.bare("token", "create", "-store", "sqlite:"+s.path("state.db"), "alice")
+	wantCode(t, again, exitError)
+	wantText(t, again.stderr, "unable to create token 'alice'")
 	token := strings.TrimSpace(made.stdout)
 	as := func(token string, want int, says string, command ...string) {
 		t.Helper()
@@ -87,7 +90,7 @@ api {
 	for _, want := range []string{"POST /v1/tasks/{name}/hold: token:dash may view, but needs the role operate for task lb", "POST /v1/pause: token:dash may view", "POST /v1/tasks/{name}/approval: token:dash may view"} {
 		as("the-token-of-the-configuration", exitOK, want, "audit", "-action=refused")
 	}
-	as("the-token-of-the-configuration", exitOK, "alice "+token[len(token)-4:], "token list")
+	as("the-token-of-the-configuration", exitOK, "alice …"+token[len(token)-4:], "token list")
 	status := s.bare("status", "-json", "-http-addr", address, "-token", token)
 	wantCode(t, status, exitOK)
 	wantText(t, status.stdout, `"by": "token:alice"`)

@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("request returned %d status code with error: %s", e.Status, e.Message)
 	}
 	text := fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Message)
-	if e.RequestID != "" && e.Status != http.StatusNotFound { // the log says no more about what does not exist
+	if e.RequestID != "" && (e.Status == http.StatusBadRequest || e.Status >= http.StatusInternalServerError) { // the log says no more about the others
 		text += fmt.Sprintf(", see logs for more details (Request ID: %s)", e.RequestID)
 	}
 	return text
@@ -39,6 +39,14 @@ func (e *Error) Error() string {
 func Missing(err error) bool {
 	refused, ok := errors.AsType[*Error](err)
 	return ok && refused.Status == http.StatusNotFound
+}
+
+// Waits returns why the run that a request has asked for waits for a person or a window, if the API says so.
+func Waits(err error) (why string, waits bool) {
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusConflict {
+		return refused.Message, true
+	}
+	return "", false
 }
 
 // maxForeign is how much of a message that is not the API's is repeated, in bytes.
