@@ -199,6 +199,26 @@ func TestBeginsPaused_AnotherProcessMayPauseOrResumeMeanwhile(t *testing.T) {
 	}
 }
 
+func TestBeginsPaused_WhatSomebodyDisablesMeanwhileStaysDisabled(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.BeginsPaused = true
+	b.store.Before = func(changes []state.Change) error {
+		if slices.ContainsFunc(changes, func(c state.Change) bool { return c.Key == state.ReconcileKey }) {
+			b.store.Before = nil
+			b.resume()
+			if _, err := b.people().SetEnabled(t.Context(), "task-0", false, control.ChangeOptions{By: "ann"}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}
+	b.tick()
+	b.tick()
+	if n := b.begun("task-0"); n != 0 {
+		t.Errorf("%d runs of the disabled task began: %+v", n, b.record())
+	}
+}
+
 func TestBeginsPaused_WhoResumesBeforeTheFirstTickBeginsUnpaused(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.BeginsPaused = true

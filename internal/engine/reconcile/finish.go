@@ -21,7 +21,7 @@ const liveCheck = 10 * time.Second
 // finish writes what the next tick needs.
 func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], now time.Time) error {
 	next := rec.Data
-	next.Config, next.Bundle, next.Refused, next.Overrides = t.digest, t.Bundle, t.Refused, t.overrides
+	next.Config, next.Bundle, next.Refused = t.digest, t.Bundle, t.Refused
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // with its time
 	}

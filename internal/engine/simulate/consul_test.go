@@ -235,6 +235,7 @@ func (e eyes) Observe(ctx context.Context, queries []consul.Query) []consul.Answ
 		return e.observeDocuments(ctx, queries)
 	}
 	answers, err := ask(ctx, e.process, consulServer, "observe", func() ([]consul.Answer, error) {
+		e.meets()
 		answers := make([]consul.Answer, len(queries))
 		for i, q := range queries {
 			service := queryOf[q.ID()]

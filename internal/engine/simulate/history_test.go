@@ -110,6 +110,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 		}
 		if w.broken == "" {
 			w.outage(seed)
+			w.requestEach(seed)
 		}
 		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
 		out.took, out.withdrew, out.kept = w.judge.took, w.judge.withdrew, w.judge.unsaved

@@ -25,10 +25,25 @@ var orderMutants = []mutant{
 		says: "a task comes after its predecessors",
 	}, {
 		rule: "the order: a request for a predecessor that comes while a tick decides is decided first",
+		seed: orderSeeds,
 		file: "engine/reconcile/order.go",
 		old:  "changes = append(changes, state.Check(records[key]))",
 		new:  "_ = key",
-		test: "engine/reconcile TestOrder_ARequestForThePredecessorComesFirst",
+		says: "a task comes after its predecessors",
+	}, {
+		rule: "the order: a request in each tick keeps no other task from running",
+		seed: orderSeeds + requestsFirst, stride: requestsEvery,
+		file: "engine/reconcile/order.go",
+		old:  "	maps.DeleteFunc(t.left, func(_ string, left bool) bool { return !left })\n",
+		new:  "	for i := range t.Config.Tasks {\n\t\t\tt.left[t.Config.Tasks[i].Name] = true\n\t\t}\n",
+		says: "requests in each tick delay no other task",
+	}, {
+		rule: "the order: a launch depends on no record that requests write",
+		seed: orderSeeds + requestsFirst, stride: requestsEvery,
+		file: "engine/reconcile/order.go",
+		old:  "	records := map[string]state.Record{}\n",
+		new:  "	records := map[string]state.Record{state.ReconcileKey: b.tick.rec.Record}\n",
+		says: "requests in each tick delay no other task",
 	}, {
 		rule: "the order: a change that came while a tick read is not overtaken",
 		file: "engine/reconcile/order.go",

@@ -55,10 +55,11 @@ type world struct {
 	shrinks bool     // services shrink in small steps
 	// unverifies says that what was applied does not always work.
 	unverifies bool
-	partly     bool // a replaced Consul takes something from tasks that need different approvals
-	crosses    bool // tasks are renamed, and people end what they like
-	spoils     bool // the summary is lost or damaged now and then
-	absent     bool // nobody approves or releases anything, once the faults have ended
+	partly     bool  // a replaced Consul takes something from tasks that need different approvals
+	crosses    bool  // tasks are renamed, and people end what they like
+	spoils     bool  // the summary is lost or damaged now and then
+	absent     bool  // nobody approves or releases anything, once the faults have ended
+	requested  *wish // what somebody requests in each tick; nil if nothing
 	weather    weather
 
 	mu      sync.Mutex // the scheduler's, but while it waits
