@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
-	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/export"
@@ -62,7 +61,7 @@ func (a *app) auditCommand() command {
 func (c *decisionCommand) printAudit(place decisions, query url.Values, f export.Format) error {
 	return printRows(c.stdout, f, export.Audit, 0, query, func(query url.Values) ([]apispec.AuditEntry, string, error) {
 		answer, err := place.Audit(c.ctx, query)
-		return answer.Entries, apiclient.After(answer), err
+		return answer.Entries, apispec.Deref(answer.Next), err
 	}, []string{"TIME", "ACTION", "TASK", "BY", "PROOF", "FROM", "DETAIL"}, auditRow)
 }
 
@@ -88,6 +87,6 @@ func auditDetail(e apispec.AuditEntry) string {
 }
 
 func (s storeDecisions) Audit(ctx context.Context, query url.Values) (apispec.AuditResponse, error) {
-	entries, more, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
-	return apispec.AuditResponse{Entries: list.Map(entries, apiview.AuditEntry), More: more}, err
+	entries, next, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
+	return apispec.AuditResponse{Entries: list.Map(entries, apiview.AuditEntry), Next: apiview.Optional(next)}, err
 }

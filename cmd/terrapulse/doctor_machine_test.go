@@ -120,7 +120,7 @@ func TestDoctor_OfAMachineSaysWhatIsWrongAndHowToFixIt(t *testing.T) {
 	s.write("work/terrapulse.db", "this is no store, and long enough to be read as one\n"+strings.Repeat("x", 4096))
 	files := []string{"-config-file", file, "-config-file", s.path("port.yaml")}
 
-	s.env = append(s.env, "CONSUL_HTTP_TOKEN="+s.token("narrow", `service "api" { policy = "read" }`))
+	s.env = append(s.env, "TF_CLI_CONFIG_FILE=terraform.rc", "CONSUL_HTTP_TOKEN="+s.token("narrow", `service "api" { policy = "read" }`))
 	for i, v := range s.env {
 		if strings.HasPrefix(v, "PATH=") {
 			s.env[i] = "PATH=" + t.TempDir()
@@ -129,6 +129,7 @@ func TestDoctor_OfAMachineSaysWhatIsWrongAndHowToFixIt(t *testing.T) {
 	checks := s.examined(exitError, files...)
 	for name, text := range map[string]string{
 		"consul rights": `service:read on "web"`, "consul writes": `service:write on "net"`, "terraform": "no Terraform", "store": "terrapulse.db", "port": "another program has port",
+		"providers": "hashicorp/local: there is no file terraform.rc in " + s.path("work/lb") + ", where Terraform searches what TF_CLI_CONFIG_FILE names",
 	} {
 		finds(t, checks, name, "wrong", text)
 	}

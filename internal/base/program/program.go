@@ -1,4 +1,4 @@
-// Package program runs the programs that people configure, such as those that judge a plan: without a
+// Package program runs programs of other people, such as those that judge a plan: without a
 // shell, for a limited time, and with limited output.
 package program
 

@@ -150,3 +150,28 @@ func TestError_SaysWhatToDo(t *testing.T) {
 		}
 	}
 }
+
+// Terraform works in the folder of the task, so a relative path does not mean the folder in which the program
+// was started.
+func TestError_SaysThatTheCLIConfigurationIsNotFound(t *testing.T) {
+	f := newFixture(t, "variable \"services\" {}\nresource \"nonsense_thing\" \"x\" {}")
+	t.Setenv("HTTPS_PROXY", closedPort(t)) // no registry answers
+	t.Setenv("TF_REGISTRY_DISCOVERY_RETRY", "0")
+	for path, want := range map[string]string{
+		"terraform.rc":          "there is no file terraform.rc in " + f.dir + ", where Terraform searches what TF_CLI_CONFIG_FILE names: name an absolute path",
+		"/nowhere/terraform.rc": "there is no file /nowhere/terraform.rc, which TF_CLI_CONFIG_FILE names",
+	} {
+		t.Setenv("TF_CLI_CONFIG_FILE", path)
+		if _, err := f.open().Init(t.Context()); err == nil || !strings.Contains(err.Error(), "a provider cannot be fetched, and "+want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestPluginCache_InRelativeCLIConfiguration(t *testing.T) {
+	f := newFixture(t, fileModule)
+	write(t, filepath.Join(f.dir, "terraform.rc"), `plugin_cache_dir = "/var/cache/terraform"`)
+	if cache := f.open().pluginCache(map[string]string{"TF_CLI_CONFIG_FILE": "terraform.rc"}); cache == nil || cache.dir != "/var/cache/terraform" {
+		t.Errorf("got %+v", cache)
+	}
+}

@@ -152,8 +152,8 @@ func (d *Dir) hint(plain string) string {
 	for _, known := range []struct{ text, hint string }{
 		{"Failed to download module", "the module cannot be fetched: check the module and version of the task, and the network"},
 		{"Unreadable module directory", "the module cannot be read: check the module of the task"},
-		{"Failed to query available provider packages", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
-		{"Failed to install provider", "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"},
+		{"Failed to query available provider packages", d.unfetched()},
+		{"Failed to install provider", d.unfetched()},
 		{"Unsupported backend type", "this version has no such backend: name another as backend in the driver \"terraform\" block, or install a version that has it"},
 		{"Unsupported OpenTofu Core version", "the module asks for another OpenTofu than this: install that one, or use Terraform"},
 		{"Unsupported Terraform Core version", "the module asks for another Terraform than this: set version in the driver \"terraform\" block, or remove it to get the latest"},
@@ -163,4 +163,13 @@ func (d *Dir) hint(plain string) string {
 		}
 	}
 	return ""
+}
+
+// unfetched is what to do if an init does not get a provider.
+func (d *Dir) unfetched() string {
+	env, _ := d.opts.environment() // no error: the command has run with it
+	if why := MissingCLIConfig(d.path, func(name string) string { return env[name] }); why != "" {
+		return "a provider cannot be fetched, and " + why
+	}
+	return "a provider cannot be fetched: check the name and version of the providers, and the network or mirror"
 }

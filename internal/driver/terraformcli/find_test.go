@@ -282,3 +282,25 @@ func TestFindInBackground_ReturnsWhatFindReturns(t *testing.T) {
 		}
 	}
 }
+
+// What the program has started, which keeps its output open, counts as a part of it.
+func TestVersion_ProgramThatHangsIsKilled(t *testing.T) {
+	within := versionTimeout
+	t.Cleanup(func() { versionTimeout = within })
+	versionTimeout = 100 * time.Millisecond
+	dir := fake(t, "1.11.4")
+	script(t, filepath.Join(dir, config.EngineTerraform+exe), `trap "" INT TERM; sleep 3600; echo '{"terraform_version": "1.11.4"}'`)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := FindLocal(t.Context(), config.Terraform{Path: dir}, slog.New(slog.DiscardHandler))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if want := ": it did not end within 100ms, and was killed: remove it, or name another directory"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("still waiting after 30 s, with a limit of 100 ms")
+	}
+}

@@ -1,6 +1,7 @@
 package terraformcli
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -44,9 +45,11 @@ func scratchIn(parent, kind string) (dir string, remove func(), err error) {
 // Sweep removes the temporary directories of killed processes of this user, as far
 // as it can. On Windows it does nothing.
 func Sweep(log *slog.Logger) {
-	sweep(os.TempDir(), func(dir string, err error) {
-		log.Debug("a temporary directory that a killed process left behind was not removed", "path", dir, "error", err)
-	})
+	for _, parent := range []string{os.TempDir(), cmp.Or(socketsParent(), os.TempDir())} {
+		sweep(parent, func(dir string, err error) {
+			log.Debug("a temporary directory that a killed process left behind was not removed", "path", dir, "error", err)
+		})
+	}
 }
 
 // sweep removes the directories in parent that scratchIn has made in killed processes.

@@ -3,6 +3,7 @@ package terraformcli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func configuredBy() string {
 			return name
 		}
 	}
-	for _, path := range cliConfigFiles(os.Getenv) {
+	for _, path := range cliConfigFiles("", os.Getenv) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return path
 		}
@@ -54,11 +55,14 @@ func configuredBy() string {
 // cliConfigVariables name the CLI configuration of Terraform and OpenTofu.
 var cliConfigVariables = []string{"TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG"}
 
-// cliConfigFiles returns the paths where Terraform and OpenTofu search their CLI configuration.
-func cliConfigFiles(env func(string) string) []string {
+// cliConfigFiles returns the paths where Terraform and OpenTofu search their CLI configuration when they
+// work in dir.
+func cliConfigFiles(dir string, env func(string) string) []string {
 	for _, name := range cliConfigVariables {
-		if env(name) != "" {
-			return []string{env(name)}
+		if path := env(name); path != "" && !filepath.IsAbs(path) {
+			return []string{filepath.Join(dir, path)}
+		} else if path != "" {
+			return []string{path}
 		}
 	}
 	home, tofu := env("HOME"), filepath.Join(cmp.Or(env("XDG_CONFIG_HOME"), filepath.Join(env("HOME"), ".config")), "opentofu")
@@ -68,6 +72,25 @@ func cliConfigFiles(env func(string) string) []string {
 		paths = append(paths, more...)
 	}
 	return paths
+}
+
+// MissingCLIConfig returns why Terraform does not find the CLI configuration that the environment names when it
+// works in the folder of a task; "" if it does, or if none is named. Terraform only warns, and goes on without it.
+func MissingCLIConfig(dir string, env func(string) string) string {
+	for _, name := range cliConfigVariables {
+		path := env(name)
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(cliConfigFiles(dir, env)[0]); !errors.Is(err, fs.ErrNotExist) {
+			return ""
+		}
+		if filepath.IsAbs(path) {
+			return fmt.Sprintf("there is no file %s, which %s names: correct the path", path, name)
+		}
+		return fmt.Sprintf("there is no file %s in %s, where Terraform searches what %s names: name an absolute path", path, dir, name)
+	}
+	return ""
 }
 
 // userMirrors returns the folders of the user in which Terraform searches providers.

@@ -26,7 +26,7 @@ var (
 func (d *Dir) pluginCache(env map[string]string) *Shared {
 	get := func(name string) string { return env[name] }
 	path := env["TF_PLUGIN_CACHE_DIR"]
-	for _, file := range cliConfigFiles(get) {
+	for _, file := range cliConfigFiles(d.path, get) {
 		if path != "" {
 			break
 		}

@@ -144,8 +144,8 @@ func executable(dir, source string) string {
 
 // overridden reports whether a CLI configuration that Terraform reads may name other programs than
 // the installed providers.
-func overridden(env map[string]string) bool {
-	return slices.ContainsFunc(cliConfigFiles(func(name string) string { return env[name] }), func(path string) bool {
+func (d *Dir) overridden(env map[string]string) bool {
+	return slices.ContainsFunc(cliConfigFiles(d.path, func(name string) string { return env[name] }), func(path string) bool {
 		raw, err := os.ReadFile(path)
 		return err == nil && bytes.Contains(raw, []byte("dev_overrides"))
 	})

@@ -33,7 +33,7 @@ func (d *Dir) shareable(env map[string]string) bool {
 			return false
 		}
 	}
-	return len(modules) > 0 && !overridden(env)
+	return len(modules) > 0 && !d.overridden(env)
 }
 
 // scanModule reports whether a module mentions providers, not ok if it mentions

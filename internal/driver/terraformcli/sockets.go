@@ -14,10 +14,19 @@ import (
 // Terraform.
 const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 
-// longestDir is the maximum length of the path of a directory for sockets, in bytes:
-// macOS allows 104 for a socket's path, and providers name theirs "plugin" and a
-// number of up to ten digits.
-const longestDir = 104 - len("/plugin1234567890") - 1
+// longestTemp is the maximum length of the path of the directory for temporary files in which there can be
+// sockets, in bytes: macOS allows 104 for a socket's path, and providers name theirs "plugin" and a number of
+// up to ten digits, in a directory of the command.
+const longestTemp = 104 - len("/"+scratchPrefix+"1234567890/plugin1234567890") - 1
+
+// socketsParent returns where the directories for sockets are: "" for the directory for temporary files, else
+// a short path that every system has.
+func socketsParent() string {
+	if len(os.TempDir()) <= longestTemp {
+		return ""
+	}
+	return "/tmp"
+}
 
 // guard prepares the environment of the next command, and returns it with the ID of the command:
 // Consul's token, and a private directory for temporary files and for the sockets of providers. release
@@ -25,8 +34,7 @@ const longestDir = 104 - len("/plugin1234567890") - 1
 //
 // The private directory replaces the TLS between Terraform and its providers, whose
 // keys take half of the time of a small apply (109 ms with, 55 ms without, Terraform
-// 1.11.4 on 2 cores). TLS stays on Windows, where providers listen on TCP ports, and
-// below a long path.
+// 1.11.4 on 2 cores). TLS stays on Windows, where providers listen on TCP ports.
 func (d *Dir) guard() (env map[string]string, id string, release func(), err error) {
 	var releases []func()
 	release = func() {
@@ -56,12 +64,12 @@ func (d *Dir) guard() (env map[string]string, id string, release func(), err err
 		releases = append(releases, stop)
 		env["CONSUL_HTTP_TOKEN_FILE"] = path
 	}
-	private := runtime.GOOS != "windows" && len(os.TempDir())+len("/"+scratchPrefix+"1234567890") <= longestDir
+	private := runtime.GOOS != "windows"
 	if private {
-		sockets, remove, err := scratch("")
+		sockets, remove, err := scratchIn(socketsParent(), "")
 		if err != nil {
 			release()
-			return nil, "", nil, fmt.Errorf("create a directory for the sockets of the providers of task %s: %w", d.opts.Task, err)
+			return nil, "", nil, fmt.Errorf("create a directory for the sockets of the providers of task %s (the path in TMPDIR may have %d characters): %w", d.opts.Task, longestTemp, err)
 		}
 		releases = append(releases, remove)
 		env[socketsVariable] = sockets

@@ -72,3 +72,21 @@ resource "time_sleep" "while_someone_looks" {
 		t.Error("the directory is left behind")
 	}
 }
+
+func TestSockets_LongPathOfTemporaryFiles(t *testing.T) {
+	f := newFixture(t, fileModule)
+	temp := filepath.Join(t.TempDir(), strings.Repeat("a", 92))
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temp)
+	d := f.open()
+	f.init(d, true)
+	f.render("api", "web")
+	if got := f.apply(d); got.Add != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

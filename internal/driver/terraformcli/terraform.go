@@ -20,14 +20,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-version"
-	"github.com/hashicorp/terraform-exec/tfexec"
 
+	"github.com/terrapulse/terrapulse/internal/base/program"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -204,6 +205,12 @@ type fileID struct {
 	size  int64
 }
 
+// versionTimeout is how long a binary may take to print its version.
+var versionTimeout = time.Minute
+
+// versionIn finds the version in what a binary prints, in JSON or, before 0.13, as text.
+var versionIn = regexp.MustCompile(`(?:"terraform_version": *"|^Terraform v)([^"\s]+)`)
+
 // Version runs a Terraform binary to get its version. The result is cached until
 // the file changes.
 func Version(ctx context.Context, path string) (*version.Version, error) {
@@ -215,17 +222,24 @@ func Version(ctx context.Context, path string) (*version.Version, error) {
 	if v, ok := versions.Load(id); ok {
 		return v.(*version.Version), nil
 	}
-	tf, err := tfexec.NewTerraform(os.TempDir(), path)
-	if err == nil {
-		err = tf.SetEnv(surroundings(nil))
+	limited, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	output, err := program.Program{Command: []string{path, "version", "-json"}, Dir: os.TempDir(), Env: Environ()}.Run(limited)
+	found := versionIn.FindStringSubmatch(output)
+	var v *version.Version
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case limited.Err() != nil:
+		err = fmt.Errorf("it did not end within %s, and was killed", versionTimeout)
+	case err != nil:
+		err = fmt.Errorf("%w: %s", err, program.Line(output))
+	case found == nil:
+		err = fmt.Errorf("it printed no version: %s", program.Line(output))
+	default:
+		v, err = version.NewVersion(found[1])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the version of %s: %w", path, err)
-	}
-	limited, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	v, _, err := tf.Version(limited, false)
-	if err = cmp.Or(limited.Err(), err); err != nil {
 		return nil, fmt.Errorf("read the version of %s: %w", path, err)
 	}
 	versions.Store(id, v)

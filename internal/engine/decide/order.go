@@ -353,7 +353,7 @@ func (o Order) Uses(d Decision) []string {
 
 // Begins reports whether a run was decided on that keeps the order of its task's `after`.
 func Begins(d Decision) bool {
-	return (d.Action == Run || d.Action == Resume) && d.Kind != state.KindDestroy && len(d.Task.After) > 0
+	return begins(d) && len(d.Task.After) > 0
 }
 
 // ordered makes the decisions in the order of the tasks.
@@ -373,6 +373,12 @@ func ordered(inputs []Input, by Order, now time.Time, decide func(i int, o *orde
 	}
 	for i := range inputs {
 		decisions[i] = o.decision(i)
+	}
+	for i, d := range decisions { // what begins in this tick is known only now
+		if slices.ContainsFunc(d.Behind, func(name string) bool { return o.begun(name) != nil }) {
+			o.decided[i] = nil
+			decisions[i] = o.decision(i)
+		}
 	}
 	return decisions
 }

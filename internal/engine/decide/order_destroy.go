@@ -39,11 +39,26 @@ func (o *order) beforeDestroy(name string) (*blocker, []string) {
 		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}, nil
 	}
 	for _, name := range o.opposite.behind[i] {
-		if b := o.unread(name); b != nil {
+		if b := cmp.Or(o.unread(name), o.begun(name)); b != nil {
 			return b, nil
 		}
 	}
 	return nil, o.opposite.behind[i]
+}
+
+// begun is the blocker of a destroy if this tick has decided to apply something for a task that comes after; nil if
+// it has not.
+func (o *order) begun(name string) *blocker {
+	i, ok := o.at[name]
+	if !ok || o.decided[i] == nil || !begins(*o.decided[i]) {
+		return nil
+	}
+	return &blocker{task: name, reason: state.Reason{Code: state.ReasonRunning, Text: "it comes after this task, and begins now: " + o.decided[i].Reason.Text}}
+}
+
+// begins reports whether a run is decided on that applies something.
+func begins(d Decision) bool {
+	return (d.Action == Run || d.Action == Resume) && d.Kind != state.KindDestroy
 }
 
 // orderDestroys finds which inputs are destroyed before which. The definitions of removed tasks may be

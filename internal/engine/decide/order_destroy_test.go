@@ -234,6 +234,27 @@ func TestOrder_ADestroySaysWhichTaskAndWhy(t *testing.T) {
 	}
 }
 
+// Between the task that is destroyed and the one that is applied is a task that was removed and stays.
+func TestOrder_ADestroyWaitsForWhatTheSameTickBegins(t *testing.T) {
+	for name, dns := range map[string]func(*Input){
+		"applied for the first time": func(in *Input) { in.State = state.Task{}; in.Reading = changedTo("B") },
+		"approved": func(in *Input) {
+			in.State.Run = &state.LiveRun{ID: "r1", Input: "A", Wait: &state.Wait{ID: "w", For: state.WaitApproval, Since: noon}, Resume: &state.Resume{By: "ann", At: noon}}
+		},
+	} {
+		all := destroyedTo(removed, func(in *Input) {
+			in.Task.After = []string{"l*"} // a name would be missed
+			dns(in)
+		}).decide()
+		if d := all["dns"]; d.Action != Run && d.Action != Resume {
+			t.Errorf("%s: dns does not begin: action %d, %+v", name, d.Action, d.Reason)
+		}
+		if d := all["firewall"]; d.Action != Wait || !strings.HasPrefix(d.Reason.Text, "waits for dns: it comes after this task, and begins now: ") {
+			t.Errorf("%s: firewall does not wait for dns: action %d, %+v", name, d.Action, d.Reason)
+		}
+	}
+}
+
 // What a task made is destroyed after what those made that come after it.
 func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
 	gone := func(name string, after ...string) Input {

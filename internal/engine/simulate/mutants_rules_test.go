@@ -151,7 +151,7 @@ var ruleMutants = []mutant{
 		seed: shrinkFirst, stride: shrinkEvery,
 		file: "engine/runner/base.go",
 		old:  "now.Peaks = was.Peaks.Replaced(was.Applied, now.Applied, at, since)",
-		new:  "now.Peaks = was.Peaks",
+		new:  "now.Peaks = was.Peaks.Replaced(0, now.Applied, at, since)",
 		says: "it takes too much away",
 	}, {
 		rule: "rules: a run that fails or waits keeps what was applied within the window",

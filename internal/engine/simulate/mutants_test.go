@@ -4,8 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,16 +312,75 @@ var engineMutants = []mutant{
 	},
 }
 
-// Each edit must apply to the engine's source as it is now.
+// Each edit must apply to the engine's source as it is now, and compile.
 func TestMutants_EditTheSourceOnce(t *testing.T) {
+	packages := compiled(t)
 	for _, m := range mutants {
-		if _, _, err := edited(m.file, m.old, m.new); err != nil {
+		file, source, err := edited(m.file, m.old, m.new)
+		if err != nil {
 			t.Errorf("%s: %v", m.rule, err)
+			continue
+		}
+		if err := packages.check(file, source); err != nil {
+			t.Errorf("%s does not compile: %v", m.rule, err)
 		}
 		if m.test != "" && !isTest(t, m.test) {
 			t.Errorf("%s: there is no test %s", m.rule, m.test)
 		}
 	}
+}
+
+// compiledPackages are the files and the compiled imports of the packages that mutants edit.
+type compiledPackages struct {
+	files   map[string][]string // by folder
+	parsed  map[string]*ast.File
+	fset    *token.FileSet
+	imports types.Importer
+}
+
+func compiled(t *testing.T) *compiledPackages {
+	t.Helper()
+	dirs := map[string]bool{}
+	for _, m := range mutants {
+		dirs["../../"+path.Dir(m.file)] = true
+	}
+	args := []string{"list", "-export", "-deps", "-trimpath", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}"}
+	list := exec.Command("go", append(args, slices.Sorted(maps.Keys(dirs))...)...)
+	list.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("list what is compiled: %v", err)
+	}
+	c, exports := &compiledPackages{files: map[string][]string{}, parsed: map[string]*ast.File{}, fset: token.NewFileSet()}, map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		of := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		exports[of[0]], c.files[of[2]] = of[1], strings.Fields(of[3])
+	}
+	c.imports = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	return c
+}
+
+// check reports why a package does not compile if one of its files has another content.
+func (c *compiledPackages) check(file string, source []byte) error {
+	edited, err := parser.ParseFile(c.fset, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	files, dir := []*ast.File{edited}, filepath.Dir(file)
+	for _, name := range c.files[dir] {
+		name = filepath.Join(dir, name)
+		if name == file {
+			continue
+		}
+		if c.parsed[name] == nil {
+			if c.parsed[name], err = parser.ParseFile(c.fset, name, nil, parser.SkipObjectResolution); err != nil {
+				return err
+			}
+		}
+		files = append(files, c.parsed[name])
+	}
+	_, err = (&types.Config{Importer: c.imports}).Check(dir, c.fset, files, nil)
+	return err
 }
 
 // isTest reports whether a package below internal has a test: its name follows that of the package.

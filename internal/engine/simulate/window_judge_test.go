@@ -146,7 +146,7 @@ type begun struct {
 	destroys, replaces int       // by its plan
 	had                int       // resources before it
 	replaced           int       // what it has replaced, as far as it has come
-	counts             bool      // a plan guard has permitted it, and no base came after it
+	counts             bool      // a plan guard has certainly permitted it without a person, and no base came after it
 }
 
 // recorded notes that the outcome of a run was recorded. A runner that ends between the plan and the
@@ -197,7 +197,7 @@ func (j *judge) becomesBase(p *process, run string, it planned, lost, needs bool
 	b.certainly = b.certainly || needs && (takes || destroys)
 	j.rules.base[run] = b
 	j.rules.begun[it.task.Name] = append(j.rules.begun[it.task.Name], begun{run: run, began: time.Now(), at: time.Now(), destroys: l.destroys, replaces: l.replaces,
-		had: l.had, counts: it.judged && it.task.Guard.PlanLimited() && l.destroys > 0})
+		had: l.had, counts: it.judged && it.task.Guard.PlanLimited() && l.destroys > 0 && !b.perhaps})
 }
 
 // unjustified says why the guard must not hold a run any more, or never had to; "" if it may. at is

@@ -49,7 +49,7 @@ func (a *api) noteRefused(r *http.Request, err error) {
 func (a *api) getAudit(r *http.Request) (any, error) {
 	f := apiview.AuditFilter(r.URL.Query(), a.Control.Now())
 	sees := seesAbout(r)
-	entries, more, err := audit.List(r.Context(), a.Control.Store, f, func(e audit.Entry) bool { return sees(e.Task) })
-	return apispec.AuditResponse{RequestID: middleware.ID(r), Entries: list.Map(entries, apiview.AuditEntry), More: more,
+	entries, next, err := audit.List(r.Context(), a.Control.Store, f, func(e audit.Entry) bool { return sees(e.Task) })
+	return apispec.AuditResponse{RequestID: middleware.ID(r), Entries: list.Map(entries, apiview.AuditEntry), Next: apiview.Optional(next),
 		KeptSince: apiview.Moment(a.Control.Now().Add(-a.Control.AuditRetention(r.Context())))}, err
 }

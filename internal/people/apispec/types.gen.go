@@ -288,9 +288,9 @@ type AuditResponse struct {
 	// KeptSince entries before this time are removed, as audit_retention says
 	KeptSince *time.Time `json:"kept_since,omitempty"`
 
-	// More there are earlier entries in this range of time
-	More      bool `json:"more"`
-	RequestID UUID `json:"request_id"`
+	// Next if there may be earlier entries in this range of time, the value of before for them
+	Next      *string `json:"next,omitempty"`
+	RequestID UUID    `json:"request_id"`
 }
 
 // BufferPeriod waits for changes to settle; what is not given follows from what is, or is the default
@@ -534,7 +534,7 @@ type EventLevel string
 type EventsResponse struct {
 	Events []LatestEvent `json:"events"`
 
-	// Next if there are more, the value of before for them
+	// Next if there may be more, the value of before for them
 	Next *string `json:"next,omitempty"`
 
 	// Oldest when the oldest event happened that is kept; without before, and for those who may view all tasks

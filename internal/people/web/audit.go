@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/access"
-	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/export"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -82,7 +81,7 @@ func (p *pages) audit(r *http.Request) (view, error) {
 		return view{}, err
 	}
 	page.Entries, page.KeptSince = answer.Entries, answer.KeptSince
-	page.listed = listedOf(pageURL("audit"), page.Filter.values(), apiclient.After(answer))
+	page.listed = listedOf(pageURL("audit"), page.Filter.values(), apispec.Deref(answer.Next))
 	return view{title: "Audit", template: "audit", still: true, data: page}, nil
 }
 
@@ -91,7 +90,7 @@ func (p *pages) exportAudit() http.HandlerFunc {
 	return exported(p, "audit", export.Audit, func(query url.Values) url.Values { return auditFilterOf(query).request(p.Now()) },
 		func(ctx context.Context, query url.Values) ([]apispec.AuditEntry, string, error) {
 			answer, err := p.source.Audit(ctx, query)
-			return answer.Entries, apiclient.After(answer), err
+			return answer.Entries, apispec.Deref(answer.Next), err
 		})
 }
 

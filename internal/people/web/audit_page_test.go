@@ -2,7 +2,9 @@ package web_test
 
 import (
 	"encoding/json"
+	"html"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,36 @@ func TestAuditPage_IsFilteredAndExported(t *testing.T) {
 				t.Errorf("%q: entry %d is %+v, and exported as %q", query, i, e, lines)
 			}
 		}
+	}
+}
+
+// One request reads only a part of what a search could find.
+func TestAuditPage_ALongSearchGoesOnWithALink(t *testing.T) {
+	s := newSite(t, "web", "dns")
+	ctx := audit.With(t.Context(), audit.Actor{Identity: identity.OfToken("ci"), Via: audit.API})
+	var changes []state.Change
+	for i := range audit.MaxRead + 10 {
+		e := audit.Entry{Action: audit.Hold, Task: "dns"}
+		if i == audit.MaxRead+5 {
+			e = audit.Entry{Action: audit.Approve, Task: "web"}
+		}
+		changes = append(changes, audit.Write(ctx, e, "token:ci", time.Now().Add(-time.Minute-time.Duration(i)*time.Millisecond)))
+	}
+	for some := range slices.Chunk(changes, state.MaxChanges) {
+		if _, err := s.store.Apply(t.Context(), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, said := s.ask("GET", "/ui/audit?task=web", nil)
+	_, link, _ := strings.Cut(said, `<div class="card empty"><p>Nothing matches in the part that was searched.</p><p><a href="`)
+	if link, _, _ = strings.Cut(link, `"`); !strings.HasPrefix(link, "/ui/audit?before=") {
+		t.Fatalf("no link goes on: %s", said)
+	}
+	if _, said = s.ask("GET", html.UnescapeString(link), nil); !strings.Contains(said, "<td data-label=\"Action\">approve</td>") {
+		t.Errorf("%s: %s", link, said)
+	}
+	if _, said = s.ask("GET", "/ui/audit/export?task=web", nil); strings.Count(said, "\n") != 1 || !strings.Contains(said, `"approve"`) {
+		t.Errorf("the export has %q", said)
 	}
 }
 

@@ -135,7 +135,7 @@ func hostile(t *testing.T, variant int) *site {
 	answer(t, api, variant, "GET /v1/events", func(_ *filler, e *apispec.EventsResponse) { e.Next = nil }) // else an export never ends
 	answer[apispec.OrderResponse](t, api, variant, "GET /v1/order", nil)
 	answer[apispec.MapResponse](t, api, variant, "GET /v1/map", nil)
-	answer(t, api, variant, "GET /v1/audit", func(_ *filler, a *apispec.AuditResponse) { a.More = false })
+	answer(t, api, variant, "GET /v1/audit", func(_ *filler, a *apispec.AuditResponse) { a.Next = nil })
 	answer[apispec.WhatIfResponse](t, api, variant, "GET /v1/what-if/{id}", nil)
 	api.HandleFunc("GET /", func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the pages read %s, for which there is no hostile answer: add it above", r.URL.Path)

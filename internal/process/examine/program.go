@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,6 +91,11 @@ func (e *examination) checkProviders(ctx context.Context) (string, error) {
 	case len(p.Needed) == 0:
 		return "local modules need none that must be downloaded", nil
 	case p.By != "":
+		for i := range e.cfg.Tasks {
+			if why := terraformcli.MissingCLIConfig(e.cfg.Tasks[i].WorkingDir, os.Getenv); why != "" {
+				return "", fmt.Errorf("%s: %s", strings.Join(p.Needed, ", "), why)
+			}
+		}
 		return fmt.Sprintf("%s: Terraform gets them as %s says", strings.Join(p.Needed, ", "), p.By), nil
 	case len(p.Missing) == 0:
 		return strings.Join(p.Needed, ", ") + " on this machine", nil

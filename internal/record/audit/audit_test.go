@@ -170,7 +170,7 @@ func TestList_PageOfADayWithVeryManyEntriesReadsAboutAsManyAsItShows(t *testing.
 		var seen []string
 		for pages := 0; ; pages++ {
 			c.read, f.Limit = 0, limit
-			found, more, err := audit.List(t.Context(), s, f, func(audit.Entry) bool { return true })
+			found, next, err := audit.List(t.Context(), s, f, func(audit.Entry) bool { return true })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,10 +180,9 @@ func TestList_PageOfADayWithVeryManyEntriesReadsAboutAsManyAsItShows(t *testing.
 			for _, e := range found {
 				seen = append(seen, e.Task)
 			}
-			if !more {
+			if f.Before = next; next == "" {
 				break
 			}
-			f.Before = found[len(found)-1].ID
 		}
 		want := entries
 		if name == "a noon" {
@@ -196,6 +195,55 @@ func TestList_PageOfADayWithVeryManyEntriesReadsAboutAsManyAsItShows(t *testing.
 }
 
 // counting counts the writes.
+// Who may view one task may search a year of entries for what nobody finds.
+func TestList_ARequestDecodesOnlySoManyEntriesWhateverItSearches(t *testing.T) {
+	opened, err := sqlite.Open(t.Context(), t.TempDir()+"/terrapulse.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := &counted{Store: opened}
+	const entries = 2*audit.MaxRead + 300
+	var changes []state.Change
+	for i := range entries {
+		at := noon.AddDate(0, -i*10/entries, 0).Add(-time.Duration(i) * time.Second)
+		changes = append(changes, audit.Write(t.Context(), audit.Entry{Action: audit.Hold, Task: fmt.Sprint("task-", i%3000)}, "ci", at))
+	}
+	for some := range slices.Chunk(changes, state.MaxChanges) {
+		if _, err := opened.Apply(t.Context(), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, since := range map[string]time.Time{"a year": noon.AddDate(-1, 0, 0), "a month": noon.AddDate(0, 0, -30)} {
+		for task, want := range map[string]int{"nobody": 0, "task-7": 4} {
+			found := map[string]bool{}
+			f := audit.Filter{Since: since, Until: noon.Add(time.Hour), Task: task, Limit: 1}
+			for {
+				s.read = 0
+				got, next, err := audit.List(t.Context(), s, f, func(audit.Entry) bool { return true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.read > audit.MaxRead+1000 {
+					t.Fatalf("%s: a request for %s reads %d entries", name, task, s.read)
+				}
+				for _, e := range got {
+					found[e.ID] = true
+				}
+				if f.Before = next; next == "" {
+					break
+				}
+			}
+			if name == "a month" {
+				want = min(want, 1)
+			}
+			if len(found) != want {
+				t.Errorf("%s: %d entries about %s, want %d", name, len(found), task, want)
+			}
+		}
+	}
+}
+
 type counting struct {
 	state.Store
 	writes int

@@ -33,9 +33,14 @@ func (f Filter) finds(e Entry) bool {
 // byDay is up to which range of time entries are read by the day, otherwise by the month.
 const byDay = 31 * 24 * time.Hour
 
-// List returns the entries that a filter finds and that may be seen, the latest first, and whether
-// there may be more. It reads only what is of the range of time. Entries that cannot be decoded are left out.
-func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (found []Entry, more bool, err error) {
+// MaxRead is how many entries one request decodes at most, whatever it searches. Those of a year would take
+// a second, and a few people who search would delay ticks.
+const MaxRead = 5_000
+
+// List returns the entries that a filter finds and that may be seen, the latest first, and the id before which a
+// further request goes on; "" if there are no more. It reads only what is of the range of time, and lists fewer
+// entries than the limit if it has read MaxRead by then. Entries that cannot be decoded are left out.
+func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (found []Entry, next string, err error) {
 	until, all := f.Until, []string(nil)
 	if at, ok := timeOf(f.Before); ok && at.Before(until) {
 		all, until = hours(f.Since, at.Add(time.Microsecond)), at.Truncate(24*time.Hour)
@@ -43,24 +48,27 @@ func List(ctx context.Context, s state.Store, f Filter, sees func(Entry) bool) (
 	if until.After(f.Since) {
 		all = append(all, prefixes(f.Since, until)...)
 	}
-	last := "" // of the ids that were read: a month has the hours that were read, too
+	last, read := "", 0 // the last one of the ids: a month has the hours that were read, too
 	for _, prefix := range all {
 		for e, err := range backward(ctx, s, prefix, f.end(), f.Limit+1) {
 			if err != nil {
-				return nil, false, fmt.Errorf("read the audit record: %w", err)
+				return nil, "", fmt.Errorf("read the audit record: %w", err)
 			}
-			if last != "" && e.ID >= last {
+			if read == MaxRead {
+				return found, last, nil
+			}
+			if read++; last != "" && e.ID >= last {
 				continue
 			}
 			if last = e.ID; f.finds(e) && sees(e) {
 				if len(found) == f.Limit {
-					return found, true, nil
+					return found, found[f.Limit-1].ID, nil
 				}
 				found = append(found, e)
 			}
 		}
 	}
-	return found, false, nil
+	return found, "", nil
 }
 
 // end is a key that those of all entries in question are less than.
@@ -74,7 +82,7 @@ func (f Filter) end() string {
 }
 
 // backward reads the entries whose keys begin with a prefix and are less than end, the latest first. It
-// reads n at a time: a day may have very many.
+// reads n at once, then more and more: a day may have very many.
 func backward(ctx context.Context, s state.Store, prefix, end string, n int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		before := ""
@@ -99,7 +107,7 @@ func backward(ctx context.Context, s state.Store, prefix, end string, n int) ite
 			if len(records) != n {
 				return
 			}
-			before = records[n-1].Key
+			before, n = records[n-1].Key, max(n, min(2*n, 1000))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ const (
 	// maxPacked is how many bytes the events of a record take, so that the records of a write stay within
 	// state.MaxBytes. Usually they take a fifth of that.
 	maxPacked = 30 << 10
+	// MaxRead is about how many events of the history one request decodes, whatever it searches. All that are kept
+	// would take a second, and a few people who search would delay ticks.
+	MaxRead = 5_000
 )
 
 // sealed is a record of the history.
@@ -154,6 +158,11 @@ func parseCursor(text string) (*cursor, error) {
 	return &cursor{from, read, Event{At: time.Unix(0, at).UTC(), Seq: seq, ID: parts[4]}}, nil
 }
 
+// notBefore is the cursor of what is in the records of the history below a number: none of it was listed.
+func notBefore(n uint64) cursor {
+	return cursor{n, n, Event{At: time.Unix(0, math.MaxInt64).UTC()}}
+}
+
 // later compares events: the newest is the first. Copies of an event are equal.
 func later(a, b Event) int {
 	return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Seq, a.Seq), cmp.Compare(b.ID, a.ID))
@@ -172,14 +181,16 @@ type listing struct {
 	read    uint64 // the records of the history below this number were not read yet
 	finds   func(Event) bool
 	pending []found // that were read and may come after others that were not
+	decoded int     // how many events of the history were read
 	last    *Event  // that was looked at
 	events  []Event // that are listed
 	next    string
 }
 
 // List returns the events that a query and a function find, the newest first, and from where a further
-// query goes on; "" if there are no more. It reads as much of the history as that takes. An event from a
-// clock that was far ahead is perhaps listed where it was recorded. The events lack what only programs need.
+// query goes on; "" if there are no more. It lists fewer events than the limit if it has read about MaxRead events
+// by then. An event that was recorded late, or is from a clock that was far ahead, is perhaps listed where it was
+// recorded. The events lack what only programs need.
 func List(ctx context.Context, s state.Store, q Query, finds func(Event) bool) (events []Event, next string, err error) {
 	l := &listing{Query: q, finds: finds}
 	if l.after, err = parseCursor(q.Before); err != nil {
@@ -198,7 +209,7 @@ func List(ctx context.Context, s state.Store, q Query, finds func(Event) bool) (
 			return nil, "", err
 		}
 		for _, rec := range slices.Backward(records) {
-			if l.emit(rec.Data.To) || rec.Data.To.Before(l.Since) {
+			if l.emit(rec.Data.To) || rec.Data.To.Before(l.Since) || l.full(rec) {
 				below = 0
 				break
 			}
@@ -209,6 +220,18 @@ func List(ctx context.Context, s state.Store, q Query, finds func(Event) bool) (
 		l.emit(time.Time{})
 	}
 	return l.events, l.next, nil
+}
+
+// full reports whether enough was read before a record that no request has read. If so, it lists what was read,
+// and further requests go on with that record.
+func (l *listing) full(rec state.Stored[sealed]) bool {
+	if l.decoded < MaxRead || historyNumber(rec.Key) >= l.read {
+		return false
+	}
+	if !l.emit(time.Time{}) {
+		l.next = notBefore(l.read).String()
+	}
+	return true
 }
 
 // newest reads what is not in the history, and returns the number after that of its newest record that
@@ -273,6 +296,7 @@ func (l *listing) add(rec state.Stored[sealed]) {
 	if err != nil {
 		return
 	}
+	l.decoded += len(events)
 	for _, e := range events {
 		l.pending = append(l.pending, found{e, n + 1})
 	}
