@@ -71,6 +71,8 @@ type Job struct {
 	Applied bool
 	// BackendChanged says that the state was in another backend then.
 	BackendChanged bool
+	// Had is how many resources the task had after its latest run; 0 if that is not known.
+	Had int
 	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
 	Planned func()
 	// Checked, if set, is called after an apply with what the check blocks of the module have found. A
@@ -85,6 +87,9 @@ type Job struct {
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.
 	Judge func(ctx context.Context, plan Plan) error
+	// JudgeDoubt is Judge for a run that needs no plan, unless the driver finds that the state may not be the
+	// latest one. Nil if a plan cannot be judged.
+	JudgeDoubt func(ctx context.Context, plan Plan) error
 
 	// Saved is called when the backend has the state that Run.Unsaved names, or when it is known that
 	// another one is right. Set if Run.Unsaved is.

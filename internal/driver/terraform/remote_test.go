@@ -11,7 +11,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -77,23 +79,92 @@ func TestTerraform_TaskWhoseStateWasLeftBehindIsHeld(t *testing.T) {
 	if _, err := s.driver.Apply(t.Context(), s.job); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "the new one has no state of the task") {
 		t.Errorf("a plan that makes everything again: %v, %v", err, held)
 	}
-	refused := "the backend has changed since task web was applied, and the new one has no state of it"
 	s.job.Judge = nil
-	if _, err := s.driver.Apply(t.Context(), s.job); err == nil || !strings.Contains(err.Error(), refused) {
+	if _, err := s.driver.Apply(t.Context(), s.job); !errors.Is(err, terraformcli.ErrNoState) {
 		t.Errorf("an apply that nobody judges: %v", err)
 	}
-	s.job.Judge, s.job.Run.Kind = judge, state.KindDestroy
-	if _, err := s.driver.Destroy(t.Context(), s.job); err == nil || !strings.Contains(err.Error(), refused) {
-		t.Errorf("a destroy: %v", err)
+	s.job.Judge, s.job.Run.Kind, held = judge, state.KindDestroy, nil
+	if _, err := s.driver.Destroy(t.Context(), s.job); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "destroys nothing of it") {
+		t.Errorf("a destroy: %v, %v", err, held)
 	}
 
 	s.job.BackendChanged, s.job.Run.Kind = false, state.KindApply // as if somebody has approved it
 	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
 		t.Fatal(err)
 	}
-	s.job.BackendChanged = true // and with a state, which was copied or moved
+	s.job.BackendChanged, held = true, nil // and with a state, which was copied or moved
 	s.module(module + `resource "terraform_data" "newer" {}`)
 	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Add != 1 || len(held) > 0 {
 		t.Errorf("with the state: %+v, %v, %v", done, err, held)
+	}
+}
+
+// A Consul that is replaced, or a bucket that is emptied, takes the states along, and not the records.
+func TestTerraform_TaskWhoseStateIsLostIsHeld(t *testing.T) {
+	s := newTask(t, testtools.Terraform(t), `variable "services" {}
+resource "terraform_data" "one" {}`)
+	s.job.Task.Variables = nil
+	backend := filepath.Join(t.TempDir(), "states")
+	s.job.Config.Terraform.Backend = config.Backend{Type: "local", Body: config.Body{Attributes: map[string]cty.Value{"workspace_dir": cty.StringVal(backend)}}}
+	var held []state.Cause
+	errHeld := errors.New("a person must see it")
+	s.job.JudgeDoubt = func(_ context.Context, p driver.Plan) error {
+		if held = p.Causes; len(held) > 0 {
+			return errHeld
+		}
+		return nil
+	}
+	made := -1
+	s.job.Made = func(all []string) { made = len(all) }
+	holds := func(what string, do func(context.Context, driver.Job) (*state.Changes, error)) {
+		t.Helper()
+		held = nil
+		if _, err := do(t.Context(), s.job); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "it had 1 resource after the latest run, and the backend has no state of the task any more") {
+			t.Errorf("%s: %v, %+v", what, err, held)
+		}
+	}
+
+	if _, err := s.driver.Apply(t.Context(), s.job); err != nil || made != 1 {
+		t.Fatal(err, made)
+	}
+	s.job.Had = made
+	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(backend, "web", "terraform.tfstate")
+	kept := read(t, file)
+	if err := os.RemoveAll(backend); err != nil {
+		t.Fatal(err)
+	}
+	holds("an apply", s.driver.Apply)
+	s.job.Run.Kind = state.KindDestroy
+	holds("a destroy", s.driver.Destroy)
+	s.module(`variable "services" {}`)
+	s.job.Run.Kind = state.KindApply
+	holds("a plan that makes nothing, so that what was made would stay", s.driver.Apply)
+	if left, err := os.ReadFile(file); err == nil && strings.Contains(string(left), "terraform_data") {
+		t.Errorf("something was applied:\n%s", left)
+	}
+
+	s.job.JudgeDoubt = nil
+	if _, err := s.driver.Apply(t.Context(), s.job); !errors.Is(err, terraformcli.ErrNoState) {
+		t.Errorf("an apply that nobody can judge: %v", err)
+	}
+	s.job.JudgeDoubt = func(context.Context, driver.Plan) error { return nil } // somebody has approved it
+	if _, err := s.driver.Apply(t.Context(), s.job); err != nil || made != 0 {
+		t.Errorf("with an approval: %v, %d resources", err, made)
+	}
+
+	// A person has destroyed everything with Terraform: the state says so.
+	if err := os.WriteFile(file, []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.job.Run.Kind, s.job.JudgeDoubt = state.KindDestroy, nil
+	if _, err := s.driver.Destroy(t.Context(), s.job); err != nil {
+		t.Fatal(err)
+	}
+	s.job.Run.Kind = state.KindApply
+	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
+		t.Errorf("after a destroy by hand: %v", err)
 	}
 }

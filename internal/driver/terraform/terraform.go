@@ -125,6 +125,9 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 			return nil, err
 		}
 	}
+	if job.JudgeDoubt == nil {
+		job.JudgeDoubt = job.Judge
+	}
 	kept, err := keptElsewhere(ctx, job, dir, formers)
 	if err != nil {
 		return nil, err
@@ -144,28 +147,35 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 	if err != nil {
 		return nil, err
 	}
-	left, err := leftBehind(ctx, job, dir)
-	if err != nil {
-		return nil, err
-	}
 	if ran { // init may have installed a module that declares other types
 		if err := d.write(t.WorkingDir, job); err != nil {
 			return nil, err
 		}
 	}
+	if job.Judge == nil && kept+former != "" {
+		job.Judge = job.JudgeDoubt
+	}
 	var changes *state.Changes
 	if job.Judge == nil {
 		changes, err = direct(dir, ctx)
-	} else {
+		if errors.Is(err, terraformcli.ErrNoState) {
+			job.Judge = job.JudgeDoubt
+		}
+	}
+	if job.Judge != nil {
 		changes, err = judged(dir, ctx, func(ctx context.Context, found terraformcli.Plan, mark terraformcli.StateMark) error {
 			plan, err := judgeable(t.Name, found, mark)
 			if err != nil {
 				return err
 			}
 			plan.Commits = len(commits) > 0
-			plan.Causes = doubtful(plan.Changes, former, left)
-			if kept != "" {
-				plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: kept})
+			if plan.Changes.Add == 0 && !plan.Changes.Uncounted && !plan.Changes.Unknown {
+				former = "" // whatever the former workspace has, the plan does not make it again
+			}
+			for _, why := range []string{former, lost(job, mark), kept} {
+				if why != "" {
+					plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: why})
+				}
 			}
 			return job.Judge(ctx, plan)
 		})
@@ -223,46 +233,30 @@ func keptElsewhere(ctx context.Context, job driver.Job, dir *terraformcli.Dir, f
 	if there, err := dir.Holds(ctx, u.State); err != nil || there {
 		return "", err
 	}
-	if u.Instance && !job.Run.ForPerson() || job.Judge == nil {
+	if u.Instance && !job.Run.ForPerson() || job.JudgeDoubt == nil {
 		return "", fmt.Errorf("nothing was applied, because what that run made would be made again, or would stay: %s. %s", u, u.Help(job.Task.Name, job.Run.Kind == state.KindDestroy))
 	}
 	fmt.Fprintf(job.Output, "\nWarning: this run begins with an older state. %s.\n", u)
 	return fmt.Sprintf("%s, so that the plan may make again what that run made", u), nil
 }
 
-// leftBehind returns why there may be no state: it was left in another backend; "" if it was not.
-// Where the task's directory is still there, it was moved before. A container, or another instance,
-// has no such directory. Without a judge, and to destroy, such a task is refused.
-func leftBehind(ctx context.Context, job driver.Job, dir *terraformcli.Dir) (string, error) {
-	if !job.BackendChanged {
-		return "", nil
-	}
-	n, err := dir.Managed(ctx)
-	if err != nil {
-		return "", fmt.Errorf("read the state of task %s, which was in another backend before: %w", job.Task.Name, err)
-	}
-	if n > 0 {
-		return "", nil
-	}
-	if job.Judge == nil || job.Run.Kind == state.KindDestroy {
-		return "", fmt.Errorf("the backend has changed since task %s was applied, and the new one has no state of it: nothing that exists would be updated or destroyed. "+
-			"Copy the state to the new backend, as %s shows, or configure the former backend again", job.Task.Name, docs.Page("operate.md"))
-	}
-	return "the backend has changed, and the new one has no state of the task: " +
-		"the plan creates again what already exists. Copy the state there, as " + docs.Page("operate.md") + " shows", nil
-}
+// hasState reports whether a task should have a state.
+func hasState(job driver.Job) bool { return job.Had > 0 || job.BackendChanged }
 
-// doubtful returns why a person must approve what a plan creates: for each reason that is not "".
-func doubtful(changes *state.Changes, reasons ...string) (causes []state.Cause) {
-	if changes.Add == 0 && !changes.Uncounted && !changes.Unknown {
-		return nil
+// lost returns why what the task has may be made again, or stay: the backend does not have the state that
+// the task should have. It was left in another backend, or is gone, such as with a Consul that was replaced.
+// Where the task's directory is still there, a state is moved to another backend before; a container, or
+// another instance, has no such directory.
+func lost(job driver.Job, mark terraformcli.StateMark) string {
+	switch {
+	case !mark.None() || !hasState(job):
+		return ""
+	case job.BackendChanged:
+		return "the backend has changed, and the new one has no state of the task: the plan makes again what already exists, and destroys nothing of it. " +
+			"Copy the state there, as " + docs.Page("operate.md") + " shows, or configure the former backend again"
 	}
-	for _, why := range reasons {
-		if why != "" {
-			causes = append(causes, state.Cause{Rule: state.RuleApproval, Text: why})
-		}
-	}
-	return causes
+	return fmt.Sprintf("the state of the task is lost: it had %d %s after the latest run, and the backend has no state of the task any more. "+
+		"The plan makes again what already exists, and destroys nothing of it. Restore the state from a backup, and run the task again", job.Had, state.Plural(job.Had, "resource"))
 }
 
 // formersOf returns where the state of a task was under its former names.
@@ -304,8 +298,7 @@ func judgeable(task string, found terraformcli.Plan, state terraformcli.StateMar
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	// A plan creates the workspace, and with it an empty state: that is still none for an approval.
-	if state.Lineage != "" && (state.Serial > 1 || len(state.Objects) > 0) {
+	if !state.None() {
 		plan.State = fmt.Sprintf("%s/%d", state.Lineage, state.Serial)
 	}
 	plan.Print = found.Print
@@ -389,7 +382,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables, Trace: job.Trace,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
-		ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
+		HasState: hasState(job), ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

@@ -41,6 +41,8 @@ type Options struct {
 	// Planned, if set, is called when an Apply or Destroy that is not judged has
 	// planned.
 	Planned func()
+	// HasState says that the task should have a state: Apply and Destroy return ErrNoState if there is none.
+	HasState bool
 	// WithoutModule says that the root module does not call the task's module: then
 	// only the state says which providers are needed.
 	WithoutModule bool

@@ -2,6 +2,7 @@ package terraformcli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -58,6 +59,10 @@ func (e *LostError) Error() string {
 
 // LeftState returns a state without a place.
 func (e *LostError) LeftState() *state.Unsaved { return &state.Unsaved{} }
+
+// ErrNoState says that an apply or a destroy has not begun, because the backend does not have the state that the
+// task should have.
+var ErrNoState = errors.New("the backend has no state of the task, which was applied before")
 
 // LockError is a state that is locked by another process.
 type LockError struct {

@@ -21,6 +21,12 @@ type StateMark struct {
 	Objects []string `json:"objects,omitempty"`
 }
 
+// None reports whether it is the mark of no state. A plan creates the workspace, and with it an empty
+// state: that is still none.
+func (m StateMark) None() bool {
+	return m.Lineage == "" || m.Serial <= 1 && len(m.Objects) == 0
+}
+
 // markOf returns the mark of a state as Terraform writes it.
 func markOf(state []byte) (StateMark, error) {
 	if len(bytes.TrimSpace(state)) == 0 {

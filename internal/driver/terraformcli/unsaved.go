@@ -233,6 +233,9 @@ func (d *Dir) noteBegin(ctx context.Context, mark *StateMark) error {
 		if err != nil {
 			return d.forgetBegin() // a state that Terraform may be able to read
 		}
+		if d.opts.HasState && now.None() {
+			return ErrNoState
+		}
 		mark = &now
 	}
 	raw, err := json.Marshal(mark)

@@ -72,16 +72,20 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 		return nil, j.waitUnplanned(err)
 	}
 	j.begins(driver.Plan{Changes: &state.Changes{}}, false)
-	if !j.plansFirst() && len(j.input) == 0 {
+	judged := j.plansFirst() || len(j.input) > 0
+	if !judged {
 		if times := j.times(); !times.Open {
 			return nil, j.waitFor(times)
 		}
-		moved := (j.claimed.FromRemote || job.BackendChanged || job.Run.Unsaved != nil) && job.Config.Driver().AppliesPlans()
-		if !job.Config.Driver().Kind().PlansAlways && !moved { // else the driver may require an approval
-			return change(ctx, job)
-		}
+		judged = job.Config.Driver().Kind().PlansAlways
 	}
-	job.Judge, j.dir = j.plan, job.Config.Dir()
+	j.dir = job.Config.Dir()
+	switch {
+	case judged:
+		job.Judge = j.plan
+	case job.Config.Driver().AppliesPlans():
+		job.JudgeDoubt = j.plan
+	}
 	changes, err := change(ctx, job)
 	if j.unplanned(ctx, err) {
 		err = j.waitUnplanned(err)
@@ -118,7 +122,7 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 		}
 	}()
 	switch {
-	case plan.Changes.Any():
+	case plan.Changes.Any(), len(plan.Causes) > 0:
 	case plan.Commits:
 		return j.inWindow(ctx) // what is committed was judged when it was applied
 	default:
@@ -208,6 +212,7 @@ func (j *judgement) details(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the details of the plan, by which it is judged: %w", err)
 	}
+	plan.Causes = j.done.plan.Causes
 	j.done.plan = plan
 	return nil
 }

@@ -35,11 +35,11 @@ type planner struct {
 // judgeable is the plan as a judge gets it, without what takes time.
 func (p *planner) judgeable() driver.Plan {
 	print := func(context.Context) (string, error) { p.printed++; return p.plan.Text, nil }
-	plan := driver.Plan{Changes: p.plan.Changes, State: p.plan.State, InState: p.plan.InState, Commits: p.plan.Commits, Print: print}
+	plan := driver.Plan{Changes: p.plan.Changes, State: p.plan.State, InState: p.plan.InState, Commits: p.plan.Commits, Causes: p.plan.Causes, Print: print}
 	plan.Detail = func(context.Context) (driver.Plan, error) {
 		p.detailed++
 		full := p.plan
-		full.Text, full.Print = "", print
+		full.Text, full.Print, full.Causes = "", print, nil
 		return full, nil
 	}
 	return plan
@@ -468,5 +468,16 @@ func TestJudge_RemovalPassesTheWindowOnlyIfTheRunIsForIt(t *testing.T) {
 		if got := j.apply(); (got.State == state.RunSucceeded) != passes {
 			t.Errorf("a run for %s that only removes entries is %s: %v", code, got.State, got.Wait)
 		}
+	}
+}
+
+// The driver says so before the details of the plan are read, for which the plan guard asks.
+func TestRun_PlanThatIsBelowALimitWaitsForTheCausesOfTheDriver(t *testing.T) {
+	limit := 5
+	j := newJudging(t, config.Rules{Guard: guard.Spec{Enabled: true, MaxDestroy: &limit}})
+	j.driver.plan.Changes = &state.Changes{Destroy: 1}
+	j.driver.plan.Causes = []state.Cause{{Rule: state.RuleApproval, Text: "the state may be an older one"}}
+	if run := j.apply(); run.State != state.RunWaiting || run.Wait.Text != "the state may be an older one" {
+		t.Errorf("got %s, %+v", run.State, run.Wait)
 	}
 }

@@ -360,8 +360,8 @@ func TestRemote_TaskThatComesBackIsJudgedUntilItHasSucceeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.next = func(ctx context.Context, job driver.Job) (*state.Changes, error) {
-			if before, err := job.Remote(ctx); err != nil || before.Workspace != "ws-1" || job.Judge == nil {
-				t.Errorf("the driver finds %+v, %v, and a judge: %v", before, err, job.Judge != nil)
+			if before, err := job.Remote(ctx); err != nil || before.Workspace != "ws-1" || job.JudgeDoubt == nil {
+				t.Errorf("the driver finds %+v, %v, and a judge: %v", before, err, job.JudgeDoubt != nil)
 			}
 			return &state.Changes{}, failed
 		}
@@ -396,7 +396,7 @@ func TestRemote_DriverDoesNotGetWhatAnotherOneRecorded(t *testing.T) {
 	}
 }
 
-func TestRun_TaskWhoseBackendHasChangedIsJudged(t *testing.T) {
+func TestRun_TaskWhoseBackendHasChangedCanBeJudged(t *testing.T) {
 	b, s, _ := newSteps(t)
 	for i, step := range []struct {
 		backend string
@@ -415,8 +415,8 @@ func TestRun_TaskWhoseBackendHasChangedIsJudged(t *testing.T) {
 			b.intend(fmt.Sprint("next-", i), b.task())
 		}
 		s.next = func(_ context.Context, job driver.Job) (*state.Changes, error) {
-			if job.BackendChanged != step.changed || (job.Judge != nil) != step.changed {
-				t.Errorf("run %d: changed: %v, with a judge: %v", i, job.BackendChanged, job.Judge != nil)
+			if job.BackendChanged != step.changed || job.Judge != nil || job.JudgeDoubt == nil {
+				t.Errorf("run %d: changed: %v, with a judge: %v, with one for a doubt: %v", i, job.BackendChanged, job.Judge != nil, job.JudgeDoubt != nil)
 			}
 			return &state.Changes{}, nil
 		}

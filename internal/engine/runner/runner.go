@@ -426,7 +426,7 @@ func (c *claim) read(ctx context.Context, launch state.Launch, task *config.Task
 func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, unknown bool, done *result, out io.Writer) driver.Job {
 	done.backend = cfg.BackendDigest()
 	job := driver.Job{
-		Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out, Continued: c.continued, Planned: c.notePlan, Remote: c.remote(cfg.Driver().Kind()),
+		Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Had: c.claimed.Had, Output: out, Continued: c.continued, Planned: c.notePlan, Remote: c.remote(cfg.Driver().Kind()),
 		Applied:        len(before.Sources) > 0 || len(before.Elements) > 0,
 		BackendChanged: before.Backend != "" && done.backend != "" && before.Backend != done.backend,
 	}

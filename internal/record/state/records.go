@@ -346,6 +346,8 @@ type Run struct {
 	// FromRemote says that another system ran the task until its driver changed: the
 	// state of what it has made may still be there.
 	FromRemote bool `json:"from_remote,omitempty"`
+	// Had is how many resources the task had before; 0 if that is not known.
+	Had int `json:"had,omitempty"`
 	// WhatIf is set for a plan run with data that is supposed: nothing of it is ever applied.
 	WhatIf *WhatIf `json:"what_if,omitempty"`
 	// Unsaved is Task.Unsaved, as the run has found or left it.
