@@ -131,3 +131,57 @@ func TestValidate_SpeaksOfConsulTerraformSyncOnlyIfItReadsTheFilesToo(t *testing
 		}
 	}
 }
+
+// An init would fail, because of the root module that Terrapulse writes around the module.
+func TestValidate_ChecksTheRootModuleThatItWouldWrite(t *testing.T) {
+	s := &site{t: t, dir: t.TempDir()}
+	t.Chdir(s.dir)
+	const services = "variable \"services\" {}\n"
+	s.write("web/main.tf", services+"variable \"fw\" {}\nvariable \"size\" {}\n")
+	s.write("calls/main.tf", services+"module \"inner\" {\n  source = \"./inner\"\n}\nmodule \"sibling\" {\n  source = \"../web\"\n  services = 1\n  fw = 1\n  size = 1\n}\n")
+	s.write("calls/inner/main.tf", "module \"next\" {\n  source = \"../beside\"\n}\n")
+	s.write("calls/beside/main.tf", "")
+	s.write("own.tfvars", "size = 3\nservices = {}\n")
+	s.write("tasks.yaml", `terraform_provider:
+  fw:
+    host: 10.0.0.1
+task:
+  - name: input
+    module: ./web
+    condition: {services: {names: [web]}}
+    variables: {fw: 1}
+    variable_files: [own.tfvars]
+  - name: provider
+    module: ./web
+    condition: {services: {names: [web]}}
+    providers: [fw]
+    variables:
+      size: 1
+      fw: 1
+  - name: calls
+    module: ./calls
+    condition: {services: {names: [web]}}
+  - name: name
+    module: web
+    condition: {services: {names: [web]}}
+`)
+	r := s.run("validate", "-config-file", "tasks.yaml")
+	wantCode(t, r, exitConfig)
+	var lines []string
+	for line := range strings.Lines(r.stderr) {
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, line)
+		}
+	}
+	for _, want := range []string{
+		`own.tfvars:2: the root module of task input would have two variables "services": Terrapulse sets it with data from Consul, and variables or variable_files of the task set it: remove or rename that one`,
+		`tasks.yaml:16: the root module of task provider would have two variables "fw": one has the values of the terraform_provider block "fw", and variables`,
+		s.path("calls/main.tf") + `:5: the module "sibling" is not below the module of task calls (` + s.path("calls") + `), so that Terraform refuses it: move ` + s.path("web") + ` there`,
+		`tasks.yaml:20: the module "web" of task name is no address that Terraform can read: write ./web for a directory beside the task files`,
+	} {
+		wantText(t, r.stderr, want)
+	}
+	if len(lines) != 4 {
+		t.Errorf("%d errors", len(lines))
+	}
+}

@@ -129,7 +129,7 @@ func (d *Driver) api(ctx context.Context, cfg *config.Config) (API, error) {
 
 // Check implements driver.Driver.
 func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
-	all := config.Errors(module.Findings(t, rootmodule.InputTypes(t, module.VariableTypes(t, t.WorkingDir))))
+	all := config.Errors(append(rootmodule.Check(cfg, t), module.Findings(t, rootmodule.InputTypes(t, module.VariableTypes(t, t.WorkingDir)))...))
 	add := func(err error) {
 		if err != nil {
 			all = append(all, config.Diagnostic{Position: t.Source, Problem: err.Error()})

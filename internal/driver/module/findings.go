@@ -27,10 +27,13 @@ import (
 // the module's providers first, which a check should not download. inputs are
 // the types of what the module gets from Consul.
 func Findings(t *config.Task, inputs map[string]cty.Type) []config.Diagnostic {
-	if !t.LocalModule() {
-		return nil
-	}
 	f := &findings{task: t, modules: map[string]*tfconfig.Module{}}
+	if !t.LocalModule() {
+		if err := checkAddress(t); err != nil {
+			f.add(t.Source, "%s", err)
+		}
+		return f.all
+	}
 	if err := checkDirectory(t); err != nil {
 		f.add(t.Source, "%s", err)
 		return f.all
@@ -238,6 +241,11 @@ func (f *findings) call(dir string, call *tfconfig.ModuleCall, block *hclsyntax.
 	called := filepath.Join(dir, filepath.FromSlash(call.Source))
 	if info, err := os.Stat(called); err != nil || !info.IsDir() {
 		f.add(pos, "the module %q is not there: there is no directory %s", call.Name, called)
+		return
+	}
+	root, _, _ := strings.Cut(f.task.Module, "//") // of the package
+	if inside, err := filepath.Rel(root, called); err != nil || !filepath.IsLocal(inside) {
+		f.add(pos, "the module %q is not below the module of task %s (%s), so that Terraform refuses it: move %s there", call.Name, f.task.Name, root, called)
 		return
 	}
 	module := f.module(called)

@@ -24,7 +24,7 @@ import (
 // the task's own variables. It reads only modules in directories of this machine.
 func Check(t *config.Task, inputs []string) error {
 	if !t.LocalModule() {
-		return nil
+		return checkAddress(t)
 	}
 	if err := checkDirectory(t); err != nil {
 		return err
@@ -36,6 +36,19 @@ func Check(t *config.Task, inputs []string) error {
 		}
 	}
 	return nil
+}
+
+// checkAddress finds an address of a module from elsewhere that Terraform cannot read.
+func checkAddress(t *config.Task) error {
+	if t.Module == "" {
+		return nil // everything is to be destroyed, and the module is gone
+	}
+	address, _, _ := strings.Cut(t.Module, "//")
+	if strings.Count(address, "/") > 1 || strings.Contains(address, ":") {
+		return nil
+	}
+	return fmt.Errorf("the module %q of task %s is no address that Terraform can read: write ./%s for a directory beside the task files, or NAMESPACE/NAME/PROVIDER for a module of a registry",
+		t.Module, t.Name, t.Module)
 }
 
 // checkDirectory finds what is wrong with the directory of a local module.
@@ -50,7 +63,7 @@ func checkDirectory(t *config.Task) error {
 	case err != nil:
 		return fmt.Errorf("read the module of task %s: %w", t.Name, err)
 	case !info.IsDir():
-		return fmt.Errorf("the module of task %s must be a directory: %s is a file", t.Name, t.Module)
+		return fmt.Errorf("the module of task %s must be a directory: %s is a file (unpack an archive)", t.Name, t.Module)
 	}
 	return nil
 }

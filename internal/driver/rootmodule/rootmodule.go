@@ -63,8 +63,11 @@ type File struct {
 }
 
 // Files returns the files of the root module, the most important ones first. It
-// returns an error if the configuration has a name that Terraform cannot read.
+// returns an error if the configuration has a name that Terraform cannot read, or one twice.
 func (m Module) Files() ([]File, error) {
+	if twice := m.twice(); len(twice) > 0 {
+		return nil, config.Errors(twice)
+	}
 	main, err := m.main()
 	if err != nil {
 		return nil, err

@@ -68,8 +68,7 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 			all = append(all, config.Diagnostic{Position: t.Source, Problem: err.Error()})
 		}
 	}
-	_, err := rootmodule.Backend(cfg, t)
-	add(err)
+	all = append(all, rootmodule.Check(cfg, t)...)
 	all = append(all, module.Findings(t, rootmodule.InputTypes(t, module.VariableTypes(t, t.WorkingDir)))...)
 	add(dynamic.Check(cfg, t))
 	add(terraformcli.CheckEnv(t.Name, rootmodule.Env(t, cfg)))
