@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -30,8 +31,11 @@ const (
 	Attested    Proof = "attested"    // another system says so, such as HCP Terraform: it has authenticated the person
 )
 
+// TokenKind begins the names of tokens.
+const TokenKind = "token:"
+
 // Kinds are the beginnings of names, each with the proof that a name of this kind needs.
-var Kinds = map[string]Proof{"token:": Token, "cert:": Certificate, "user:": OIDC, "arn:": IAM}
+var Kinds = map[string]Proof{TokenKind: Token, "cert:": Certificate, "user:": OIDC, "arn:": IAM}
 
 // Identity is who acts. The zero value is somebody unknown.
 type Identity struct {
@@ -39,6 +43,10 @@ type Identity struct {
 	Also   []string `json:"also,omitempty"`   // further names of the same proof: those of a certificate, the role of a session in AWS
 	Groups []string `json:"groups,omitempty"` // the groups that the identity is in, without their kind
 	Proof  Proof    `json:"proof,omitempty"`
+	// Account says which account it is, also if its name belonged to another one before: the issuer and the
+	// subject of an OpenID provider, or which named token. "" if a name is always of the same account.
+	Account string    `json:"account,omitempty"`
+	Made    time.Time `json:"made,omitzero"` // when the named token was made; zero if it is none
 }
 
 // Proven reports whether credentials prove the name. Only then may a decision depend on it.
@@ -94,7 +102,7 @@ func OfRecord(name string) Identity {
 }
 
 // OfToken is who sends the token with this name.
-func OfToken(name string) Identity { return Identity{Name: "token:" + name, Proof: Token} }
+func OfToken(name string) Identity { return Identity{Name: TokenKind + name, Proof: Token} }
 
 // maxName is the maximum length of a name, in bytes.
 const maxName = 256

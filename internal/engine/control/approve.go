@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -39,6 +40,9 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		if err != nil {
 			return err
 		}
+		if e.Next, err = credentials.JudgeTask(ctx, c.Store, e.Next); err != nil {
+			return err
+		}
 		before := e.Next.Run.Approvals
 		if r := e.Next.Run.Resume; r != nil && r.Approval != nil && r.Approval.Content == *wait.Content {
 			if r.Approval.Valid(e.Now) && t.Approval.Enough(*r.Approval, e.Now) {
@@ -47,12 +51,12 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 			before = r.Approval.All()
 		}
 		who.Name = someone(who.Name)
-		g, err := t.Approval.Given(who, e.changedBy(task), e.Now, state.Line(comment))
+		g, err := t.Approval.Given(who, e.changedBy(task), wait.Since, e.Now, state.Line(comment))
 		if err != nil {
 			return err
 		}
 		given := t.Approval.Counting(before, e.Now)
-		if repeated, err := t.Approval.Repeated(given, g.By); err != nil {
+		if repeated, err := t.Approval.Repeated(given, g); err != nil {
 			return err
 		} else if repeated {
 			return errNoChange
@@ -92,14 +96,11 @@ func (e *Edit) approved(given []state.Given, needed int, content state.Content) 
 
 // changedBy names everybody because of whom there may be something to approve.
 func (e *Edit) changedBy(task string) []string {
-	by := e.Overrides[task].ChangedBy()
-	if e.Next.DeletedBy != "" {
-		by = append(by, e.Next.DeletedBy)
-	}
+	by := append(e.Overrides[task].ChangedBy(), e.Next.DeletedBy, e.Next.DeletedAccount)
 	if e.Next.Destroy != nil {
-		by = append(by, e.Next.Destroy.By)
+		by = append(by, e.Next.Destroy.By, e.Next.Destroy.Account)
 	}
-	return by
+	return slices.DeleteFunc(by, func(name string) bool { return name == "" })
 }
 
 // Reject ends the run of a task that waits with a plan. The task is not planned again
@@ -141,7 +142,7 @@ func (c *Control) Destroy(ctx context.Context, task, by string) error {
 		if e.Next.Destroy != nil || e.Next.Run != nil && e.Next.Run.Destroys() {
 			return errNoChange
 		}
-		e.Next.RequestDestroy(someone(by), e.Now)
+		e.Next.RequestDestroy(someone(by), accountOf(ctx, by), e.Now)
 		return nil
 	})
 }
@@ -248,7 +249,7 @@ func (c *Control) ApproveAll(ctx context.Context, who identity.Identity, comment
 			}
 			replaced.Earlier = append(slices.Clone(replaced.Earlier), *was)
 		}
-		replaced.Approved = &state.ReplacedApproval{By: someone(who.Name), Also: who.Also, Groups: who.Groups, Authenticated: who.Proven(), Proof: who.Proof,
+		replaced.Approved = &state.ReplacedApproval{By: someone(who.Name), Also: who.Also, Groups: who.Groups, Authenticated: who.Proven(), Proof: who.Proof, Account: who.Account, Made: who.Made,
 			At: c.Now(), Comment: state.Line(comment), Shown: replaced.Shown}
 		rec.Replaced = &replaced
 		return nil, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -44,7 +43,8 @@ func (c *Control) Create(ctx context.Context, definition json.RawMessage, opts C
 			return ErrActive
 		}
 		// A file's task of this name that was deleted stays so.
-		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, By: someone(opts.By), At: e.Now, Made: e.Now}
+		next := state.Override{Task: task.Name, Definition: definition, Deleted: override.Data.Deleted, Made: e.Now}
+		next.Change(someone(opts.By), accountOf(ctx, opts.By), e.Now)
 		run := ""
 		earlier = earlierThan(e.Next)
 		if opts.Provisional && task.Enabled {
@@ -138,8 +138,8 @@ func (c *Control) SetEnabled(ctx context.Context, task string, enabled bool, opt
 		if !override.Exists() {
 			next.Made = e.Now
 		}
-		next.Task, next.Enabled, next.By, next.At = task, &enabled, someone(opts.By), e.Now
-		next.Others = slices.DeleteFunc(override.Data.ChangedBy(), func(by string) bool { return by == next.By })
+		next.Task, next.Enabled = task, &enabled
+		next.Change(someone(opts.By), accountOf(ctx, opts.By), e.Now)
 		if !t.FromAPI {
 			next.Deleted = "" // its block was changed since
 		}
@@ -186,7 +186,8 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 		if err != nil {
 			return err
 		}
-		next := state.Override{Task: task, Deleted: override.Data.Deleted, By: someone(by), At: e.Now, Made: override.Data.Made}
+		next := state.Override{Task: task, Deleted: override.Data.Deleted, Made: override.Data.Made}
+		next.Change(someone(by), accountOf(ctx, by), e.Now)
 		if comesBack = ok && !t.FromAPI; comesBack {
 			next.Deleted = t.Identity(e.Base)
 		}
@@ -201,7 +202,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 				leaving = override.Data.Definition
 			}
 		}
-		e.Next.Delete(next.By, leaving)
+		e.Next.Delete(next.By, accountOf(ctx, by), leaving)
 		e.overridden(change, next)
 		return nil
 	})

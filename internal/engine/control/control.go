@@ -107,6 +107,14 @@ func (c *Control) AuditRetention(ctx context.Context) time.Duration {
 // someone is who asks, also where nobody has said who.
 func someone(by string) string { return cmp.Or(state.Line(by), "somebody") }
 
+// accountOf returns the account of who sends the request, if that is this name.
+func accountOf(ctx context.Context, by string) string {
+	if of := audit.Of(ctx); of.Proven() && of.Name == by {
+		return of.Account
+	}
+	return ""
+}
+
 // act is what somebody does, for the audit record.
 type act struct {
 	audit.Entry

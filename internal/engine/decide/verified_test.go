@@ -52,7 +52,7 @@ func TestVerification_IsContinued(t *testing.T) {
 			in.Removed, in.Destroy, in.RenamedTo = true, true, []string{"edge"}
 			in.State.RemovedAt = noon
 		}, Resume, ""},
-		"its destroy":                {func(in *Input) { in.State.RequestDestroy("Ann", noon) }, End, state.RunSuperseded},
+		"its destroy":                {func(in *Input) { in.State.RequestDestroy("Ann", "", noon) }, End, state.RunSuperseded},
 		"its removal with a destroy": {func(in *Input) { in.Removed, in.Destroy = true, true; in.State.RemovedAt = noon }, End, state.RunSuperseded},
 	} {
 		in := Input{Task: webTask(), Definition: "def", State: halfVerified(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Elsewhere: Elsewhere{Driver: "terraform-cloud"}}

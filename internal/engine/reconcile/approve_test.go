@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -123,18 +124,22 @@ func (b *bench) overridden(o state.Override) {
 
 func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testing.T) {
 	cat := identity.OfToken("cat")
+	ann := identity.Identity{Name: "ann", Proof: identity.OIDC, Account: "https://id.example.com#1"}
+	renamed := ann
+	renamed.Name = "ann.smith"
+	ctx := audit.With(t.Context(), audit.Actor{Identity: ann})
 	for name, c := range map[string]struct {
 		change  func(*control.Control) error // by ann
 		destroy bool
 	}{
 		"somebody else changed it later": {func(c *control.Control) error {
-			if _, err := c.SetEnabled(t.Context(), "task-0", false, control.ChangeOptions{By: "ann"}); err != nil {
+			if _, err := c.SetEnabled(ctx, "task-0", false, control.ChangeOptions{By: "ann"}); err != nil {
 				return err
 			}
 			_, err := c.SetEnabled(t.Context(), "task-0", true, control.ChangeOptions{By: "bob", Provisional: true})
 			return err
 		}, false},
-		"she requested its end": {func(c *control.Control) error { return c.Destroy(t.Context(), "task-0", "ann") }, true},
+		"she requested its end": {func(c *control.Control) error { return c.Destroy(ctx, "task-0", "ann") }, true},
 	} {
 		b := newBench(t, tasks(1)...)
 		b.Config.Tasks[0].Approval.DistinctApprover = true
@@ -149,8 +154,10 @@ func TestApprove_EveryoneWhoChangedTheTaskIsKnownWhereAnotherPersonMust(t *testi
 		}
 		b.claimed(run, "container")
 		b.wait(run, planned)
-		if err := people.Approve(t.Context(), "task-0", "", identity.Identity{Name: "ann", Proof: identity.Token}, ""); !errors.Is(err, approvals.ErrSamePerson) {
-			t.Errorf("%s, and ann approves: %v", name, err)
+		for _, who := range []identity.Identity{{Name: "ann", Proof: identity.Token}, renamed} {
+			if err := people.Approve(t.Context(), "task-0", "", who, ""); !errors.Is(err, approvals.ErrSamePerson) {
+				t.Errorf("%s, and %s approves: %v", name, who.Name, err)
+			}
 		}
 		if err := people.Approve(t.Context(), "task-0", "", cat, ""); err != nil {
 			t.Errorf("%s, and cat approves: %v", name, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -23,12 +24,17 @@ func twoOf(t *testing.T, from ...string) (*bench, state.PlannedRun) {
 	record, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("task-0"))
 	b.must(err)
 	next, wait := record.Data, planned
-	wait.Needs, wait.From = 2, from
+	wait.Needs, wait.From, wait.Since = 2, from, b.now
 	live := *next.Run
 	live.Wait = &wait
 	next.Run = &live
 	b.must(b.store.Apply(t.Context(), record.Write(next)))
 	return b, run
+}
+
+// tokens are the named tokens of the bench.
+func (b *bench) tokens() *credentials.Keeper {
+	return credentials.New(b.store, func() time.Time { return b.now })
 }
 
 func TestApprovers_RunGoesOnWhenTheLastOneHasApproved(t *testing.T) {
@@ -275,5 +281,86 @@ func TestApprovers_PersonDoesNotApproveWhatTheyChangedAsAnotherIdentity(t *testi
 				t.Errorf("the run is %s", got.State)
 			}
 		})
+	}
+}
+
+// An administrator revokes a token because somebody else has it. Until the plan is applied, nothing that was done
+// with it counts, also if the same name is given to another token.
+func TestApprovers_ApprovalOfARevokedTokenDoesNotCount(t *testing.T) {
+	for name, again := range map[string]bool{"revoked": false, "and made again": true} {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, all have approved: %t", name, all), func(t *testing.T) {
+				b, run := twoOf(t)
+				tokens := b.tokens()
+				token := func(name string) identity.Identity {
+					_, made, err := tokens.Create(t.Context(), name, "user:eve", time.Time{})
+					b.must(err)
+					return made.Identity()
+				}
+				b.now = b.now.Add(-24 * time.Hour) // long before the plan
+				ann, bob, cho := token("ann"), token("bob"), token("cho")
+				b.now = b.now.Add(24 * time.Hour)
+				b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
+				if all {
+					b.must(b.people().Approve(t.Context(), "task-0", "", bob, ""))
+				}
+				b.must(tokens.Revoke(t.Context(), "ann", "user:eve"))
+				if again {
+					token("ann")
+				}
+				if all {
+					b.tick()
+					if live := b.task("task-0").Run; live.Resume != nil || len(live.Approvals) != 1 || live.Approvals[0].By != "token:bob" {
+						t.Fatalf("the approval still counts: %+v", live)
+					}
+				} else {
+					b.must(b.people().Approve(t.Context(), "task-0", "", bob, ""))
+				}
+				b.tick()
+				if got := b.run(run).Data; got.State != state.RunWaiting {
+					t.Fatalf("one valid token has approved, and the run is %s", got.State)
+				}
+				b.must(b.people().Approve(t.Context(), "task-0", "", cho, ""))
+				b.tick()
+				if got := b.run(run).Data; got.State != state.RunIntended || got.Approval.Names() != "token:bob and token:cho" {
+					t.Errorf("the run is %s, approved by %+v", got.State, got.Approval)
+				}
+			})
+		}
+	}
+}
+
+// Whoever may make tokens could make the second approver.
+func TestApprovers_TokenThatWasMadeWhileThePlanWaitsDoesNotApproveIt(t *testing.T) {
+	b, run := twoOf(t)
+	b.now = b.now.Add(time.Minute)
+	_, made, err := b.tokens().Create(t.Context(), "ann", "user:eve", time.Time{})
+	b.must(err)
+	refused := new(approvals.RefusedError)
+	if err := b.people().Approve(t.Context(), "task-0", "", made.Identity(), ""); !errors.As(err, &refused) || !strings.Contains(err.Error(), "token:ann cannot approve: the token was made after") {
+		t.Errorf("a token that was made for it approves: %v", err)
+	}
+	b.Config.Tasks[0].Approval.Require = 0 // one person is enough, who may be anybody with the role
+	b.must(b.people().Approve(t.Context(), "task-0", "", made.Identity(), ""))
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunIntended {
+		t.Errorf("the run is %s", got.State)
+	}
+}
+
+// A person changes their address of email at the OpenID provider.
+func TestApprovers_PersonWithAnotherNameIsTheSame(t *testing.T) {
+	ann := identity.Identity{Name: "user:ann@example.com", Proof: identity.OIDC, Account: "https://id.example.com#1"}
+	renamed := ann
+	renamed.Name = "user:ann.smith@example.com"
+	b, run := twoOf(t)
+	b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
+	refused := new(approvals.RefusedError)
+	if err := b.people().Approve(t.Context(), "task-0", "", renamed, ""); !errors.As(err, &refused) || !strings.HasSuffix(err.Error(), "the same account has approved already, as user:ann@example.com") {
+		t.Errorf("the other name: %v", err)
+	}
+	b.tick()
+	if got := b.run(run).Data; got.State != state.RunWaiting {
+		t.Fatalf("one person has approved, and the run is %s", got.State)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -57,6 +58,11 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	inputs, err := t.stored(ctx, states, now)
 	if err != nil {
 		return nil, err
+	}
+	for i := range inputs {
+		if inputs[i].State, err = credentials.JudgeTask(ctx, t.Store, inputs[i].State); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {
 		return nil, err

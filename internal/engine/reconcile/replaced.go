@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
@@ -46,6 +48,9 @@ func (t *tick) observeConsul(ctx context.Context, rec state.Reconcile, states ma
 		confirm(next, shown, after)
 	case next != nil && !next.HoldsAll():
 		maps.DeleteFunc(shown, func(dc string, id state.Identity) bool { return again(rec.Replaced.Now[dc], id) })
+	}
+	if err := judgeApprovals(ctx, t.Store, next); err != nil {
+		return nil, err
 	}
 	t.consuls, t.replaced = accept(inputs, rec, shown, next, t.everything)
 	return inputs, nil
@@ -188,7 +193,7 @@ func accept(inputs []decide.Input, rec state.Reconcile, identities map[string]st
 	}
 	var refused []*decide.Input // these need other people, or more of them
 	for _, in := range lost {
-		if !permit(in, given) {
+		if !permit(in, given, replaced.Since) {
 			refused, in.Replaced = append(refused, in), replaced
 		}
 	}
@@ -285,6 +290,31 @@ func marked(inputs []decide.Input) (n int) {
 	return n
 }
 
+// judgeApprovals leaves out approvals whose tokens were revoked since.
+func judgeApprovals(ctx context.Context, s state.Store, replaced *state.Replaced) error {
+	if replaced == nil || replaced.Approved == nil {
+		return nil
+	}
+	all := append(slices.Clone(replaced.Earlier), *replaced.Approved)
+	given, err := credentials.Judge(ctx, s, list.Map(all, func(a state.ReplacedApproval) state.Given {
+		return state.Given{By: a.By, Proof: a.Proof, Account: a.Account}
+	}))
+	if err != nil {
+		return err
+	}
+	last := len(all) - 1
+	if given[last].Revoked {
+		replaced.Approved = nil
+	}
+	replaced.Earlier = nil
+	for i, a := range all[:last] {
+		if !given[i].Revoked {
+			replaced.Earlier = append(replaced.Earlier, a)
+		}
+	}
+	return nil
+}
+
 // approvalsOf are those of everything that is lost, the newest last. Earlier ones of something else
 // are void.
 func approvalsOf(replaced *state.Replaced) []state.ReplacedApproval {
@@ -299,11 +329,11 @@ func approvalsOf(replaced *state.Replaced) []state.ReplacedApproval {
 
 // permit permits the task to lose what it was approved to lose, if enough people have approved that
 // who may. It reports whether they have.
-func permit(in *decide.Input, given []state.ReplacedApproval) bool {
+func permit(in *decide.Input, given []state.ReplacedApproval, since time.Time) bool {
 	rule := in.Task.Approval
 	var all []state.Given
 	for _, a := range given {
-		if one, err := rule.Given(a.Who(), in.ChangedBy, a.At, a.Comment); err == nil {
+		if one, err := rule.Given(a.Who(), in.ChangedBy, since, a.At, a.Comment); err == nil {
 			all = append(all, one)
 		}
 	}

@@ -305,6 +305,35 @@ func TestTick_WhoChangedATaskDoesNotApproveItsLossWhereAnotherPersonMust(t *test
 	}
 }
 
+func TestTick_LossIsNotApprovedByTokensThatAreRevokedOrWereMadeForIt(t *testing.T) {
+	b := replacedBench(t)
+	_, ann, err := b.tokens().Create(t.Context(), "ann", "eve", time.Time{})
+	b.must(err)
+	_, bob, err := b.tokens().Create(t.Context(), "bob", "eve", time.Time{})
+	b.must(err)
+	b.Config.Tasks[1].Approval.Require = 2
+	b.now = b.now.Add(time.Minute)
+	b.tick()
+	b.now = b.now.Add(time.Minute)
+	_, late, err := b.tokens().Create(t.Context(), "late", "eve", time.Time{})
+	b.must(err)
+	approve := func(who identity.Identity) {
+		b.must((&control.Control{Store: b.store, Now: b.Now}).ApproveAll(t.Context(), who, ""))
+		b.tick()
+	}
+	approve(ann.Identity())
+	b.must(b.tokens().Revoke(t.Context(), "ann", "eve"))
+	approve(bob.Identity())
+	approve(late.Identity())
+	if b.begun("task-1") != 0 || b.task("task-1").Reason.Code != state.ReasonReplaced {
+		t.Fatalf("one valid token has approved it: %+v", b.task("task-1").Reason)
+	}
+	approve(identity.OfToken("api.token"))
+	if b.begun("task-1") != 1 || b.record().Replaced != nil {
+		t.Errorf("two have approved it: %+v", b.task("task-1").Reason)
+	}
+}
+
 func TestTick_RunThatHasReadTheConsulOfBeforeIsAwaited(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"": 0, "its clock was set back since": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

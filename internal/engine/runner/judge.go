@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
 	"github.com/terrapulse/terrapulse/internal/rules/window"
@@ -138,7 +139,10 @@ func (j *judgement) plan(ctx context.Context, plan driver.Plan) (err error) {
 			return err
 		}
 		content := j.content(j.done.plan)
-		a := j.claimed.Approval
+		a, err := j.approval(ctx)
+		if err != nil {
+			return err
+		}
 		if known = a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == content && content.Plan != ""; !known {
 			if err := j.show(ctx); err != nil {
 				return err
@@ -233,6 +237,20 @@ func (j *judgement) show(ctx context.Context) error {
 	return nil
 }
 
+// approval returns the approval of the run as it is now; nil if it has none.
+func (j *judgement) approval(ctx context.Context) (*state.Approval, error) {
+	if j.claimed.Approval == nil {
+		return nil, nil
+	}
+	all, err := credentials.Judge(ctx, j.Store, j.claimed.Approval.All())
+	if err != nil {
+		return nil, err
+	}
+	a := state.ApprovalOf(j.claimed.Approval.Content, all)
+	j.claimed.Approval = &a
+	return &a, nil
+}
+
 // unapproved says what is different from what the approval of the run was for, if that
 // had a plan and there is one now, or else from its input.
 func (j *judgement) unapproved(now state.Content) []state.Cause {
@@ -246,6 +264,8 @@ func (j *judgement) unapproved(now state.Content) []state.Cause {
 	}
 	text, differences := fmt.Sprintf("the approval by %s has expired", a.Names()), was.Differences(now)
 	switch {
+	case a.IsRevoked():
+		text = fmt.Sprintf("%s approved it, and since then a token was revoked with which this was done", a.Names())
 	case !a.Valid(j.Now()):
 	case len(differences) > 0:
 		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.Names(), what, strings.Join(differences, " and "))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
@@ -87,11 +88,12 @@ type judging struct {
 	driver *planner
 	consul *instances
 	runs   int
+	ann    state.Given // her approval, apart from its times
 }
 
 func newJudging(t *testing.T, rules config.Rules) *judging {
 	t.Helper()
-	j := &judging{fixture: newFixture(t, nil), consul: &instances{count: 60}, driver: &planner{plan: driver.Plan{
+	j := &judging{ann: state.Given{By: "ann"}, fixture: newFixture(t, nil), consul: &instances{count: 60}, driver: &planner{plan: driver.Plan{
 		Digest: "plan", State: "lineage/1", InState: new(60), Resources: []driver.ResourceChange{}, Text: "the plan", Changes: &state.Changes{Change: 1}}}}
 	j.Driver, j.Consul = j.driver, j.consul
 	j.Config().Tasks[0].Rules = rules
@@ -123,7 +125,8 @@ func (j *judging) resume(expires time.Time) state.Run {
 	next := run.Data
 	next.State, next.Launch, next.Resumed = state.RunIntended, j.launch.ID+"-again", &state.Resume{By: "ann", At: j.Now()}
 	if next.Wait.Content != nil {
-		next.Approval = &state.Approval{Given: state.Given{By: "ann", At: j.Now(), Expires: expires}, Content: *next.Wait.Content}
+		next.Approval = &state.Approval{Given: j.ann, Content: *next.Wait.Content}
+		next.Approval.At, next.Approval.Expires = j.Now(), expires
 	}
 	j.launch.ID = next.Launch
 	if _, err := j.store.Apply(j.t.Context(), run.Write(next)); err != nil {
@@ -384,6 +387,32 @@ func TestJudge_ApprovalIsForItsContentAlone(t *testing.T) {
 				t.Error("it was applied")
 			}
 		})
+	}
+}
+
+// The run has begun with the approval by then.
+func TestJudge_ApprovalOfARevokedTokenDoesNotCount(t *testing.T) {
+	j := newJudging(t, config.Rules{})
+	j.Config().Tasks[0].Rules = config.Rules{Approval: approval.Spec{Rule: approval.Always}}
+	tokens := credentials.New(j.store, j.Now)
+	_, made, err := tokens.Create(t.Context(), "ann", "eve", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := made.Identity()
+	j.ann = state.Given{By: who.Name, Proof: who.Proof, Authenticated: true, Account: who.Account}
+	j.waits(j.apply(), "every plan", state.RuleApproval)
+	if err := tokens.Revoke(t.Context(), "ann", "eve"); err != nil {
+		t.Fatal(err)
+	}
+	j.waits(j.resume(time.Time{}), "token:ann approved it, and since then a token was revoked", state.RuleApproval, state.RuleChanged)
+	if _, made, err = tokens.Create(t.Context(), "ann", "eve", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	j.waits(j.resume(time.Time{}), "since then a token was revoked", state.RuleApproval, state.RuleChanged)
+	j.ann.Account = made.Identity().Account
+	if run := j.resume(time.Time{}); run.State != state.RunSucceeded {
+		t.Errorf("with a valid token, the run is %s: %s", run.State, run.Error)
 	}
 }
 

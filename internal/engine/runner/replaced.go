@@ -23,7 +23,11 @@ func (j *judgement) judgeConsul(ctx context.Context, launch state.Launch, planne
 	if j.claimed.Kind != state.KindApply {
 		return nil
 	}
-	if a := j.claimed.Approval; a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == j.content(driver.Plan{}) {
+	a, err := j.approval(ctx)
+	if err != nil {
+		return err
+	}
+	if a != nil && j.task.Approval.Enough(*a, j.Now()) && a.Content == j.content(driver.Plan{}) {
 		j.input, j.until, j.accepted = nil, nil, true
 		return nil
 	}

@@ -52,7 +52,7 @@ func TestVerify_WhatStopsTheNextRunDoesNotEndIt(t *testing.T) {
 		},
 		"it is disabled":                   func(b *fixture) { b.Config().Tasks[0].Enabled = false },
 		"another definition is pushed":     func(b *fixture) { b.Config().Tasks[0].Module = "./other" },
-		"a person requests its destroy":    func(b *fixture) { task := b.task(); task.RequestDestroy("Ann", noon); b.set(task) },
+		"a person requests its destroy":    func(b *fixture) { task := b.task(); task.RequestDestroy("Ann", "", noon); b.set(task) },
 		"a person requests another run":    func(b *fixture) { task := b.task(); task.RequestRun("Ann"); b.set(task) },
 		"its file is gone for a moment":    func(b *fixture) { task := b.task(); task.Missing(noon, noon, false); b.set(task) },
 		"another leader writes its record": func(b *fixture) { task := b.task(); task.Recheck = true; b.set(task) },

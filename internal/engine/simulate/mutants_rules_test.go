@@ -221,7 +221,7 @@ var ruleMutants = []mutant{
 		rule: "rules: an approval that has expired is not used",
 		seed: 12446,
 		file: "record/state/approval.go",
-		old:  "return g.Expires.IsZero() || now.Before(g.Expires)",
+		old:  "return !g.Revoked && (g.Expires.IsZero() || now.Before(g.Expires))",
 		new:  "return true",
 		says: "with one of that very content",
 	}, {
@@ -241,7 +241,7 @@ var ruleMutants = []mutant{
 	}, {
 		rule: "rules: one person counts once",
 		file: "rules/approval/people.go",
-		old:  "if s.counts(g, now) && s.earlier(counting, g.By) < 0 {",
+		old:  "if s.counts(g, now) && s.earlier(counting, g) < 0 {",
 		new:  "if s.counts(g, now) {",
 		test: "rules/approval TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid",
 	}, {

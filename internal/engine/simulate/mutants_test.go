@@ -181,7 +181,7 @@ var engineMutants = []mutant{
 		rule: "a decision of before a task was deleted does not run it",
 		seed: 480,
 		file: "engine/control/change.go",
-		old:  "e.Next.Delete(next.By, leaving)",
+		old:  "e.Next.Delete(next.By, accountOf(ctx, by), leaving)",
 		new:  "_ = leaving\n\t\te.Record = state.Stored[state.Task]{Record: state.Record{Key: fmt.Sprintf(\"log/x/%d\", e.Now.UnixNano())}}",
 		says: "", // what was deleted is run, or its events are out of order: their numbers are in that record
 	}, {

@@ -245,8 +245,10 @@ type AuditAction string
 
 // AuditEntry one thing that somebody did
 type AuditEntry struct {
-	Action AuditAction `json:"action"`
-	At     time.Time   `json:"at"`
+	// Account which account by is, if names can be given to others: the issuer and the subject of an OpenID provider, as ISSUER#SUBJECT, or the id of a named token
+	Account *string     `json:"account,omitempty"`
+	Action  AuditAction `json:"action"`
+	At      time.Time   `json:"at"`
 
 	// By who; a name that the sender only claims ends with (not proven)
 	By string `json:"by"`

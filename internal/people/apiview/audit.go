@@ -10,7 +10,7 @@ import (
 
 // AuditEntry returns an entry of the audit record as the API shows it.
 func AuditEntry(e audit.Entry) apispec.AuditEntry {
-	shown := apispec.AuditEntry{ID: e.ID, At: e.At, Action: apispec.AuditAction(e.Action), By: e.By, Proof: string(e.Proof), From: Optional(e.From),
+	shown := apispec.AuditEntry{ID: e.ID, At: e.At, Action: apispec.AuditAction(e.Action), By: e.By, Proof: string(e.Proof), Account: Optional(e.Account), From: Optional(e.From),
 		Via: Optional(string(e.Via)), Request: Optional(e.Request), Task: Optional(e.Task), Run: Optional(e.Run), Plan: Optional(e.Plan),
 		Detail: Optional(e.Detail), Comment: Optional(e.Comment)}
 	if c := e.Content; c != nil {

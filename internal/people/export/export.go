@@ -125,6 +125,7 @@ var Audit = []Column[apispec.AuditEntry]{
 	{"task", func(e apispec.AuditEntry) string { return apispec.Deref(e.Task) }},
 	{"by", func(e apispec.AuditEntry) string { return e.By }},
 	{"proof", func(e apispec.AuditEntry) string { return e.Proof }},
+	{"account", func(e apispec.AuditEntry) string { return apispec.Deref(e.Account) }},
 	{"from", func(e apispec.AuditEntry) string { return apispec.Deref(e.From) }},
 	{"via", func(e apispec.AuditEntry) string { return apispec.Deref(e.Via) }},
 	{"request", func(e apispec.AuditEntry) string { return apispec.Deref(e.Request) }},

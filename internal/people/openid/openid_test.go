@@ -35,7 +35,7 @@ func TestVerify_NamesWhoTheProviderHasSignedIn(t *testing.T) {
 	p := openidtest.New(t)
 	for _, id := range []string{"terrapulse", "terrapulse-cli"} {
 		who, err := client(t, options(p)).Verify(t.Context(), p.Token(t, id, nil))
-		if err != nil || who.Name != "user:alice@example.com" || !slices.Equal(who.Groups, []string{"network"}) || !who.Proven() {
+		if err != nil || who.Name != "user:alice@example.com" || !slices.Equal(who.Groups, []string{"network"}) || !who.Proven() || !strings.HasPrefix(who.Account, "http") || !strings.HasSuffix(who.Account, "#1") {
 			t.Errorf("%s: %+v, %v", id, who, err)
 		}
 	}

@@ -108,7 +108,7 @@ func (p *Provider) identity(token *oidc.IDToken) (identity.Identity, error) {
 	if err != nil {
 		return identity.Identity{}, err
 	}
-	return identity.Identity{Name: "user:" + name, Groups: groups, Proof: identity.OIDC}, nil
+	return identity.Identity{Name: "user:" + name, Groups: groups, Proof: identity.OIDC, Account: token.Issuer + "#" + token.Subject}, nil
 }
 
 // groups are those in the claims. Without the claim there are none.

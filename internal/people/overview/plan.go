@@ -10,6 +10,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -45,6 +46,9 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {
 		shown.Approved = new(apiview.Approval(resume.Approval.Given))
 	}
+	if rec.Data, err = credentials.JudgeTask(ctx, r.Store, rec.Data); err != nil {
+		return apispec.WaitingPlan{}, err
+	}
 	r.approvers(&shown, *rec.Data.Run)
 	if wait.Content.Plan == "" && run.Plan == (state.Kept{}) {
 		return shown, nil
@@ -56,7 +60,7 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 func (r Reader) approvers(shown *apispec.WaitingPlan, live state.LiveRun) {
 	given := slices.DeleteFunc(slices.Clone(live.Approvals), func(g state.Given) bool { return !g.Valid(r.Now()) })
 	if live.Resume != nil && live.Resume.Approval != nil {
-		given = live.Resume.Approval.All()
+		given = slices.DeleteFunc(live.Resume.Approval.All(), func(g state.Given) bool { return g.Revoked })
 	}
 	if live.Wait.Needs > 1 {
 		shown.Needs, shown.Approvals = &live.Wait.Needs, new(apiview.Approvals(given))

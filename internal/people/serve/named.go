@@ -37,7 +37,7 @@ func (g *guard) byToken(r *http.Request, value string, policy roles.Policy) (acc
 	case err != nil:
 		return access.Caller{}, nil, storeError{fmt.Errorf("check the token: %w", err)}
 	}
-	return callerOf(identity.OfToken(token.Name), policy), &token, nil
+	return callerOf(token.Identity(), policy), &token, nil
 }
 
 // callerOf returns an identity with the rights that grants give it.

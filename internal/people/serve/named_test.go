@@ -237,6 +237,33 @@ func TestGrants_ToTheNamesOfClientCertificates(t *testing.T) {
 	}
 }
 
+// An approval counts as long as its token is not revoked, also if another token has the name then.
+func TestNamedToken_RequestsAndSessionsSayWhichTokenItIs(t *testing.T) {
+	g := startGranted(t, Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := access.Of(r.Context())
+		fmt.Fprint(w, c.Name, " ", c.Account, " ", c.Made)
+	})}, grant(roles.Operate, "token:ci"))
+	g.host = testtools.LANAddress(t)
+	said := func() [2]string {
+		v := visit(t, g.served)
+		_, direct := g.ask("GET", "/v1/tasks", "", g.tokens["ci"])
+		return [2]string{direct, v.read(v.PostForm(fmt.Sprintf("http://%s:%d/ui/session", g.host, g.port()), url.Values{"token": {g.tokens["ci"]}, "next": {"/ui/tasks"}}))}
+	}
+	first := said()
+	if err := g.keeper.Revoke(t.Context(), "ci", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	again, made, err := g.keeper.Create(t.Context(), "ci", "ann", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.tokens["ci"] = again
+	who := made.Identity()
+	if want := fmt.Sprint("token:ci ", who.Account, " ", who.Made); who.Account == "" || said() != [2]string{want, want} || first[0] != first[1] || first[0] == want {
+		t.Errorf("the first token is %q, the second %q, want %q", first, said(), want)
+	}
+}
+
 func TestNamedToken_SessionEndsWithIt(t *testing.T) {
 	g := startGranted(t, Options{}, grant(roles.Operate, "token:ci"))
 	g.host = testtools.LANAddress(t)

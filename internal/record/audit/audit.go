@@ -62,6 +62,7 @@ type Entry struct {
 	Action  Action         `json:"action"`
 	By      string         `json:"by"`                // a name that somebody only claims is marked
 	Proof   identity.Proof `json:"proof"`             // what proves By
+	Account string         `json:"account,omitempty"` // of By, as in identity.Identity
 	From    string         `json:"from,omitempty"`    // the address of the sender
 	Via     Via            `json:"via,omitempty"`     // the way that the request took
 	Request string         `json:"request,omitempty"` // id of the request
@@ -146,7 +147,7 @@ func (e Entry) of(a Actor, by string, now time.Time, suffix string) Entry {
 	e.By, e.Proof, e.From, e.Via, e.Request = by, identity.None, state.Line(a.From), a.Via, state.Line(a.Request)
 	switch {
 	case a.Proven() && state.Line(a.Name) == by:
-		e.Proof = a.Proof
+		e.Proof, e.Account = a.Proof, a.Account
 	case a.Proof == identity.Local, a.Via == Command:
 		e.Proof = identity.Local
 	case a.Proof == identity.Attested:

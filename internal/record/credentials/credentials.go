@@ -118,7 +118,7 @@ func (k *Keeper) Create(ctx context.Context, name, by string, expires time.Time)
 		return "", t, ErrExpires
 	default:
 		token = tokenStart + name + "_" + secret()
-		t = Token{Name: name, Hash: hashOf(token), End: token[len(token)-4:], Created: now.UTC().Truncate(time.Second), By: by, Expires: expires}
+		t = Token{Name: name, Hash: hashOf(token), End: token[len(token)-4:], Created: now.UTC(), By: by, Expires: expires}
 	}
 	entry := audit.Write(ctx, audit.Entry{Action: audit.CreateToken, Detail: "token:" + name}, by, k.now())
 	_, err = k.store.Apply(ctx, state.Create(tokenKey(name), state.Encode(t)), entry)

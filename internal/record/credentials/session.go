@@ -39,7 +39,7 @@ type Session struct {
 // Session returns a session that the token begins. It ends when the token expires, or at the latest
 // after the time.
 func (t Token) Session(now time.Time, lasts time.Duration) Session {
-	s := Session{Identity: identity.OfToken(t.Name), Began: now, Expires: now.Add(lasts), Token: t.Name, Hash: t.Hash}
+	s := Session{Identity: t.Identity(), Began: now, Expires: now.Add(lasts), Token: t.Name, Hash: t.Hash}
 	if !t.Expires.IsZero() && t.Expires.Before(s.Expires) {
 		s.Expires = t.Expires
 	}

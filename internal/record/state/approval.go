@@ -23,15 +23,19 @@ type Given struct {
 	// Authenticated is set if By was proven, here or by another system. Else it is what the
 	// caller says.
 	Authenticated bool           `json:"authenticated,omitempty"`
-	Proof         identity.Proof `json:"proof,omitempty"` // what proved By; "" if another system did
-	As            string         `json:"as,omitempty"`    // the entry of the rule that permits the person to approve, if it has any
+	Proof         identity.Proof `json:"proof,omitempty"`   // what proved By; "" if another system did
+	Account       string         `json:"account,omitempty"` // as in identity.Identity
+	As            string         `json:"as,omitempty"`      // the entry of the rule that permits the person to approve, if it has any
 	At            time.Time      `json:"at"`
 	Comment       string         `json:"comment,omitempty"`
-	Expires       time.Time      `json:"expires,omitzero"` // never if zero
+	Expires       time.Time      `json:"expires,omitzero"`  // never if zero
+	Revoked       bool           `json:"revoked,omitempty"` // the token was revoked with which it was given
 }
 
-// Valid reports whether the approval has not expired at a time.
-func (g Given) Valid(now time.Time) bool { return g.Expires.IsZero() || now.Before(g.Expires) }
+// Valid reports whether the approval is not revoked, and has not expired at a time.
+func (g Given) Valid(now time.Time) bool {
+	return !g.Revoked && (g.Expires.IsZero() || now.Before(g.Expires))
+}
 
 // ApprovalOf returns the approval that people have given together.
 func ApprovalOf(content Content, given []Given) Approval {
@@ -49,6 +53,11 @@ func (a Approval) All() []Given { return append(slices.Clone(a.Before), a.Given)
 // Valid reports whether no part of the approval has expired at a time.
 func (a Approval) Valid(now time.Time) bool {
 	return !slices.ContainsFunc(a.All(), func(g Given) bool { return !g.Valid(now) })
+}
+
+// IsRevoked reports whether a part of the approval is revoked.
+func (a Approval) IsRevoked() bool {
+	return slices.ContainsFunc(a.All(), func(g Given) bool { return g.Revoked })
 }
 
 // Until is when the first part of the approval expires; never if zero.

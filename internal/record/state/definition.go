@@ -23,8 +23,9 @@ type Definition struct {
 
 // Request is what a person requested.
 type Request struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
+	By      string    `json:"by"`
+	Account string    `json:"account,omitempty"` // as in identity.Identity
+	At      time.Time `json:"at"`
 }
 
 // DefinitionKey returns the key of the definition of a task.

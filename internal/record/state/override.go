@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,7 +27,13 @@ type Override struct {
 	Made   time.Time `json:"made"` // of the override: the order of the tasks
 }
 
-// ChangedBy names everybody who made a change that is in effect.
+// Change notes who made the latest change. Others keeps account, too, if it has one: the name may change.
+func (o *Override) Change(by, account string, at time.Time) {
+	o.Others = slices.DeleteFunc(Names(o.ChangedBy(), []string{account}), func(other string) bool { return other == by || other == "" })
+	o.By, o.At = by, at
+}
+
+// ChangedBy names everybody who made a change that is in effect, some of them also by their accounts.
 func (o Override) ChangedBy() []string {
 	if o.By == "" {
 		return nil

@@ -135,6 +135,8 @@ type Removal struct {
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 	Deleted   bool      `json:"deleted,omitempty"` // through the API
 	DeletedBy string    `json:"deleted_by,omitempty"`
+	// DeletedAccount is that of DeletedBy, as in identity.Identity.
+	DeletedAccount string `json:"deleted_account,omitempty"`
 	// OnRemoval is the digest of the Definition that the task is destroyed with when
 	// it is removed; empty if what it has made stays then.
 	OnRemoval string `json:"on_removal,omitempty"`

@@ -97,6 +97,9 @@ type ReplacedApproval struct {
 	Proof  identity.Proof `json:"proof,omitempty"`
 	Also   []string       `json:"also,omitempty"`
 	Groups []string       `json:"groups,omitempty"`
+
+	Account string    `json:"account,omitempty"`
+	Made    time.Time `json:"made,omitzero"`
 }
 
 // Same reports whether two approvals are one.
@@ -106,7 +109,7 @@ func (a ReplacedApproval) Same(b ReplacedApproval) bool {
 
 // Who is who gave the approval.
 func (a ReplacedApproval) Who() identity.Identity {
-	return identity.Identity{Name: a.By, Also: a.Also, Groups: a.Groups, Proof: a.Proof}
+	return identity.Identity{Name: a.By, Also: a.Also, Groups: a.Groups, Proof: a.Proof, Account: a.Account, Made: a.Made}
 }
 
 // Accepted is an approval of what Consul shows to one task, before there is a plan

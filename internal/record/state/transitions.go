@@ -13,7 +13,9 @@ func (t *Task) RequestRun(by string) { t.Forced, t.Replaces = by, false }
 func (t *Task) DropRequests() { t.Pending, t.Superseded, t.Forced, t.Replaces = nil, false, "", false }
 
 // RequestDestroy notes that a person requests that everything that the task has made is destroyed.
-func (t *Task) RequestDestroy(by string, at time.Time) { t.Destroy = &Request{By: by, At: at} }
+func (t *Task) RequestDestroy(by, account string, at time.Time) {
+	t.Destroy = &Request{By: by, Account: account, At: at}
+}
 
 // DropDestroy removes such a request.
 func (t *Task) DropDestroy() { t.Destroy = nil }
@@ -49,8 +51,8 @@ func (t Task) Create(run string) Task {
 
 // Delete notes that a person has deleted the task through the API. Definition is what people
 // see of it until its run has ended; nil if it has none.
-func (t *Task) Delete(by string, definition []byte) {
-	t.Deleted, t.DeletedBy = true, by
+func (t *Task) Delete(by, account string, definition []byte) {
+	t.Deleted, t.DeletedBy, t.DeletedAccount = true, by, account
 	if definition != nil {
 		t.Leaving = definition
 	}
@@ -62,7 +64,7 @@ func (t *Task) Configured() {
 	if !t.RemovedAt.IsZero() && t.Last != nil && t.Last.Kind == KindDestroy {
 		t.Held = nil // it is back, and perhaps a part of it was destroyed
 	}
-	t.MissingSince, t.RemovedAt, t.Deleted, t.DeletedBy, t.MovedTo = time.Time{}, time.Time{}, false, "", ""
+	t.MissingSince, t.RemovedAt, t.Deleted, t.DeletedBy, t.DeletedAccount, t.MovedTo = time.Time{}, time.Time{}, false, "", "", ""
 }
 
 // Missing notes that the task is in no configuration since a time. Removed says that this

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,12 +16,16 @@ import (
 // ErrSamePerson is why somebody cannot approve what they have changed.
 var ErrSamePerson = errors.New("who changed, deleted or destroys the task through the API must not approve its plan")
 
-// Given returns the approval of a person, if they may approve what others have changed. The error is
-// ErrSamePerson or a *RefusedError.
-func (s Spec) Given(who identity.Identity, changedBy []string, at time.Time, comment string) (state.Given, error) {
-	g := state.Given{By: who.Name, Authenticated: who.Proven(), Proof: who.Proof, At: at, Comment: comment}
-	if !s.mayApprove(changedBy, g.By, g.Authenticated) {
+// Given returns the approval of a person, if they may approve what others have changed, and what waits since a
+// time. The error is ErrSamePerson or a *RefusedError.
+func (s Spec) Given(who identity.Identity, changedBy []string, since, at time.Time, comment string) (state.Given, error) {
+	g := state.Given{By: who.Name, Authenticated: who.Proven(), Proof: who.Proof, Account: who.Account, At: at, Comment: comment}
+	if !s.mayApprove(changedBy, g) {
 		return state.Given{}, ErrSamePerson
+	}
+	if (s.Restricted() || s.DistinctApprover) && who.Made.After(since) {
+		return state.Given{}, &RefusedError{who.Name, "cannot approve: the token was made after the task began to wait for the approval, perhaps only to approve it: " +
+			"use another identity, or let the task be planned again"}
 	}
 	var err error
 	if g.As, err = s.admit(who); err != nil {
@@ -34,8 +39,10 @@ func (s Spec) Given(who identity.Identity, changedBy []string, at time.Time, com
 
 // mayApprove reports whether somebody may approve what others have changed. Only a name
 // that was proven shows that it is somebody else.
-func (s Spec) mayApprove(changedBy []string, by string, authenticated bool) bool {
-	return !s.DistinctApprover || len(changedBy) == 0 || authenticated && !slices.ContainsFunc(changedBy, func(other string) bool { return s.People.Same(other, by) })
+func (s Spec) mayApprove(changedBy []string, g state.Given) bool {
+	return !s.DistinctApprover || len(changedBy) == 0 || g.Authenticated && !slices.ContainsFunc(changedBy, func(other string) bool {
+		return other == g.Account || s.People.Same(other, g.By)
+	})
 }
 
 // Needed is how many different people must approve.
@@ -70,11 +77,11 @@ func (s Spec) admit(who identity.Identity) (as string, err error) {
 }
 
 // Counting returns the approvals that count at a time: each is of another person, of one who may
-// approve, and has not expired.
+// approve, and has not expired. The account of an OpenID provider is one person, whatever its name is.
 func (s Spec) Counting(given []state.Given, now time.Time) []state.Given {
 	var counting []state.Given
 	for _, g := range given {
-		if s.counts(g, now) && s.earlier(counting, g.By) < 0 {
+		if s.counts(g, now) && s.earlier(counting, g) < 0 {
 			counting = append(counting, g)
 		}
 	}
@@ -93,18 +100,21 @@ func (s Spec) counts(g state.Given, now time.Time) bool {
 }
 
 // earlier returns the index of the approval that the same person has given; -1 if there is none.
-func (s Spec) earlier(given []state.Given, by string) int {
-	return slices.IndexFunc(given, func(g state.Given) bool { return s.People.Same(g.By, by) })
+func (s Spec) earlier(given []state.Given, by state.Given) int {
+	return slices.IndexFunc(given, func(g state.Given) bool {
+		return g.Account != "" && g.Account == by.Account || s.People.Same(g.By, by.By)
+	})
 }
 
 // Repeated reports whether somebody has given one of the approvals that count. The error is a
 // *RefusedError if they have given it as another identity.
-func (s Spec) Repeated(given []state.Given, by string) (bool, error) {
+func (s Spec) Repeated(given []state.Given, by state.Given) (bool, error) {
 	i := s.earlier(given, by)
-	if i < 0 || identity.Person(given[i].By) == identity.Person(by) {
+	if i < 0 || identity.Person(given[i].By) == identity.Person(by.By) {
 		return i >= 0, nil
 	}
-	return true, &RefusedError{by, fmt.Sprintf("cannot approve: %s has approved already, as %s", s.People.Of(by), given[i].By)}
+	person := cmp.Or(s.People.Of(by.By), "the same account")
+	return true, &RefusedError{by.By, fmt.Sprintf("cannot approve: %s has approved already, as %s", person, given[i].By)}
 }
 
 // Enough reports whether an approval is that of enough people at a time.

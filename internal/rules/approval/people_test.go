@@ -40,7 +40,7 @@ func TestCounting_IsOfDifferentPermittedPeopleWhoseApprovalsAreValid(t *testing.
 		at := noon
 		for range rapid.IntRange(0, 6).Draw(t, "approvals") {
 			who := anybody(t)
-			given, err := rule.Given(who, nil, at, "")
+			given, err := rule.Given(who, nil, at, at, "")
 			if rule.Restricted() && !who.Proven() && err == nil {
 				t.Fatalf("%s is not proven, and may approve", who.Name)
 			}
@@ -92,7 +92,7 @@ func TestGiven_SaysWhoMayApproveAndWhyNot(t *testing.T) {
 		{some, identity.Identity{Name: "user:ann@example.com", Proof: identity.Token}, "is not one of those who approve"},
 		{some, identity.OfToken("bob"), "is not one of those who approve: someone of group:network, user:ann@example.com must approve"},
 	} {
-		given, err := tt.rule.Given(tt.who, nil, noon, "")
+		given, err := tt.rule.Given(tt.who, nil, noon, noon, "")
 		if got := fmt.Sprint(given.As, err); !strings.Contains(got, tt.want) || (err == nil) != !strings.Contains(tt.want, " ") {
 			t.Errorf("%+v for %+v: %s, want %s", tt.who, tt.rule, got, tt.want)
 		}
@@ -114,7 +114,7 @@ func TestPerson_SessionsOfARoleAreOneUnlessAWSNamesThem(t *testing.T) {
 		if got := rule.Enough(state.ApprovalOf(state.Content{}, given), noon); got != tt.two {
 			t.Errorf("%s and %s are two people: %v", tt.a, tt.b, got)
 		}
-		_, err := approval.Spec{DistinctApprover: true}.Given(identity.Identity{Name: tt.b, Proof: identity.IAM}, []string{tt.a}, noon, "")
+		_, err := approval.Spec{DistinctApprover: true}.Given(identity.Identity{Name: tt.b, Proof: identity.IAM}, []string{tt.a}, noon, noon, "")
 		if (err == nil) != tt.two || err != nil && !errors.Is(err, approval.ErrSamePerson) {
 			t.Errorf("%s approves what %s changed: %v", tt.b, tt.a, err)
 		}
@@ -124,13 +124,13 @@ func TestPerson_SessionsOfARoleAreOneUnlessAWSNamesThem(t *testing.T) {
 func TestGiven_HasTheProofTheCommentAndTheEnd(t *testing.T) {
 	ann := identity.Identity{Name: "user:ann", Proof: identity.OIDC}
 	want := state.Given{By: "user:ann", Authenticated: true, Proof: identity.OIDC, At: noon, Comment: "fine", Expires: noon.Add(time.Hour)}
-	if got, err := (approval.Spec{Expires: time.Hour}).Given(ann, nil, noon, "fine"); err != nil || got != want {
+	if got, err := (approval.Spec{Expires: time.Hour}).Given(ann, nil, noon, noon, "fine"); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := (approval.Spec{}).Given(ann, nil, noon, ""); err != nil || !got.Expires.IsZero() {
+	if got, err := (approval.Spec{}).Given(ann, nil, noon, noon, ""); err != nil || !got.Expires.IsZero() {
 		t.Errorf("without approval_expires: %+v, %v", got, err)
 	}
-	if got, err := (approval.Spec{DistinctApprover: true}).Given(identity.Identity{Name: "bob"}, []string{"user:ann"}, noon, ""); !errors.Is(err, approval.ErrSamePerson) {
+	if got, err := (approval.Spec{DistinctApprover: true}).Given(identity.Identity{Name: "bob"}, []string{"user:ann"}, noon, noon, ""); !errors.Is(err, approval.ErrSamePerson) {
 		t.Errorf("a name that nothing proves approves what another one has changed: %+v, %v", got, err)
 	}
 }
@@ -142,7 +142,7 @@ func TestRepeated_IdentitiesOfOnePersonCountOnce(t *testing.T) {
 	now.People = roles.People{"ann": {laptop.Name, ann.Name}}
 	given := func(rule approval.Spec, who identity.Identity) state.Given {
 		t.Helper()
-		g, err := rule.Given(who, nil, noon, "")
+		g, err := rule.Given(who, nil, noon, noon, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,15 +159,15 @@ func TestRepeated_IdentitiesOfOnePersonCountOnce(t *testing.T) {
 		t.Error("ann and bob are not two people")
 	}
 
-	if repeated, err := now.Repeated(both[:1], laptop.Name); !repeated || err != nil {
+	if repeated, err := now.Repeated(both[:1], state.Given{By: laptop.Name}); !repeated || err != nil {
 		t.Errorf("the same identity again: %v, %v", repeated, err)
 	}
-	repeated, err := now.Repeated(both[:1], ann.Name)
+	repeated, err := now.Repeated(both[:1], state.Given{By: ann.Name})
 	if refused := new(approval.RefusedError); !repeated || !errors.As(err, &refused) || err.Error() != "user:ann@example.com cannot approve: ann has approved already, as token:ann-laptop" {
 		t.Errorf("another identity: %v, %v", repeated, err)
 	}
 	for _, who := range []string{"token:bob", "user:ann@example.com (not proven)"} {
-		if repeated, err := now.Repeated(both[:1], who); repeated || err != nil {
+		if repeated, err := now.Repeated(both[:1], state.Given{By: who}); repeated || err != nil {
 			t.Errorf("%s is ann: %v, %v", who, repeated, err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestGiven_NobodyApprovesAsAnotherIdentityWhatTheyChanged(t *testing.T) {
 	rule := approval.Spec{DistinctApprover: true, People: roles.People{"ann": {"token:ann", "arn:aws:iam::123456789012:role/ann"}}}
 	session := identity.OfARN("arn:aws:sts::123456789012:assumed-role/ann/x")
 	for changedBy, may := range map[string]bool{"token:ann": false, session.Name: false, "token:bob": true, "token:ann (not proven)": true} {
-		if _, err := rule.Given(session, []string{"token:bob", changedBy}, noon, ""); (err == nil) != may {
+		if _, err := rule.Given(session, []string{"token:bob", changedBy}, noon, noon, ""); (err == nil) != may {
 			t.Errorf("what %s changed: %v", changedBy, err)
 		}
 	}
@@ -185,11 +185,11 @@ func TestGiven_NobodyApprovesAsAnotherIdentityWhatTheyChanged(t *testing.T) {
 
 func TestFrom_NamesAPersonByAnyIdentity(t *testing.T) {
 	rule := approval.Spec{From: []string{"person:ann"}, People: roles.People{"ann": {"token:ann", "cert:ann"}}}
-	g, err := rule.Given(identity.OfToken("ann"), nil, noon, "")
+	g, err := rule.Given(identity.OfToken("ann"), nil, noon, noon, "")
 	if err != nil || g.As != "person:ann" || len(rule.Counting([]state.Given{g}, noon)) != 1 {
 		t.Errorf("%+v, %v", g, err)
 	}
-	if _, err := rule.Given(identity.OfToken("bob"), nil, noon, ""); err == nil {
+	if _, err := rule.Given(identity.OfToken("bob"), nil, noon, noon, ""); err == nil {
 		t.Error("bob approves as ann")
 	}
 	if rule.People = (roles.People{"ann": {"cert:ann"}}); len(rule.Counting([]state.Given{g}, noon)) != 0 {
