@@ -239,6 +239,21 @@ func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
 	}
 }
 
+func TestAFailingTaskIsRetriedAsSoonAsItsModuleIsRepaired(t *testing.T) {
+	s := newParallelSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	module := func(command string) {
+		s.write("fw/rules/main.tf", "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \""+command+"\" }\n}\n")
+	}
+	module("exit 3")
+	s.write("fw/main.tf", "variable \"services\" {}\nmodule \"rules\" {\n  source = \"./rules\"\n}\n")
+	s.start("-config-file", s.config(taskOf("fw", s.path("fw"), onWeb)))
+	eventually(t, "it has failed three times", func() bool { return strings.Contains(s.runInTest("status", "-json").stdout, `"failures": 3`) })
+	module("echo repaired")
+	eventually(t, "it succeeds", func() bool { return strings.Contains(s.runInTest("runs", "-json", "fw").stdout, `"succeeded"`) })
+	wantText(t, s.runInTest("runs", "-json", "fw").stdout, ": its local module was changed")
+}
+
 func TestAFailingTaskIsRetriedUntilItSucceeds(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")

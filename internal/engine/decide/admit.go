@@ -182,7 +182,7 @@ func holdUnread(d *decider, _ trigger) *hold {
 
 // holdBackingOff refuses to repeat what failed before its pause is over.
 func holdBackingOff(d *decider, t trigger) *hold {
-	if t.reason.Code != state.ReasonRetry || !d.backingOff() {
+	if t.reason.Code != state.ReasonRetry || d.Repaired || !d.backingOff() {
 		return nil
 	}
 	h := refuse(state.ReasonBackoff, d.state.RetryAt, "retry number %d at %s", t.reason.Attempt, clock.Stamp(d.state.RetryAt, d.now))

@@ -20,6 +20,8 @@ type Input struct {
 	// Unreached is why the instance that keeps the state of State.Unsaved cannot be given a run; "" if
 	// it can, or if none keeps it.
 	Unreached string
+	// Repaired says that the task fails, and that its local module was changed after its latest run.
+	Repaired bool
 	// Paused is set if no task is to run.
 	Paused *state.Paused
 	// Skew is how far apart the clocks may be that write and read the times in

@@ -84,7 +84,9 @@ func (d *decider) why() trigger {
 
 	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
 		t := triggered(state.ReasonRetry, "retry number %d", s.Failures)
-		t.reason.Attempt = s.Failures
+		if t.reason.Attempt = s.Failures; d.Repaired {
+			t.reason.Text += ": its local module was changed"
+		}
 		return t
 
 	case s.AppliedAt.IsZero() && s.Failures == 0:

@@ -21,7 +21,7 @@ func (t *tick) idle(rec state.Reconcile) bool {
 	if rec.Bundle != t.Bundle || !sameRefusal(rec.Refused, t.Refused) || !t.sight(rec, now).Fails(rec.Sight) || clock.Passed(rec.Refreshed, refreshEvery, now, t.Skew) {
 		return false
 	}
-	return !t.gates.AnyMoved(t.marks(rec), t.opts.Marks)
+	return !t.gates.AnyMoved(t.marks(rec), t.opts.Marks) && !t.anyRepaired()
 }
 
 func sameRefusal(a, b *state.Refused) bool {

@@ -318,6 +318,9 @@ func (r *Reconciler) until(report Report, failures int) time.Duration {
 	if !report.Due.IsZero() {
 		wait = min(wait, max(0, report.Due.Sub(r.Now())))
 	}
+	if len(r.backoffs) > 0 {
+		wait = min(wait, repairEvery)
+	}
 	if report.Again {
 		wait = min(wait, retryWait(report.Stalled, failures))
 	}

@@ -133,7 +133,7 @@ func (t *tick) input(task task, states map[string]state.Stored[state.Task], rena
 		return decide.Input{Task: task.Task, Corrupt: err}
 	}
 	s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
-	in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked, Skew: t.Skew,
+	in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked, Skew: t.Skew, Repaired: t.repaired(task.Task, &s),
 		Request:     decide.Request{Force: t.opts.Force[task.Name], All: t.opts.All},
 		Reading:     decide.Reading{Datacenters: task.datacenters},
 		Renaming:    decide.Renaming{Shape: task.shape, Renamed: renamed, Unmoved: t.unmoved(task.Task, states)},
@@ -165,7 +165,7 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 		}
 		modules := t.readsModules(task, s)
 		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
-			in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
+			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {

@@ -87,8 +87,11 @@ type Reconciler struct {
 	Remote Remote
 	// Blocked returns the tasks that cannot be run here, and why; may be nil.
 	Blocked func() map[string]error
-	Now     func() time.Time
-	Log     *slog.Logger
+	// ModuleChanged returns when a file of a local module was changed last; nil where the definition of a task
+	// has a digest of them.
+	ModuleChanged func(folder string) time.Time
+	Now           func() time.Time
+	Log           *slog.Logger
 	// Said are the events that this process has logged. Set it where something
 	// else logs events, too.
 	Said *outbox.Said
@@ -148,6 +151,7 @@ type Reconciler struct {
 
 	rereads   map[string]bool    // tasks whose conditions the next tick reads, whatever their gates show
 	waits     []state.RemoteWait // for remote runs, after the latest tick that was not idle
+	backoffs  []backoff          // of tasks with local modules, after the same tick
 	inLoop    bool               // quiet is kept from tick to tick
 	quiet     quietGates
 	warned    map[string]string    // of records that cannot be decoded: the errors that were logged, by task

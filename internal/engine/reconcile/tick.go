@@ -181,7 +181,8 @@ type tick struct {
 	late       map[string]string                   // the tasks whose moved_from names a removed one, and that have something of their own
 	begun      map[string]bool                     // tasks of the configuration that have a Terraform state of their own
 	report     Report
-	unsaved    *unsaved // nil if the reconcile record is as it should be
+	modulesAt  map[string]time.Time // when local modules were changed last, by folder, as far as it was asked
+	unsaved    *unsaved             // nil if the reconcile record is as it should be
 
 	offers  *linger.Offers // to runners that linger
 	offered []state.Launch // by this tick, and not yet known to be taken
@@ -244,6 +245,7 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		t.report.Decisions = order.Decide(inputs, now)
 	}
 	t.noteWaits(inputs)
+	t.noteBackoffs()
 	t.leaveAlone(states)
 	t.warnCorrupt()
 	err = t.carryOut(ctx, states, now)

@@ -184,7 +184,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Instance, error) 
 		Owner: owner, LeaseTTL: timing.LeaseTTL, Skew: timing.Skew, Witness: new(lease.Witness), OneClock: store.OneClock,
 		Now: time.Now, Log: o.Log, Said: said,
 		Sinks:  func() []outbox.Sink { return sinks.Sinks(i.base.Load().Notify) },
-		Secret: module.Secret, Traces: sampler, Spans: i.spans,
+		Secret: module.Secret, ModuleChanged: terraformcli.ModuleChanged, Traces: sampler, Spans: i.spans,
 		Gates:   func(gates map[string]state.Gate) { i.gates.Store(&gates) },
 		Backlog: i.metrics.Backlog,
 	}

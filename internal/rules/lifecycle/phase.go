@@ -147,7 +147,7 @@ var Reasons = []Row{
 		Until: "the buffer period is over"},
 	{Code: state.ReasonBackoff, Starts: true,
 		Means: "its latest run failed. `attempt` counts the retries.",
-		Until: "the pause is over, at most 15 minutes"},
+		Until: "the pause is over, at most 15 minutes, or a Terraform file of its local module is changed"},
 	{Code: state.ReasonHeld, Phase: Stopped,
 		Means: "it was created or enabled without a run, or a person requested the destroy of its infrastructure.",
 		Until: "its condition changes, or a run is requested; after a destroy, its definition changes, or a run is requested"},
