@@ -12,6 +12,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/driver/preview"
+	"github.com/terrapulse/terrapulse/internal/process/examine"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -179,6 +180,9 @@ func (a *app) planner(cfg *config.Config, log *slog.Logger, opts *startOptions, 
 		return p, tasks, stop, code
 	}
 	instance.WarnAccess(a.ctx, client, log)
+	for _, warning := range examine.Misspelt(a.ctx, client, tasks) {
+		log.Warn(warning)
+	}
 	carrier, err := search()
 	if err != nil {
 		return p, tasks, stop, a.unready(exitTerraform, err)

@@ -101,6 +101,7 @@ func RightsOf(ctx context.Context, client *consul.Client, cfg *config.Config) (r
 	if access := client.Access(ctx); access != "" {
 		r.Warnings = append(r.Warnings, access)
 	}
+	var readable []*config.Task
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		snap, err := client.Preview(ctx, task)
@@ -111,6 +112,7 @@ func RightsOf(ctx context.Context, client *consul.Client, cfg *config.Config) (r
 			}
 			continue
 		}
+		readable = append(readable, task)
 		named, other := snap.Visibility.Lacks(ctx)
 		hidden := snap.Visibility.Hidden()
 		r.Unsure = r.Unsure || hidden != "" || other != nil
@@ -126,6 +128,7 @@ func RightsOf(ctx context.Context, client *consul.Client, cfg *config.Config) (r
 			}
 		}
 	}
+	r.Warnings = append(r.Warnings, Misspelt(ctx, client, readable)...)
 	return r
 }
 
