@@ -47,7 +47,7 @@ type granted struct {
 	broken atomic.Bool
 }
 
-// Get is the store's, unless it is broken.
+// breaking is a store that does not answer while it is broken.
 type breaking struct {
 	state.Store
 	broken *atomic.Bool
@@ -58,6 +58,13 @@ func (b breaking) Get(ctx context.Context, key string) (state.Record, error) {
 		return state.Record{}, errors.New("no answer")
 	}
 	return b.Store.Get(ctx, key)
+}
+
+func (b breaking) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	if b.broken.Load() {
+		return nil, errors.New("no answer")
+	}
+	return b.Store.List(ctx, prefix)
 }
 
 func startGranted(t *testing.T, o Options, grants ...roles.Grant) *granted {
@@ -316,7 +323,7 @@ func TestNamedToken_StoreThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
 	g := startGranted(t, Options{Token: Token{Key: "api.token", Value: actToken}}, grant(roles.Operate, "token:ci"))
 	g.broken.Store(true)
 	for range failuresAtOnce + 5 { // none of these is a guess
-		if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 503 || !strings.Contains(body, "check the token: read the record token/*: no answer: try again") {
+		if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 503 || !strings.Contains(body, "check the token: read the records token/*: no answer: try again") {
 			t.Fatalf("%s: %s", resp.Status, body)
 		}
 	}

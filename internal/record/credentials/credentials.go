@@ -26,29 +26,33 @@ import (
 const (
 	// Fresh is how long a record is used that was read: a revocation works after this time everywhere.
 	Fresh = 3 * time.Second
-	// maxKept is how many records are kept in memory.
-	maxKept = 1000
+	// again is how long a collection is not read again because of names that it lacks.
+	again = 100 * time.Millisecond
 )
 
-// Keeper keeps the credentials of a store. It reads a record when a request needs it. It is safe for
-// concurrent use.
+// Keeper keeps the credentials of a store. When a request needs a record, it reads the whole collection, which
+// is small, for all requests of that moment: otherwise, each name that somebody makes up would cost a read.
+// It is safe for concurrent use.
 type Keeper struct {
-	store state.Store
-	now   func() time.Time
+	store   state.Store
+	now     func() time.Time
+	reading chan struct{} // has an element during a read
 
-	mu   sync.Mutex
-	kept map[string]kept // by key
+	mu    sync.Mutex
+	known map[string]collection // by prefix
 }
 
-// kept is a record as it was read.
-type kept struct {
-	record state.Record // without a version if there is none
-	at     time.Time
+// collection is what the store has of one kind, as it was read.
+type collection struct {
+	records map[string]state.Record
+	err     error     // why it could not be read
+	at      time.Time // by the clock of the keeper
+	began   time.Time // by that of the machine
 }
 
 // New returns the keeper of a store.
 func New(store state.Store, now func() time.Time) *Keeper {
-	return &Keeper{store: store, now: now, kept: map[string]kept{}}
+	return &Keeper{store: store, now: now, reading: make(chan struct{}, 1), known: map[string]collection{}}
 }
 
 // TokenPrefix is the collection of the tokens.
@@ -195,14 +199,9 @@ func (k *Keeper) token(ctx context.Context, name, hash string) (Token, error) {
 
 // read returns a record; ErrUnknown if there is none.
 func read[T any](ctx context.Context, k *Keeper, key string) (data T, err error) {
-	rec, ok := k.recall(key)
-	if !ok {
-		at := k.now()
-		rec, err = k.store.Get(ctx, key)
-		if err != nil && !errors.Is(err, state.ErrNotFound) {
-			return data, fmt.Errorf("read the record %s*: %w", key[:strings.IndexByte(key, '/')+1], err)
-		}
-		k.remember(key, kept{rec, at})
+	rec, err := k.find(ctx, prefixOf(key), key)
+	if err != nil {
+		return data, err
 	}
 	if rec.Version == "" {
 		return data, ErrUnknown
@@ -211,32 +210,60 @@ func read[T any](ctx context.Context, k *Keeper, key string) (data T, err error)
 	return stored.Data, err
 }
 
-// recall returns a record that was read a moment ago.
-func (k *Keeper) recall(key string) (state.Record, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known, ok := k.kept[key]
-	return known.record, ok && k.now().Sub(known.at).Abs() < Fresh
+func prefixOf(key string) string { return key[:strings.IndexByte(key, '/')+1] }
+
+// find returns a record; one without a version if there is none. A record that was read a moment ago is used.
+// Whether there is none, only a read says that has begun after the request.
+func (k *Keeper) find(ctx context.Context, prefix, key string) (state.Record, error) {
+	asked := time.Now()
+	known := k.collection(prefix)
+	if rec, ok := known.records[key]; ok && k.now().Sub(known.at).Abs() < Fresh {
+		return rec, nil
+	}
+	select {
+	case k.reading <- struct{}{}:
+		defer func() { <-k.reading }()
+	case <-ctx.Done():
+		return state.Record{}, ctx.Err()
+	}
+	if known = k.collection(prefix); known.began.Before(asked) {
+		select {
+		case <-time.After(time.Until(known.began.Add(again))):
+		case <-ctx.Done():
+			return state.Record{}, ctx.Err()
+		}
+		known = k.list(ctx, prefix)
+	}
+	return known.records[key], known.err
 }
 
-func (k *Keeper) remember(key string, r kept) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for other, known := range k.kept {
-		if len(k.kept) < maxKept {
-			break
-		}
-		if r.at.Sub(known.at).Abs() >= Fresh || len(k.kept) >= 2*maxKept {
-			delete(k.kept, other)
-		}
+// list reads a collection.
+func (k *Keeper) list(ctx context.Context, prefix string) collection {
+	c := collection{records: map[string]state.Record{}, at: k.now(), began: time.Now()}
+	all, err := k.store.List(ctx, prefix)
+	if err != nil {
+		c.err = fmt.Errorf("read the records %s*: %w", prefix, err)
 	}
-	if len(k.kept) < 2*maxKept {
-		k.kept[key] = r
+	for _, rec := range all {
+		c.records[rec.Key] = rec
 	}
+	if ctx.Err() == nil { // else it is the request that has ended
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.known[prefix] = c
+	}
+	return c
 }
 
+func (k *Keeper) collection(prefix string) collection {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.known[prefix]
+}
+
+// forget has the next request read the collection of a key again.
 func (k *Keeper) forget(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.kept, key)
+	delete(k.known, prefixOf(key))
 }

@@ -3,7 +3,9 @@ package credentials_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +28,14 @@ func (c *counted) Get(ctx context.Context, key string) (state.Record, error) {
 		return state.Record{}, c.fails
 	}
 	return c.Store.Get(ctx, key)
+}
+
+func (c *counted) List(ctx context.Context, prefix string) ([]state.Record, error) {
+	c.reads++
+	if c.fails != nil {
+		return nil, c.fails
+	}
+	return c.Store.List(ctx, prefix)
 }
 
 // bed is a store with two processes that use it.
@@ -206,6 +216,47 @@ func TestSession_NobodyEndsThoseOfOthersBySigningInOften(t *testing.T) {
 	}
 	if all, err := b.Store.List(t.Context(), "session/"); err != nil || len(all) != 51 {
 		t.Errorf("%d sessions are kept: %v", len(all), err)
+	}
+}
+
+// Whoever can reach the API can make up names and secrets.
+func TestToken_MadeUpNamesCostFewReads(t *testing.T) {
+	b := newBed(t)
+	token := b.create(t, "ci", time.Time{})
+	if _, err := b.own.Token(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range 300 {
+		all.Go(func() {
+			if _, err := b.own.Token(t.Context(), fmt.Sprintf("tp_x%d_%s", i, strings.Repeat("0", 64))); !errors.Is(err, credentials.ErrUnknown) {
+				t.Error(err)
+			}
+			if _, err := b.own.Session(t.Context(), fmt.Sprint(i)); !errors.Is(err, credentials.ErrUnknown) {
+				t.Error(err)
+			}
+			if _, err := b.own.Token(t.Context(), token); err != nil {
+				t.Errorf("beside them, a valid token: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if most := 2 * (2 + int(time.Since(began)/(100*time.Millisecond))); b.reads > most {
+		t.Errorf("%d reads in %s", b.reads, time.Since(began))
+	}
+	made := b.create(t, "new", time.Time{})
+	if _, err := b.other.Token(t.Context(), "tp_x_0"); !errors.Is(err, credentials.ErrUnknown) {
+		t.Error(err)
+	}
+	later, _, err := b.own.Create(t.Context(), "later", "jo", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{made, later} {
+		if _, err := b.other.Token(t.Context(), token); err != nil {
+			t.Errorf("a token that was made after the latest read: %v", err)
+		}
 	}
 }
 
