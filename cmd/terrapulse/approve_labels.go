@@ -49,7 +49,11 @@ func approveSelected(c *decisionCommand, at decisions) (int, error) {
 		return 0, err
 	}
 	if len(plans) == 0 {
-		return 0, errors.New("no plan of these tasks waits for an approval")
+		text := "no plan of these tasks waits for an approval"
+		if unknown := unknownLabels(c.ctx, at, c.given.labels); unknown != "" {
+			text += "; " + unknown
+		}
+		return 0, errors.New(text)
 	}
 	asked := apispec.ApprovalsRequest{By: new(userAtHost()), Comment: apiview.Optional(c.given.comment)}
 	var sum apispec.Changes

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -26,35 +28,36 @@ func (a *app) auditCommand() command {
 	selected.register(f, "24h", "entries")
 	action := f.String("action", "", "Print only entries of this `action`, such as approve.")
 	f.Lookup("json").Usage = "Print JSON, each entry on a line of its own."
-	return command{flags: f, synopsis: "Print who did or decided what", examples: []string{"-since=30d -task=firewall", "-by=alice -action=approve -json"}, codes: codesOfStore, help: `Usage: terrapulse audit [flags]
+	return command{flags: f, synopsis: "Print who did or decided what", examples: []string{"-since=30d -task=firewall", "-by=alice -action=approve -json"}, codes: codesOfStore,
+		values: map[string]complete.Predictor{"task": a.tasks(f, c.taskNames)}, help: `Usage: terrapulse audit [flags]
 
   Prints who changed or decided what, the latest first, with what proves the
   name and where the request came from. With -config-file or -store it reads a
   store, else it uses the API of a running instance.
 `, run: func(arguments []string) int {
-		if len(arguments) > 0 {
-			return a.fail(exitFlags, fmt.Errorf("%s takes no arguments", c.name))
-		}
-		query, err := selected.query(time.Now(), map[string]string{"action": *action})
-		if err == nil {
-			err = selected.check(a.json)
-		}
-		if err != nil {
-			return a.fail(exitFlags, err)
-		}
-		if known := list.Map(audit.Actions, func(a audit.Action) string { return string(a) }); *action != "" && !slices.Contains(known, *action) {
-			return a.fail(exitFlags, fmt.Errorf("-action is %q: write one of %s", *action, strings.Join(known, ", ")))
-		}
-		place, code := c.open()
-		if code >= 0 {
-			return code
-		}
-		defer place.Close()
-		if err := c.printAudit(place, query, selected.format(a.json)); err != nil {
-			return c.problem("unable to read the audit record", err)
-		}
-		return exitOK
-	}}
+			if len(arguments) > 0 {
+				return a.fail(exitFlags, fmt.Errorf("%s takes no arguments", c.name))
+			}
+			query, err := selected.query(time.Now(), map[string]string{"action": *action})
+			if err == nil {
+				err = selected.check(a.json)
+			}
+			if err != nil {
+				return a.fail(exitFlags, err)
+			}
+			if known := list.Map(audit.Actions, func(a audit.Action) string { return string(a) }); *action != "" && !slices.Contains(known, *action) {
+				return a.fail(exitFlags, fmt.Errorf("-action is %q: write one of %s", *action, strings.Join(known, ", ")))
+			}
+			place, code := c.open()
+			if code >= 0 {
+				return code
+			}
+			defer place.Close()
+			if err := c.printAudit(place, query, selected.format(a.json)); err != nil {
+				return c.problem("unable to read the audit record", err)
+			}
+			return exitOK
+		}}
 }
 
 // printAudit prints what a query selects.

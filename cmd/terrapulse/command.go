@@ -10,7 +10,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
-	"github.com/terrapulse/terrapulse/internal/taskfile/config"
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 )
 
 // commands are all commands. A new command is a file and a line in this list.
@@ -116,7 +116,7 @@ func (a *app) group(name, synopsis, help string, subcommands ...command) []comma
 		flags: newFlags(name), synopsis: synopsis, help: fmt.Sprintf("Usage: %s [flags]\n%s", usage, help),
 		run: func(arguments []string) int {
 			if len(arguments) > 0 {
-				return a.unknown(arguments[0], name)
+				return a.unknown(arguments, name)
 			}
 			return a.fail(exitMissing, fmt.Errorf("missing subcommand: %s", usage))
 		},
@@ -125,25 +125,34 @@ func (a *app) group(name, synopsis, help string, subcommands ...command) []comma
 
 // unknown says that there is no such command in a group ("" for the program's own
 // commands), and which one is probably meant.
-func (a *app) unknown(name, group string) int {
-	full := func(name string) string { return strings.TrimSpace(group + " " + name) }
+func (a *app) unknown(arguments []string, group string) int {
+	full, name := strings.TrimSpace(group+" "+arguments[0]), arguments[0]
 	var others []string
+	commands := map[string]string{} // by their last word
 	for _, c := range a.commands() {
-		if words := strings.Fields(c.flags.Name()); full(words[len(words)-1]) == c.flags.Name() {
-			others = append(others, words[len(words)-1])
+		of, last := "", c.flags.Name()
+		if at := strings.LastIndex(last, " "); at >= 0 {
+			of, last = last[:at], last[at+1:]
+		}
+		if of == group || group == "" && commands[last] == "" {
+			others, commands[last] = append(others, last), c.flags.Name()
 		}
 	}
 	hint := fmt.Sprintf("`%s -help` lists the commands", strings.TrimSpace(a.program+" "+group))
-	if near, ok := config.Nearest(name, others); ok {
-		hint = fmt.Sprintf("did you mean `%s %s`?", a.program, full(near))
+	if near, ok := suggest.Nearest(name, others); ok {
+		hint = fmt.Sprintf("did you mean `%s %s`?", a.program, strings.Join(append([]string{commands[near]}, arguments[1:]...), " "))
+	} else if group != "" && len(others) == 1 {
+		hint = fmt.Sprintf("did you mean `%s %s`?", a.program, strings.Join(append([]string{group, others[0]}, arguments...), " "))
 	}
-	return a.fail(exitUnknown, fmt.Errorf("unknown command %q: %s", full(name), hint))
+	return a.fail(exitUnknown, fmt.Errorf("unknown command %q: %s", full, hint))
 }
 
 // factories are the commands as hashicorp/cli takes them.
 func (a *app) factories() map[string]cli.CommandFactory {
 	factories := map[string]cli.CommandFactory{}
+	a.flagsOf = map[string]*flag.FlagSet{}
 	for _, c := range a.commands() {
+		a.flagsOf[c.flags.Name()] = c.flags
 		factories[c.flags.Name()] = func() (cli.Command, error) { return &called{c, a}, nil }
 	}
 	return factories
@@ -175,10 +184,11 @@ func (c *called) Run(args []string) int {
 	if c.examples == nil && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		return c.run(args) // not a command of the group: its flags are unknown, too
 	}
+	c.app.notePlace(c.flags)
 	var rest []string
 	for {
 		if err := c.flags.Parse(args); err != nil {
-			return c.app.fail(exitFlags, fmt.Errorf("%w (see `%s %s -help`)", err, c.app.program, c.flags.Name()))
+			return c.app.fail(exitFlags, fmt.Errorf("%w%s (see `%s %s -help`)", err, c.meant(err), c.app.program, c.flags.Name()))
 		}
 		if c.flags.NArg() == 0 {
 			break
@@ -192,6 +202,21 @@ func (c *called) Run(args []string) int {
 		rest, args = append(rest, c.flags.Arg(0)), c.flags.Args()[1:]
 	}
 	return c.run(rest)
+}
+
+// meant is which flag was probably meant instead of an unknown one; "" if none was.
+func (c *called) meant(err error) string {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return ""
+	}
+	var flags []string
+	c.flags.VisitAll(func(f *flag.Flag) {
+		if !hidden(f) {
+			flags = append(flags, "-"+f.Name)
+		}
+	})
+	return suggest.Meant("-"+name, flags)
 }
 
 // refuseArguments is for a command that takes no arguments, such as a second file

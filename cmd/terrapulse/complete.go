@@ -4,13 +4,17 @@ import (
 	"context"
 	"flag"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/overview"
+	"github.com/terrapulse/terrapulse/internal/people/selection"
 )
 
 // completionPatience is how long the shell waits for the names of tasks.
@@ -71,21 +75,62 @@ func (a *app) tasks(f *flag.FlagSet, list func(ctx context.Context, begin string
 	})
 }
 
+// labels completes labels: those in the named files, else those of the first tasks of the API.
+func (a *app) labels(f *flag.FlagSet, files *configFlags, api *apiFlags) complete.Predictor {
+	return a.tasks(f, func(ctx context.Context, begin string) ([]string, error) {
+		if strings.Contains(begin, "=") {
+			return nil, nil // shells take what follows = for a word
+		}
+		var all []string
+		if len(files.paths) > 0 {
+			cfg, err := (&configFlags{paths: files.paths, tokenLater: true}).read()
+			if err != nil {
+				return nil, err
+			}
+			for i := range cfg.Tasks {
+				all = append(all, selection.LabelsOf(&apispec.TaskOverview{Labels: &cfg.Tasks[i].Labels})...)
+			}
+			return unique(all), nil
+		}
+		client, err := api.anyClient(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer client.Close()
+		first := selection.Selection{Brief: true}.First(selection.MaxLimit)
+		o, err := client.Overview(ctx, first)
+		for i := range o.Tasks {
+			all = append(all, selection.LabelsOf(&o.Tasks[i])...)
+		}
+		return unique(all), err
+	})
+}
+
+func unique(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
 // taskNames returns the tasks of the instance or the stack that the API belongs to.
 func (o *apiFlags) taskNames(ctx context.Context, begin string) ([]string, error) {
-	var client *apiclient.Client
-	var err error
-	if o.stack == "" {
-		client, err = o.client()
-	} else if st, missing := stack.Find(ctx, o.stack); missing != nil {
-		err = missing
-	} else {
-		client, err = st.API(ctx, stackUser(io.Discard))
-	}
+	client, err := o.anyClient(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer client.Close()
 	return client.TaskNamesFrom(ctx, begin)
+}
+
+// anyClient returns a client of the API of the stack or at the address.
+func (o *apiFlags) anyClient(ctx context.Context) (*apiclient.Client, error) {
+	if o.stack == "" {
+		return o.client()
+	}
+	st, err := stack.Find(ctx, o.stack)
+	if err != nil {
+		return nil, err
+	}
+	return st.API(ctx, stackUser(io.Discard))
 }
 
 // taskNames returns the tasks of the named files.

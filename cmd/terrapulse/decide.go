@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -95,13 +97,16 @@ func (a *app) decides(c decisionCommand) command {
 	if c.label != "" {
 		c.registerLabels(f)
 	}
-	names := a.tasks(f, func(ctx context.Context, begin string) ([]string, error) {
-		if len(c.store.config.paths) > 0 {
-			return c.store.config.taskNames(ctx, begin)
-		}
-		return c.api.taskNames(ctx, begin)
-	})
-	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: names, help: c.usage, run: c.run}
+	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: a.tasks(f, c.taskNames), help: c.usage, run: c.run,
+		values: map[string]complete.Predictor{"label": a.labels(f, &c.store.config, &c.api)}}
+}
+
+// taskNames returns the tasks of the named files, or else those of the API.
+func (c *decisionCommand) taskNames(ctx context.Context, begin string) ([]string, error) {
+	if len(c.store.config.paths) > 0 {
+		return c.store.config.taskNames(ctx, begin)
+	}
+	return c.api.taskNames(ctx, begin)
 }
 
 func (c *decisionCommand) run(arguments []string) int {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -36,6 +38,7 @@ func (a *app) eventsCommand() command {
 	f.Lookup("json").Usage = "Print JSON, each event on a line of its own."
 	return command{flags: f, synopsis: "List what happened",
 		examples: []string{onFile, "-stack=network -level=warning -since=7d", "-stack=network -task=firewall -limit=0 -csv"}, codes: codesOfStore,
+		values: map[string]complete.Predictor{"task": a.tasks(f, from.taskNames), "label": a.labels(f, &from.store.config, &from.api)},
 		help: `Usage: terrapulse events [flags]
 
   Lists events, the latest first: changes in Consul, runs, holds, approvals,

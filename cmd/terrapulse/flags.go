@@ -146,16 +146,17 @@ func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
 	if !ok {
 		return nil, fmt.Errorf("-log-level %s: use TRACE, DEBUG, INFO, WARN or ERR", name)
 	}
-	var handler slog.Handler = slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: level})
+	out := plainly(a.stderr)
+	var handler slog.Handler = slog.NewTextHandler(out, &slog.HandlerOptions{Level: level})
 	switch {
 	case l.format == "json":
-		handler = logging.JSON(a.stderr, level).Handler()
+		handler = logging.JSON(out, level).Handler()
 	case l.format != "text":
 		return nil, fmt.Errorf("-log-format %s: use text or json", l.format)
 	case a.isCTS():
-		handler = newCTSHandler(a.stderr, level)
-	case colored(a.stderr):
-		handler = tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})
+		handler = newCTSHandler(out, level)
+	case colored(out):
+		handler = tint.NewTextHandler(out, &tint.Options{Level: level, TimeFormat: time.TimeOnly + "Z07:00"})
 	}
 	log := slog.New(handler)
 	slog.SetDefault(log)

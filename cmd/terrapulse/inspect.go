@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 	"github.com/terrapulse/terrapulse/internal/driver/preview"
 	"github.com/terrapulse/terrapulse/internal/process/examine"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
@@ -211,10 +212,11 @@ func planned(results []preview.Result, took time.Duration) string {
 // unknownTask returns an error that says which tasks there are.
 func unknownTask(cfg *config.Config, name string) error {
 	names := namesOf(cfg)
+	meant := suggest.Meant(name, names)
 	if len(names) > 10 {
 		names = append(names[:10], "…")
 	}
-	return fmt.Errorf("task not found: %s; the configuration has %q", name, names)
+	return fmt.Errorf("task not found: %s%s; the configuration has %q", name, meant, names)
 }
 
 // namesOf returns the names of the tasks.

@@ -62,7 +62,7 @@ func (a *app) logsCommand() command {
 			case a.json:
 				return a.printJSON(map[string]any{"run": run, "output": text.String()})
 			case follow && last.State == apispec.RunStateWaiting:
-				fmt.Fprintf(a.stderr, "Run %s of task %s waits: `terrapulse plan show%s %s` shows for what\n", shortened(run.ID), run.Task, from.api.sameStack(), run.Task)
+				fmt.Fprintf(a.stderr, "Run %s of task %s waits: `terrapulse plan show %s` shows for what\n", shortened(run.ID), run.Task, run.Task)
 			case follow:
 				fmt.Fprintf(a.stderr, "Run %s of task %s: %s\n", shortened(run.ID), run.Task, last.State)
 			case !last.Ended:

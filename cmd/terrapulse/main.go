@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -67,6 +68,7 @@ func (stopped) Is(target error) bool { return target == context.Canceled }
 
 // run runs the command line and returns the exit code.
 func (a *app) run(args []string) int {
+	a.stdout, a.stderr = placed{a.stdout, a}, placed{a.stderr, a}
 	first := ""
 	if len(args) > 0 {
 		first = args[0]
@@ -76,7 +78,11 @@ func (a *app) run(args []string) int {
 		args = append([]string{"version"}, args[1:]...)
 	case "help":
 		args = append(args[1:], "-help")
-	case "-h", "-help", "--help", "-autocomplete-install", "--autocomplete-install", "-autocomplete-uninstall", "--autocomplete-uninstall":
+	case "-h", "-help", "--help":
+	case "-autocomplete-install", "--autocomplete-install", "-autocomplete-uninstall", "--autocomplete-uninstall":
+		if len(args) == 1 { // several are an error
+			return a.autocomplete(!strings.HasSuffix(first, "uninstall"))
+		}
 	default:
 		if first == "" || strings.HasPrefix(first, "-") {
 			args = append([]string{"start", "-deprecated-start-up"}, args...) // CTS's old way to start, without a command
@@ -94,7 +100,7 @@ func (a *app) run(args []string) int {
 	case err != nil:
 		return a.fail(exitError, err)
 	case code == exitUnknown:
-		return a.unknown(c.Subcommand(), "")
+		return a.unknown([]string{c.Subcommand()}, "")
 	}
 	return code
 }
@@ -106,6 +112,9 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool // -json
+
+	flagsOf map[string]*flag.FlagSet // of all commands
+	given   []givenFlag              // where this command acts, as far as flags say
 }
 
 // fail prints what is wrong and returns the exit code: -1 if nothing is wrong.

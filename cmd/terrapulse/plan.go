@@ -52,7 +52,7 @@ var showPlan = decisionCommand{
 			fmt.Fprintf(c.stdout, "\nApproved by %s: it is applied next.\n", a.By)
 			return exitOK, nil
 		}
-		fmt.Fprintf(c.stdout, "\nTo approve it: terrapulse approve%s -plan=%s %s\n", c.api.sameStack(), plan.ID, task)
+		fmt.Fprintf(c.stdout, "\nTo approve it: `terrapulse approve -plan=%s %s`\n", plan.ID, task)
 		return exitOK, nil
 	},
 }

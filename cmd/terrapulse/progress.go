@@ -56,13 +56,14 @@ type progressOf struct {
 // showProgress starts a progress, and on a terminal prints standard error through
 // it. The returned function ends it.
 func (a *app) showProgress() (p *progress, end func()) {
-	p = &progress{out: a.stderr, now: time.Now, log: slog.Default(), running: map[string]*progressOf{}}
-	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+	stderr := a.stderr
+	p = &progress{out: plainly(stderr), now: time.Now, log: slog.Default(), running: map[string]*progressOf{}}
+	if f, ok := p.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		p.width = columns
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			p.width = width
 		}
-		a.stderr = p // which erases the line before other output
+		a.stderr = placed{p, a} // which erases the line before other output
 	}
 	every := remindEvery
 	if p.width > 0 {
@@ -79,7 +80,7 @@ func (a *app) showProgress() (p *progress, end func()) {
 		stop()
 		drawing.Wait()
 		p.clear()
-		a.stderr = p.out
+		a.stderr = stderr
 	})
 }
 

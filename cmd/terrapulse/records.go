@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
@@ -252,10 +253,41 @@ func findRun(ctx context.Context, from records, name string, intended bool) (api
 	case 1:
 		return found[0], nil
 	case 0:
-		return apispec.Run{}, fmt.Errorf("there is no task and no run %q: `terrapulse runs TASK` lists the runs of a task", name)
+		return apispec.Run{}, fmt.Errorf("there is no task and no run %q%s: `terrapulse runs TASK` lists the runs of a task", name, meant(ctx, from, name))
 	}
 	ids := list.Map(found[:min(len(found), 3)], func(run apispec.Run) string { return run.ID + " of " + run.Task })
 	return apispec.Run{}, fmt.Errorf("%q is the beginning of %d runs (%s): write more of the id", name, len(found), strings.Join(ids, ", "))
+}
+
+// meant is the task that was probably meant; "" if none was.
+func meant(ctx context.Context, from overviews, task string) string {
+	all, _ := joined(from.Overviews(ctx, selection.Selection{})) // what cannot be read is no hint
+	return suggest.Meant(task, list.Map(all.Tasks, func(t apispec.TaskOverview) string { return t.Name }))
+}
+
+// overviews is where lists of tasks are read.
+type overviews interface {
+	Overviews(context.Context, selection.Selection) iter.Seq2[apispec.Overview, error]
+}
+
+// unknownLabels says which of the labels that select tasks no task has, and what was probably meant; "" if tasks
+// have all of them, or if it is not known which labels there are.
+func unknownLabels(ctx context.Context, from overviews, given []string) string {
+	all, _ := joined(from.Overviews(ctx, selection.Selection{}))
+	var known []string
+	for i := range all.Tasks {
+		known = append(known, selection.LabelsOf(&all.Tasks[i])...)
+	}
+	var unknown []string
+	for _, label := range given {
+		key, values, _ := strings.Cut(label, "=")
+		for value := range strings.SplitSeq(values, ",") {
+			if one := key + "=" + value; value != "" && len(known) > 0 && !slices.Contains(known, one) {
+				unknown = append(unknown, "no task has the label "+one+suggest.Meant(one, known))
+			}
+		}
+	}
+	return strings.Join(unknown, "; ")
 }
 
 // shortened is the beginning of a run's id.

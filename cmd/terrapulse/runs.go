@@ -39,7 +39,7 @@ func (r *runFlags) of(ctx context.Context, records records, task string) ([]apis
 	}
 	runs, err := records.Runs(ctx, task)
 	if apiclient.Missing(err) {
-		return nil, fmt.Errorf("there is no task %q: `terrapulse status` lists the tasks", task)
+		return nil, fmt.Errorf("there is no task %q%s: `terrapulse status` lists the tasks", task, meant(ctx, records, task))
 	}
 	runs = r.behind(runs)
 	return runs[:min(len(runs), r.limit)], err

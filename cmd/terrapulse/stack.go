@@ -25,14 +25,6 @@ func (a *app) findStack(name string) (*stack.Stack, int) {
 	return found, a.fail(exitConfig, err)
 }
 
-// sameStack is the flag for a command that is printed for the same stack.
-func (o *apiFlags) sameStack() string {
-	if o.stack == "" {
-		return ""
-	}
-	return " -stack=" + o.stack
-}
-
 // notWithStack are the flags that name another place than the stack, or say how to
 // connect to it.
 var notWithStack = []string{"http-addr", "port", "store", "config-file", "config-dir",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
@@ -28,7 +29,7 @@ func (a *app) statusCommand() command {
 	return command{flags: f, synopsis: "Show every task: its phase, why, last run, due time",
 		examples: []string{onFile, "-stack=network", "-stack=network -phase failing -name 'web-*' -limit 20", "-stack=network -sort last -limit 20", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
-		values: map[string]complete.Predictor{"phase": complete.PredictSet(selection.Phases()...), "sort": complete.PredictSet(selection.Sorts...),
+		values: map[string]complete.Predictor{"label": a.labels(f, &from.store.config, &from.api), "name": a.tasks(f, from.taskNames), "after": a.tasks(f, from.taskNames), "phase": complete.PredictSet(selection.Phases()...), "sort": complete.PredictSet(selection.Sorts...),
 			"reason": complete.PredictSet(list.Map(lifecycle.Reasons, func(r lifecycle.Row) string { return string(r.Code) })...)},
 		help: `Usage: terrapulse status [flags]
 
@@ -63,8 +64,15 @@ func (a *app) statusCommand() command {
 				}
 				return a.printJSON(st)
 			}
-			if err := a.printStatus(parts, time.Now()); err != nil {
+			listed, err := a.printStatus(parts, time.Now())
+			if err != nil {
 				return a.fail(exitError, err)
+			}
+			if listed > 0 {
+				return exitOK
+			}
+			if unknown := unknownLabels(a.ctx, records, tasks.Labels); unknown != "" {
+				a.paragraph("", "Note: "+unknown)
 			}
 			return exitOK
 		},
@@ -184,11 +192,7 @@ func lastRun(t apispec.TaskOverview, now time.Time) string {
 	if t.LastRun == nil || t.LastRun.Ended == nil {
 		return "-"
 	}
-	word := string(t.LastRun.State)
-	if u := t.Unverified; u != nil && u.Run == t.LastRun.ID {
-		word = "not verified"
-	}
-	return fmt.Sprintf("%s %s ago", word, ago(now.Sub(*t.LastRun.Ended)))
+	return fmt.Sprintf("%s %s ago", apiview.Latest(t), ago(now.Sub(*t.LastRun.Ended)))
 }
 
 func due(t apispec.TaskOverview, now time.Time) string {

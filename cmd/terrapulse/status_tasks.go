@@ -83,13 +83,13 @@ func joined(parts iter.Seq2[apispec.Overview, error]) (apispec.Overview, error) 
 }
 
 // printStatus prints an overview whose tasks come in parts, as they come.
-func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Time) error {
+func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Time) (listed int, err error) {
 	var whole apispec.Overview
 	var next *string
-	common, listed, began := commonReasons{}, 0, false
+	common, began := commonReasons{}, false
 	for part, err := range parts {
 		if err != nil {
-			return err
+			return listed, err
 		}
 		if !began {
 			whole, began = part, true
@@ -120,7 +120,7 @@ func (a *app) printStatus(parts iter.Seq2[apispec.Overview, error], now time.Tim
 			a.paragraph("  ", fmt.Sprintf("%s: %s, %s ago by %s", o.Task, o.Change, ago(now.Sub(o.At)), apispec.Deref(o.By)))
 		}
 	}
-	return nil
+	return listed, nil
 }
 
 // phasesOf says how many tasks are in each phase.

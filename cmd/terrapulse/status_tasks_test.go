@@ -135,14 +135,14 @@ func TestStatus_PartIsPrintedBeforeTheNextIsRead(t *testing.T) {
 		yield(part("c", "d", "e", "f"), nil)
 		yield(apispec.Overview{}, broken)
 	}
-	if err := (&app{stdout: &out}).printStatus(parts, time.Now()); !errors.Is(err, broken) {
+	if _, err := (&app{stdout: &out}).printStatus(parts, time.Now()); !errors.Is(err, broken) {
 		t.Errorf("the error of the last part: %v", err)
 	}
 	if strings.Count(out.String(), "Bundle: ") != 1 {
 		t.Errorf("what concerns all tasks is not printed once: %s", &out)
 	}
 	out.Reset()
-	if err := (&app{stdout: &out}).printStatus(func(yield func(apispec.Overview, error) bool) {
+	if _, err := (&app{stdout: &out}).printStatus(func(yield func(apispec.Overview, error) bool) {
 		yield(part("a", "b"), nil)
 		yield(part("c", "d", "e", "f"), nil)
 	}, time.Now()); err != nil {

@@ -337,7 +337,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	st := o
 	var out bytes.Buffer
-	_ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
+	_, _ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
 	for _, want := range []string{
 		"Bundle: 0123456789ab ", "Last good tick recorded: 3m ago", "Problem: start launch l1: no capacity",
 		"Problem: bundle fedcba987654 was refused 1h ago and is not in force: web.yaml:3: no module",
@@ -346,7 +346,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	}
 	out.Reset()
 	st.Refused.Bundle, st.Refused.Error, st.URL = nil, "the pointer is gone", new("https://a.example.com/ui/")
-	_ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
+	_, _ = (&app{stdout: &out}).printStatus(onePart(st, nil), now)
 	wantText(t, unwrapped(out.String()), "Pages: https://a.example.com/ui/")
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }

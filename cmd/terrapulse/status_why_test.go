@@ -14,7 +14,7 @@ import (
 // printed is what status prints, without line breaks.
 func printed(o apispec.Overview, now time.Time) string {
 	var out bytes.Buffer
-	_ = (&app{stdout: &out}).printStatus(onePart(o, nil), now)
+	_, _ = (&app{stdout: &out}).printStatus(onePart(o, nil), now)
 	return unwrapped(out.String())
 }
 

@@ -62,6 +62,9 @@ func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do f
 	if !c.reads {
 		names = complete.PredictAnything
 	}
+	if name == "revoke" {
+		names = a.tasks(f, c.tokenNames)
+	}
 	return command{flags: f, synopsis: synopsis, help: usage, examples: examples, codes: codesOfStore, args: names, run: func(arguments []string) int {
 		if !c.reads && len(arguments) != 1 {
 			return a.fail(exitMissing, fmt.Errorf("name one token: %s", a.help(c.name)))
@@ -81,6 +84,17 @@ func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do f
 		}
 		return code
 	}}
+}
+
+// tokenNames returns the tokens that the API has.
+func (c *tokenCommand) tokenNames(ctx context.Context, _ string) ([]string, error) {
+	client, err := c.api.anyClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	tokens, err := client.Tokens(ctx)
+	return list.Map(tokens, func(t apispec.Token) string { return t.Name }), err
 }
 
 // lifetime parses how long a token is valid; days are allowed. It is 0 for no end.

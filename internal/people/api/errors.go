@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/access"
@@ -92,6 +93,22 @@ var refusals = []struct {
 	{control.ErrNoRetry, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same"},
 }
 
+// meant is the task that was probably meant, of those that the sender may view; "" if none was.
+func (a *api) meant(r *http.Request, task string) string {
+	effective, err := a.Control.Config(r.Context())
+	if err != nil {
+		return ""
+	}
+	var names []string
+	sees := sees(r)
+	for i := range effective.Config.Tasks {
+		if name := effective.Config.Tasks[i].Name; sees(name) {
+			names = append(names, name)
+		}
+	}
+	return suggest.Meant(task, names)
+}
+
 // refusalOf turns an error into an answer. It logs errors that are not the
 // sender's own.
 func (a *api) refusalOf(r *http.Request, err error) *refusal {
@@ -102,7 +119,11 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 			if known.err == control.ErrActive && path.Base(r.Pattern) != "{name}" && path.Base(r.Pattern) != "tasks" {
 				status = http.StatusConflict // only the requests of Consul-Terraform-Sync have its status
 			}
-			return refuse(status, known.format, task)
+			refused := refuse(status, known.format, task)
+			if known.err == control.ErrNoTask {
+				refused.text += a.meant(r, task)
+			}
+			return refused
 		}
 	}
 	legacy := strings.HasPrefix(r.URL.Path, "/v1/status")

@@ -52,3 +52,19 @@ func Outcome(r apispec.Run) string {
 	}
 	return string(r.State)
 }
+
+// Unproven reports whether nothing shows that the latest run of a task works.
+func Unproven(t apispec.TaskOverview) bool {
+	return t.Unverified != nil && t.LastRun != nil && t.Unverified.Run == t.LastRun.ID
+}
+
+// Latest says in words how the latest run of a task ended; "" if none has.
+func Latest(t apispec.TaskOverview) string {
+	switch {
+	case t.LastRun == nil:
+		return ""
+	case Unproven(t):
+		return "not verified"
+	}
+	return string(t.LastRun.State)
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -29,7 +30,7 @@ func Misspelt(ctx context.Context, client *consul.Client, tasks []*config.Task) 
 					known[at] = slices.Sorted(maps.Keys(all))
 				}
 			}
-			if near, found := config.Nearest(feed.Name, known[at]); found && near != feed.Name {
+			if near, found := suggest.Nearest(feed.Name, known[at]); found && near != feed.Name {
 				warnings = append(warnings, fmt.Sprintf("task %s: Consul has no service %q; did you mean %q?", t.Name, feed.Name, near))
 			}
 		}

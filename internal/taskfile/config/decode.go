@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
 
-	"github.com/agext/levenshtein"
-
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 )
 
 // A field is a key of a block that is not itself a plain block.
@@ -379,38 +377,10 @@ func (s *schema) names() []string {
 
 func (s *schema) suggest(name string) string {
 	names := s.names()
-	if near, ok := Nearest(name, names); ok {
+	if near, ok := suggest.Nearest(name, names); ok {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "allowed: " + strings.Join(names, ", ")
-}
-
-// Nearest returns the candidate that name is a likely misspelling of.
-func Nearest(name string, candidates []string) (string, bool) {
-	if len(name) > 100 {
-		return "", false
-	}
-	best, found := "", false
-	least := 3 // swapped letters are a distance of 2
-	if len(name) < 4 {
-		least = 2
-	}
-	for _, c := range candidates {
-		dist := levenshtein.Distance(name, c, nil)
-		if dist > 1 && sortedLetters(name) == sortedLetters(c) {
-			dist-- // swapped letters are likelier than wrong ones
-		}
-		if dist < least {
-			best, least, found = c, dist, true
-		}
-	}
-	return best, found
-}
-
-func sortedLetters(text string) string {
-	letters := []byte(text)
-	slices.Sort(letters)
-	return string(letters)
 }
 
 // maxExponent bounds the size of a number: writing a larger one takes gigabytes.

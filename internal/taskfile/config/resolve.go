@@ -19,6 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/suggest"
 )
 
 // checked is the text of a key: a path is absolute, and one of several values that
@@ -346,7 +347,7 @@ func (l *loader) backend(raw *labelled, address string, consul Consul) Backend {
 		switch {
 		case !slices.Contains(backends, written.label):
 			hint := "allowed: " + strings.Join(backends, ", ")
-			if near, ok := Nearest(written.label, backends); ok {
+			if near, ok := suggest.Nearest(written.label, backends); ok {
 				hint = fmt.Sprintf("did you mean %q?", near)
 			}
 			l.Fail(written.Origin, "unsupported Terraform backend "+block.Quoted(written.label), hint)
