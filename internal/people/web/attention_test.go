@@ -142,13 +142,13 @@ func TestAlerts_NewDeploymentInAWSNeedsABundleAndNoLeader(t *testing.T) {
 }
 
 func TestStrip_SaysHowTheLatestRunsEnded(t *testing.T) {
-	if stripOf(nil) != nil {
+	if stripOf(apispec.TaskOverview{}) != nil {
 		t.Error("a task that never ran has a strip")
 	}
 	recent := []apispec.RecentRun{{State: apispec.RunStateSucceeded}, {State: apispec.RunStateFailed}, {State: apispec.RunStateSucceeded}}
 	want := &strip{Label: "3 latest runs: 2 succeeded, 1 failed", Paths: []stripPath{
 		{good, "M102 7h4v9h-4zM114 7h4v9h-4z"}, {bad, "M108 0h4v16h-4z"}}}
-	if diff := cmp.Diff(want, stripOf(&recent)); diff != "" {
+	if diff := cmp.Diff(want, stripOf(apispec.TaskOverview{Recent: &recent})); diff != "" {
 		t.Error(diff)
 	}
 }

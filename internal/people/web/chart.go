@@ -75,7 +75,7 @@ func chartOf(runs []apispec.Run, m measure) chart {
 	for _, r := range slices.Backward(runs[:min(len(runs), chartRuns)]) {
 		if d, ok := m.of(r); ok {
 			shown, took = append(shown, r), append(took, d)
-			if runTone(r.State) == bad {
+			if outcomeTone(r) == bad {
 				failed++
 			}
 		}
@@ -89,8 +89,8 @@ func chartOf(runs []apispec.Run, m measure) chart {
 	c.Width, c.Wide = places*barWidth, places*barPixels
 	for i, r := range shown {
 		h := max(2, scale(took[i]))
-		c.Bars = append(c.Bars, bar{X: (places - len(shown) + i) * barWidth, Y: chartHeight - h, Height: h, Tone: runTone(r.State),
-			Label: fmt.Sprintf("%s: %s, %s", clock.UTC(*r.Ended), r.State, brief(took[i]))})
+		c.Bars = append(c.Bars, bar{X: (places - len(shown) + i) * barWidth, Y: chartHeight - h, Height: h, Tone: outcomeTone(r),
+			Label: fmt.Sprintf("%s: %s, %s", clock.UTC(*r.Ended), apiview.Outcome(r), brief(took[i]))})
 	}
 	for _, part := range []time.Duration{top, top / 2, 0} {
 		c.Ticks = append(c.Ticks, tick{chartHeight - scale(part), axis(part)})

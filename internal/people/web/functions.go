@@ -30,7 +30,10 @@ var functions = template.FuncMap{
 	"tone":         toneOf,
 	"firstOf":      firstOf,
 	"moreOf":       moreOf,
-	"runTone":      runTone,
+	"outcome":      apiview.Outcome,
+	"outcomeTone":  outcomeTone,
+	"latest":       apiview.Latest,
+	"latestTone":   latestTone,
 	"changes":      changes,
 	"task":         taskURL,
 	"onMap":        func(name string) string { return mapURL(selection.Map{Task: name}) },
@@ -40,7 +43,6 @@ var functions = template.FuncMap{
 	"run":          func(r apispec.Run) string { return runURL(r.Task, r.ID) },
 	"remote":       func(r apispec.Run) string { return remoteURL(&r) },
 	"what":         selection.What,
-	"unverified":   func(r apispec.Run) bool { return apiview.Outcome(r) == apiview.NotVerified },
 	"unlisted": func(e *apispec.EntryChanges) int {
 		return max(0, e.Added+e.Removed+e.Changed-len(apispec.Deref(e.Entries)))
 	},
@@ -107,6 +109,22 @@ func runTone(s apispec.RunState) tone {
 		return calm
 	}
 	return calm
+}
+
+// outcomeTone is the tone of a run. One that was not verified did not do what it should.
+func outcomeTone(r apispec.Run) tone {
+	if apiview.Outcome(r) == apiview.NotVerified {
+		return bad
+	}
+	return runTone(r.State)
+}
+
+// latestTone is the tone of the latest run of a task that has ended.
+func latestTone(t apispec.TaskOverview) tone {
+	if apiview.Unproven(t) {
+		return bad
+	}
+	return runTone(t.LastRun.State)
 }
 
 // prose is a text of the program, in which commands are between backquotes. The script

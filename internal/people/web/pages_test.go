@@ -12,7 +12,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -205,4 +207,42 @@ func TestStatic_VendoredFilesAreThoseThatTheirAuthorsPublished(t *testing.T) {
 			t.Errorf("%s is not the published %s", name, from)
 		}
 	}
+}
+
+// However long reasons are, a list has a line for each task. The page of the task has the whole reason.
+func TestTasksPage_HasALineForEachTask(t *testing.T) {
+	name := "a-task-with-" + strings.Repeat("long-", 6) + "name"
+	s := newSite(t, "web", name, "checked")
+	wrong := "terraform apply: exit status 1: " + strings.Repeat("the firewall fw-7.example.com does not answer. ", 12)
+	for _, task := range []string{"web", name} {
+		next, _ := s.ended(task, state.Task{}, time.Minute, state.RunFailed, "", wrong)
+		next.Failing.Error = wrong
+		s.write(task, next)
+	}
+	checked, _ := s.ended("checked", state.Task{}, time.Minute, state.RunSucceeded, state.VerifyFailed, "service web: +web-1")
+	s.write("checked", checked)
+
+	b := browsertest.New(t)
+	reaches(t, b, s.url+"/ui/tasks", name, "not verified")
+	b.Window(1440, 1000)
+	for _, row := range browsertest.Eval[[]string](b, `[...document.querySelectorAll("table.tasks tbody tr")].filter(r => r.offsetHeight > 44).map(r => r.id + " " + r.offsetHeight + " px: " + r.innerText)`) {
+		t.Errorf("a row has more than one line: %s", row)
+	}
+	if green := browsertest.Eval[string](b, `document.querySelector("#task-checked .good, #task-checked path.good")?.outerHTML || ""`); green != "" {
+		t.Errorf("a run that was not verified is green: %s", green)
+	}
+	page, _ := s.page("/ui/tasks")
+	if strings.Contains(page, ">intended<") {
+		t.Error("the last run is intended")
+	}
+	b.Accessible()
+	b.Window(390, 800)
+	if broken := browsertest.Eval[bool](b, `(() => { const a = document.querySelector("#task-web th a"), r = document.createRange(); r.selectNodeContents(a); return r.getClientRects().length > 1 })()`); broken {
+		t.Error("the name web is broken")
+	}
+	if wide := b.Wide(); len(wide) > 0 {
+		t.Errorf("on a narrow screen, these are too wide: %q", wide)
+	}
+
+	reaches(t, b, s.url+"/ui/tasks/web", strings.TrimSpace(wrong[len(wrong)-60:]))
 }

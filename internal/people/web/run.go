@@ -126,7 +126,7 @@ func timelineOf(r apispec.Run) []moment {
 	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
 	switch {
 	case r.Ended != nil:
-		add(moment{Name: outcomeOf(r), Tone: runTone(r.State)}, r.Ended)
+		add(moment{Name: outcomeOf(r), Tone: outcomeTone(r)}, r.Ended)
 	case r.Wait != nil:
 		add(moment{Name: waitsFor(r.Wait.For), Tone: ask, Now: true}, &r.Wait.Since)
 	default:

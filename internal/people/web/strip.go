@@ -6,6 +6,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -31,18 +32,21 @@ const (
 // stripHeights are the heights of the bars; those of other tones are low.
 var stripHeights = map[tone]int{bad: stripHeight, good: 9, busy: 9, ask: 9}
 
-func stripOf(recent *[]apispec.RecentRun) *strip {
-	runs := apispec.Deref(recent)
+func stripOf(t apispec.TaskOverview) *strip {
+	runs := apispec.Deref(t.Recent)
 	if len(runs) == 0 {
 		return nil
 	}
 	runs = runs[max(0, len(runs)-state.RecentRuns):]
 	bars := map[tone]*strings.Builder{}
-	counts := map[apispec.RunState]int{}
+	counts := map[string]int{}
 	var s strip
-	var states []apispec.RunState
+	var outcomes []string
 	for i, run := range runs {
-		tone := runTone(run.State)
+		tone, outcome := runTone(run.State), string(run.State)
+		if t.Unverified != nil && t.Unverified.Run == run.ID {
+			tone, outcome = bad, apiview.NotVerified
+		}
 		if bars[tone] == nil {
 			bars[tone] = new(strings.Builder)
 			s.Paths = append(s.Paths, stripPath{Tone: tone})
@@ -50,14 +54,14 @@ func stripOf(recent *[]apispec.RecentRun) *strip {
 		height := max(4, stripHeights[tone])
 		x := (state.RecentRuns - len(runs) + i) * stripStep
 		fmt.Fprintf(bars[tone], "M%d %dh%dv%dh-%dz", x, stripHeight-height, stripBar, height, stripBar)
-		if counts[run.State]++; counts[run.State] == 1 {
-			states = append(states, run.State)
+		if counts[outcome]++; counts[outcome] == 1 {
+			outcomes = append(outcomes, outcome)
 		}
 	}
 	for i := range s.Paths {
 		s.Paths[i].D = bars[s.Paths[i].Tone].String()
 	}
-	words := list.Map(states, func(how apispec.RunState) string { return fmt.Sprintf("%d %s", counts[how], how) })
+	words := list.Map(outcomes, func(how string) string { return fmt.Sprintf("%d %s", counts[how], how) })
 	s.Label = counted(len(runs), "latest run") + ": " + strings.Join(words, ", ")
 	return &s
 }
