@@ -86,10 +86,10 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 		t.Errorf("the verification does not get the trace of its run, but %q", noted)
 	}
 	of := func(trace string) (names []string) {
-		ids := map[string]bool{}
+		ids := map[string]otlptest.Span{}
 		for _, s := range all {
 			if s.Trace == trace {
-				ids[s.ID] = true
+				ids[s.ID] = s
 			}
 		}
 		for _, s := range all {
@@ -97,8 +97,12 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 				continue
 			}
 			names = append(names, s.Name)
-			if s.Parent != "" && !ids[s.Parent] {
+			parent, sent := ids[s.Parent]
+			if s.Parent != "" && !sent {
 				t.Errorf("span %s has a parent that was not sent", s.Name)
+			}
+			if sent && s.End.After(parent.End) {
+				t.Errorf("span %s ends after %s, of which it is a part", s.Name, parent.Name)
 			}
 			if s.End.Before(s.Start) {
 				t.Errorf("span %s ends before it begins", s.Name)

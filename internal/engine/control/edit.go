@@ -52,7 +52,7 @@ func (c *Control) edit(ctx context.Context, task string, does *act, decide func(
 		return changes, nil
 	})
 	if err == nil && last != nil && c.Spans != nil {
-		c.Spans.Ended(last.ended...)
+		c.Spans.Ended(c.Now(), last.ended...)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func (b *batch) exportSpans() {
 	}
 	var runs []state.Run
 	for _, it := range b.items {
-		b.tick.Spans.Ended(it.ended...)
+		b.tick.Spans.Ended(b.tick.Now(), it.ended...)
 		if it.run != nil {
 			runs = append(runs, it.assembled)
 		}

@@ -201,7 +201,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 			planned.ID, planned.Task, said(run), err)
 	}
 	if r.Spans != nil {
-		r.Spans.Ended(run)
+		r.Spans.Ended(r.Now(), run)
 	}
 	if r.Ended != nil {
 		r.Ended(run)

@@ -72,7 +72,7 @@ func (i *Instance) settle(ctx context.Context, launch string, status reconcile.L
 		i.metrics.RunEnded(run)
 	}
 	if i.spans != nil {
-		i.spans.Ended(lost...)
+		i.spans.Ended(time.Now(), lost...)
 	}
 	if err != nil && ctx.Err() == nil {
 		i.Log.Warn("cannot mark what a stopped Nomad job has left: the next tick finds it", "launch", launch, "error", err)

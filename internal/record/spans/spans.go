@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -15,8 +16,8 @@ import (
 // Recorder exports the spans of steps, and returns at once. A program that links none of its
 // implementations passes the ids of traces on and exports nothing.
 type Recorder interface {
-	// Ended exports the first span of each run whose trace is complete.
-	Ended(runs ...state.Run)
+	// Ended exports the first span of each run whose trace is complete. It is called when the end is recorded.
+	Ended(recorded time.Time, runs ...state.Run)
 	// Claimed exports what came before the claim of a run.
 	Claimed(run state.Run, launch state.Launch, began, claimed time.Time)
 	// Step exports a step of a run, as a part of another step if that is named.
@@ -37,9 +38,9 @@ func To(export tracing.Export) Recorder {
 
 type recorder struct{ tracing.Export }
 
-func (r recorder) Ended(runs ...state.Run) {
+func (r recorder) Ended(recorded time.Time, runs ...state.Run) {
 	for _, run := range runs {
-		r.Send(Whole(run)...)
+		r.Send(Whole(run, recorded)...)
 	}
 }
 
@@ -78,9 +79,9 @@ func (r recorder) Started(launch state.Launch, fence uint64, began, ended time.T
 // maxError is how much of an error a span shows, in bytes.
 const maxError = 1000
 
-// Whole is the first span of the run's trace, which covers all others, once the trace is complete: see
-// state.Run.EndsTrace.
-func Whole(run state.Run) []tracing.Span {
+// Whole is the first span of the run's trace, which covers all others, also the record of its end, once the trace
+// is complete: see state.Run.EndsTrace.
+func Whole(run state.Run, recorded time.Time) []tracing.Span {
 	root := run.Trace()
 	if !root.Valid() || !run.EndsTrace() {
 		return nil
@@ -99,6 +100,7 @@ func Whole(run state.Run) []tracing.Span {
 			add("plan", run.Wait.ID)
 		}
 	}
+	s.End = clock.Later(s.End, recorded)
 	if c := run.Changes; c != nil && !c.Unknown {
 		add("added", c.Add)
 		add("changed", c.Change)

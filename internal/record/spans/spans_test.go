@@ -43,7 +43,7 @@ func TestTrace_AnotherOneFollowsAWaitForAPersonAndNoOther(t *testing.T) {
 	for wait, another := range map[state.WaitFor]bool{state.WaitApproval: true, state.WaitWindow: true, state.WaitRemote: false, state.WaitRemotePlan: false} {
 		run := decided()
 		run.State, run.Wait = state.RunWaiting, &state.Wait{For: wait, ID: "wait-1", Since: noon.Add(time.Minute)}
-		if got := len(spans.Whole(run)); got == 1 != another {
+		if got := len(spans.Whole(run, noon)); got == 1 != another {
 			t.Errorf("%s: the trace has %d first spans when the run waits", wait, got)
 		}
 		before := run.Trace()
@@ -53,7 +53,7 @@ func TestTrace_AnotherOneFollowsAWaitForAPersonAndNoOther(t *testing.T) {
 			t.Errorf("%s: after the wait the trace is %s, before it was %s", wait, run.Trace(), before)
 		}
 		run.State, run.Ended = state.RunSucceeded, noon.Add(3*24*time.Hour+time.Second)
-		whole := spans.Whole(run)[0]
+		whole := spans.Whole(run, noon)[0]
 		if another && (len(whole.Links) != 1 || whole.Links[0].To != before || whole.End.Sub(whole.Start) != time.Second) {
 			t.Errorf("%s: the first span after it is %+v", wait, whole)
 		}
@@ -74,7 +74,7 @@ func TestWhole_SaysHowTheRunEnded(t *testing.T) {
 	} {
 		run := decided()
 		run.State, run.Ended, run.Error = tt.state, noon.Add(time.Minute), "it broke"
-		whole := spans.Whole(run)
+		whole := spans.Whole(run, noon)
 		if len(whole) != 1 || whole[0].Error != tt.err_ || whole[0].Parent.Valid() || whole[0].Context != run.Trace() {
 			t.Fatalf("%s: %+v", tt.state, whole)
 		}
@@ -86,7 +86,12 @@ func TestWhole_SaysHowTheRunEnded(t *testing.T) {
 			t.Errorf("%s: the attributes are %v", tt.state, whole[0].Attributes)
 		}
 	}
-	if got := spans.Whole(decided()); got != nil {
+	run := decided()
+	run.State, run.Ended = state.RunSucceeded, noon.Add(time.Minute)
+	if whole := spans.Whole(run, run.Ended.Add(time.Second)); !whole[0].End.Equal(run.Ended.Add(time.Second)) {
+		t.Errorf("the end is recorded after %s, when the trace ends", whole[0].End)
+	}
+	if got := spans.Whole(decided(), noon); got != nil {
 		t.Errorf("a run that has not ended has %+v", got)
 	}
 }
