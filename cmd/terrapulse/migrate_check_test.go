@@ -286,3 +286,21 @@ func TestAfterTerrapulseCTSFindsTheStateAndChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A folder of CTS may have files of Ansible, or of another program.
+func TestMigrateCheck_NamesFilesThatCTSIgnores(t *testing.T) {
+	s := newSite(t)
+	s.register("web", "web-1", 8080, "passing")
+	s.config(s.task("out", onWeb))
+	if err := os.MkdirAll(s.path("conf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.write("conf/cts.hcl", s.read("tasks.hcl"))
+	s.write("conf/more.yaml", "log_level: debug\n")
+	r := s.run("migrate", "check", "-config-dir", s.path("conf"))
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "Note: Consul-Terraform-Sync ignores "+s.path("conf/more.yaml")+", and Terrapulse reads it")
+	if strings.Contains(r.stdout, "ignores "+s.path("conf/cts.hcl")) {
+		t.Errorf("it says that CTS ignores its own file:\n%s", r.stdout)
+	}
+}

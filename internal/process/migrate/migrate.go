@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +67,11 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 	}
 	if differs := cfg.Guard.Differs(); differs != "" {
 		r.note("%s", differs)
+	}
+	for _, file := range cfg.Files() {
+		if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
+			r.note("Consul-Terraform-Sync ignores %s, and Terrapulse reads it: move it to another folder if it is not meant", file)
+		}
 	}
 	if cfg.Anonymous() {
 		r.note("from other machines, the HTTP API can only be read, unlike that of Consul-Terraform-Sync: before scripts there can run, create, enable or delete tasks, " +

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,8 +17,11 @@ import (
 )
 
 // parseHCL reads HCL version 1, the language of task files before YAML. It has
-// no expressions: "${...}" is literal text.
+// no expressions: "${...}" is literal text. A file that begins with { is JSON.
 func parseHCL(file string, src []byte) (*node, []Diagnostic) {
+	if bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
+		return parseJSON(file, src)
+	}
 	r := hclReader{file: file}
 	if d, ok := r.refused(src); ok {
 		return nil, []Diagnostic{d}
@@ -134,6 +138,11 @@ func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 			e.form = formAttribute
 		}
 		e.value = r.value(item.Val)
+		if e.form == formAttribute { // as in JSON, its keys are labels or arguments
+			for i := range e.value.entries {
+				e.value.entries[i].form = formPlain
+			}
+		}
 		for i := len(keys) - 1; i > 0; i-- {
 			pos := r.position(item.Keys[i].Pos())
 			e.value = &node{kind: kindObject, pos: pos, entries: []entry{

@@ -29,6 +29,8 @@ func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
 			"f.hcl:8: task[0].condition.services.cts_user_defined_meta.a: a list of one, where a single value is expected: its element is used; remove the brackets",
 			"f.hcl:10: task[0].buffer_period.min: a list of one, where a single value is expected: its element is used; remove the brackets",
 		}},
+		{"JSON in a file of HCL", "f.hcl", "\n{\"port\": 8559, \"task\": {\"name\": \"t\", \"module\": \"./m\", \"condition\": {\"services\": {\"names\": [\"web\"]}}}}", nil},
+		{"blocks that are assigned", "f.hcl", "port = 8559\ndriver = { terraform = { backend = { local = { workspace_dir = \"x\" } } } }\nterraform_provider = { fw = { tags = { a = \"b\" } } }\n" + aTask(services), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := load(t, test.file, test.text)
