@@ -182,8 +182,9 @@ func (d *decider) noteObserved() {
 	if d.Observed == nil {
 		return
 	}
-	s.Recheck, s.Superseded = false, false
 	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
+	d.noteChased(moved)
+	s.Recheck, s.Superseded = false, false
 	if moved {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
 	}
@@ -209,6 +210,18 @@ func (d *decider) noteObserved() {
 		}
 		pending.Entries = d.Observed.Entries // what is applied may have changed, and so the difference to it
 		s.Pending = &pending
+	}
+}
+
+// noteChased counts the runs that may change themselves what the task watches. A change while no run is under
+// way is one from outside, and ends that.
+func (d *decider) noteChased(moved bool) {
+	switch s := &d.state; {
+	case !s.Recheck && !moved || s.Run != nil:
+	case s.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied:
+		s.Chased++
+	case !s.Recheck || d.Observed.Digest == s.Applied:
+		s.Chased = 0
 	}
 }
 

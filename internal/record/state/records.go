@@ -105,6 +105,9 @@ type Tries struct {
 	Failing   Failing   `json:"failing,omitzero"`
 	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
 	RetryAt   time.Time `json:"retry_at,omitzero"`
+	// Chased is how many runs in a row have succeeded while their condition changed, without a change since:
+	// they may change it themselves.
+	Chased int `json:"chased,omitempty"`
 }
 
 // Stops are what keeps a task from running, and what a person permits it: see package lifecycle.
