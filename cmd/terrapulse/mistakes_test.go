@@ -58,7 +58,7 @@ task:
 		`a.hcl:12: task[0].condition.services.regexp: `,
 		`a.hcl:14: task[0].module_input[0].services: `,
 		`a.hcl:14: task[0].module_input[0]: task's condition block and module_input block both monitor "services"`,
-		`a.hcl:16: terraform_provider: the block has no label`,
+		`a.hcl:16: terraform_provider: the block has no name`,
 		`a.hcl:17: terraform_provider.a: the block has two labels`,
 		`b.json:2: log_level: invalid log level "BOGUS"`,
 		`b.json:3: task[0].module: module for the task is required`,

@@ -1,15 +1,18 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+	"gopkg.in/yaml.v3"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -21,8 +24,8 @@ var firstKeys = []string{"name", "description", "enabled", "module", "version", 
 // labelled are the blocks whose keys in the API are labels in a file.
 var labelled = []string{"condition", "module_input", "check", "verify"}
 
-// sourceOf shows a definition as in a task file, in HCL.
-func sourceOf(t apispec.Task) string {
+// sourceOf shows a definition as in a task file: in YAML if it is from such a file, else in HCL.
+func sourceOf(t apispec.Task, file string) string {
 	raw, err := json.Marshal(t)
 	var task map[string]any
 	if err != nil || json.Unmarshal(raw, &task) != nil {
@@ -37,6 +40,9 @@ func sourceOf(t apispec.Task) string {
 			keys = append(keys, key)
 		}
 	}
+	if ext := strings.ToLower(path.Ext(file)); ext == ".yaml" || ext == ".yml" {
+		return yamlOf(keys, task)
+	}
 	var b strings.Builder
 	b.WriteString("task {\n")
 	for _, key := range keys {
@@ -44,6 +50,50 @@ func sourceOf(t apispec.Task) string {
 	}
 	b.WriteString("}\n")
 	return string(hclwrite.Format([]byte(b.String())))
+}
+
+// yamlOf shows the keys of a task in YAML.
+func yamlOf(keys []string, task map[string]any) string {
+	block := &yaml.Node{Kind: yaml.MappingNode}
+	for _, key := range keys {
+		value := withoutEmpty(task[key])
+		if kinds, ok := value.(map[string]any); ok && (key == "condition" || key == "module_input") {
+			renamed := map[string]any{}
+			for kind, body := range kinds {
+				renamed[strings.ReplaceAll(kind, "_", "-")] = body
+			}
+			value = renamed
+		}
+		var node yaml.Node
+		if empty(value) || node.Encode(value) != nil {
+			continue
+		}
+		block.Content = append(block.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, &node)
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(map[string][]*yaml.Node{"task": {block}}); err != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// withoutEmpty leaves out of a block what is empty there.
+func withoutEmpty(value any) any {
+	switch v := value.(type) {
+	case []any:
+		return list.Map(v, withoutEmpty)
+	case map[string]any:
+		kept := map[string]any{}
+		for key, inside := range v {
+			if inside = withoutEmpty(inside); !empty(inside) {
+				kept[key] = inside
+			}
+		}
+		return kept
+	}
+	return value
 }
 
 // writeKey writes a key of a task: an attribute, or a block. What is empty is left out.

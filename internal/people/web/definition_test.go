@@ -1,6 +1,7 @@
 package web
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,9 +71,14 @@ func TestDefinition_IsATaskFileWithTheSameMeaning(t *testing.T) {
 `
 	dir := t.TempDir()
 	want := load(t, dir, text)
-	shown := sourceOf(want)
+	shown := sourceOf(want, "")
 	if diff := cmp.Diff(want, load(t, dir, shown)); diff != "" {
 		t.Errorf("%s\n%s", shown, diff)
+	}
+	shown = sourceOf(want, "tasks.yaml")
+	again := apiview.Task(&configtest.Load(t, dir, "tasks.yaml", shown).Tasks[0])
+	if diff := cmp.Diff(want, again); diff != "" || !strings.HasPrefix(shown, "task:\n  - name: load-balancer\n") {
+		t.Errorf("in YAML:\n%s\n%s", shown, diff)
 	}
 	catalog := load(t, dir, "task {\n name = \"x\"\n module = \"./m\"\n condition \"catalog-services\" { regexp = \".*\" }\n}\n")
 	const least = `task {
@@ -85,7 +91,7 @@ func TestDefinition_IsATaskFileWithTheSameMeaning(t *testing.T) {
   }
 }
 `
-	if got := sourceOf(catalog); got != least {
+	if got := sourceOf(catalog, "tasks.hcl"); got != least {
 		t.Errorf("it is shown as\n%s", got)
 	}
 }

@@ -92,7 +92,7 @@ func (p *pages) task(r *http.Request) (view, error) {
 	definition, err := read(r.Context(), p.source, "task/"+name, func(ctx context.Context) (apispec.Task, error) { return p.source.Task(ctx, name) })
 	switch {
 	case err == nil:
-		page.Definition, page.Source = &definition, sourceOf(definition)
+		page.Definition, page.Source = &definition, sourceOf(definition, apispec.Deref(page.Task.Origin.File))
 	case !apiclient.Missing(err):
 		return view{}, err
 	}

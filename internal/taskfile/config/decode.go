@@ -34,12 +34,13 @@ type labelledBlock struct {
 }
 
 func (l *labelled) decode(d *loader, n *node, path string) {
-	const hint = `write it as in terraform_provider "aws" { ... } or backend "s3" { ... }; in YAML as a key above the block's own`
-	l.blocks = append(l.blocks, d.labels(n, path, hint)...)
+	l.blocks = append(l.blocks, d.labels(n, path)...)
 }
 
 // labels returns the blocks of a labelled key.
-func (d *loader) labels(n *node, path, hint string) (blocks []labelledBlock) {
+func (d *loader) labels(n *node, path string) (blocks []labelledBlock) {
+	key := path[strings.LastIndex(path, ".")+1:]
+	hint := fmt.Sprintf("write it as in %s \"NAME\" { ... }; in YAML as in %[1]s: {NAME: { ... }}", key)
 	at := block.Origin{Pos: n.pos, Path: path}
 	objects, ok := n.objects()
 	if !ok {
@@ -48,13 +49,13 @@ func (d *loader) labels(n *node, path, hint string) (blocks []labelledBlock) {
 	}
 	for _, o := range objects {
 		if len(o.entries) == 0 {
-			d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no label", hint)
+			d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no name", hint)
 		}
 		for _, e := range o.entries {
 			at := block.Origin{Set: true, Pos: e.pos, Path: block.Joined(path, e.key)}
 			bodies, isBlock := e.value.objects()
 			if !isBlock || e.form != formPlain && !e.label {
-				d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no label", hint)
+				d.Fail(block.Origin{Pos: o.pos, Path: path}, "the block has no name", hint)
 				break
 			}
 			for _, b := range bodies {
@@ -153,7 +154,7 @@ func (n *node) unset(d *loader, k key) bool {
 // blocks appends the objects of a repeatable block.
 func (d *loader) blocks(n *node, slice reflect.Value, path string) {
 	if hasLabels(slice.Type()) {
-		for _, b := range d.labels(n, path, `write it as in check "name" { ... }; in YAML as a key above the block's own`) {
+		for _, b := range d.labels(n, path) {
 			i := slice.Len()
 			slice.Set(reflect.Append(slice, reflect.Zero(slice.Type().Elem())))
 			block := slice.Index(i)

@@ -185,7 +185,7 @@ func TestLoader_RefusesWhatAKeyDoesNotList(t *testing.T) {
 // knows.
 func structural(d Diagnostic) bool {
 	for _, problem := range []string{"invalid key", "unsupported condition type", "unsupported module_input type", "unsupported storage type", "unsupported Terraform backend",
-		"must be a ", "cannot parse ", "invalid duration ", "only one '", "the block has no label", "unexpected task_env", "expected only one condition",
+		"must be a ", "cannot parse ", "invalid duration ", "only one '", "the block has no name", "unexpected task_env", "expected only one condition",
 		"not a provider's name", "not the name of an argument", "is an invalid key here", "Terraform-Sync Enterprise", "is an unsupported configuration",
 		"unique name for the task is required", "module for the task is required", "invalid log level", "invalid engine", "invalid facility"} {
 		if strings.Contains(d.Problem, problem) {

@@ -267,7 +267,14 @@ func NotThere(path string) string {
 	if _, err := os.Stat(folder); err != nil {
 		return "there is no folder " + folder
 	}
-	return fmt.Sprintf("there is no %s in the folder %s", name, folder)
+	text := fmt.Sprintf("there is no %s in the folder %s", name, folder)
+	for _, ext := range []string{".yaml", ".yml", ".hcl", ".json"} {
+		other := strings.TrimSuffix(name, filepath.Ext(name)) + ext
+		if _, err := os.Stat(filepath.Join(folder, other)); err == nil {
+			text += ", but there is " + other
+		}
+	}
+	return text
 }
 
 // files returns the files of Paths, as a person would name them. advice is what to do about a path

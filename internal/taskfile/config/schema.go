@@ -299,7 +299,7 @@ type rawTask struct {
 	Version       block.String     `key:"version" doc:"version constraint of a module from a registry"`
 	Providers     block.Strings    `key:"providers" doc:"ids of the module's providers: 'name' or 'name.alias', only one for each name. 'name' is also the only block of a provider, if that has an alias. A provider without a 'terraform_provider' block gets an empty configuration"`
 	VariableFiles block.Strings    `key:"variable_files" doc:"'.tfvars' or '.tfvars.json' files for the module's other variables; literal values only; later files override earlier ones"`
-	Variables     block.Map        `key:"variables" secret:"source" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. 'variable_files' override them"`
+	Variables     block.Map        `key:"variables" secret:"source" doc:"values for the module's other variables. Each value is Terraform source text, in which a string has its own quotes, or a template for a secret. In YAML, plain text is a string, as in 'site: muc'. 'variable_files' override them"`
 	Condition     rawCondition     `key:"condition" doc:"what triggers the task: exactly one of the types below. Without a condition, the services of 'module_input' trigger it; without these, too, the task runs once and is never triggered"`
 	ModuleInputs  []rawModuleInput `key:"module_input" doc:"further data for the module, which does not trigger the task if it has a condition"`
 	BufferPeriod  rawTaskBuffer    `key:"buffer_period" unset:"the global one" doc:"how long to wait for more changes before a run"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -36,6 +37,9 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 		}
 		expr, diags := hclsyntax.ParseExpression(src, "", hcl.InitialPos)
 		v, err := literal(expr, diags)
+		if unquoted(at.Pos.File, string(src), v, err) {
+			v, err = cty.StringVal(string(src)), nil
+		}
 		if err != nil {
 			l.Fail(at, "not a literal value: "+err.Error(), `the text is Terraform source: a string has quotes of its own, "\"text\""`)
 			continue
@@ -55,6 +59,21 @@ func (l *loader) variables(raw *rawTask, t *Task, vault bool) {
 		t.VariableTemplates = templates
 	}
 }
+
+// unquoted reports whether the value of a variable in a YAML file is the text itself: it is no Terraform source, or
+// is that of a number which would be written differently, such as a version 1.10.
+func unquoted(file, src string, v cty.Value, err error) bool {
+	if ext := extension(file); ext != ".yaml" && ext != ".yml" {
+		return false
+	}
+	if err != nil {
+		return !strings.ContainsAny(src, `"()[]{}<>$%`)
+	}
+	return v.Type() == cty.Number && !v.IsNull() && v.AsBigFloat().Text('f', -1) != src && numeral.MatchString(src)
+}
+
+// numeral is a number with digits that say nothing as a number.
+var numeral = regexp.MustCompile(`^(0[0-9]+|[0-9]+\.[0-9]*0)$`)
 
 func parseVariables(file string, src []byte) (*hcl.File, hcl.Diagnostics) {
 	if strings.HasSuffix(file, ".json") {
