@@ -275,7 +275,7 @@ type rawTerraform struct {
 	Version           string      `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
 	Path              string      `key:"path" path:"true" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
 	Log               bool        `key:"log" default:"false" doc:"also log Terraform's output, one record per line"`
-	PersistLog        bool        `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder: at most 20 MB, without the secrets that Terrapulse knows"`
+	PersistLog        bool        `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder, to find a fault: at most 20 MB, without the secrets that Terrapulse knows"`
 	Backend           labelled    `key:"backend" unset:"'consul', see below" doc:"where Terraform keeps its states; one workspace per task"`
 	RequiredProviders freeForm    `key:"required_providers" doc:"source and version of providers, as in Terraform"`
 	WorkingDir        unsupported `key:"working_dir" say:"invalid key working_dir: it was removed from the driver, set working_dir at the top level or in the task"`
