@@ -30,7 +30,7 @@ var queryOf = func() map[string]string {
 			add(&b.config.Tasks[i])
 		}
 	}
-	for _, definition := range slices.Concat(made, onDocuments(made)) {
+	for _, definition := range slices.Concat(made, onDocuments(made), ofPeer(made)) {
 		t, err := new(config.Config).Parse(definition)
 		if err != nil {
 			panic(err)

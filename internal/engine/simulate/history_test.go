@@ -98,6 +98,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.applyAll()
 		}
 		if w.partly {
+			w.judge.shown = w.consul.identity()
 			w.consul.replace(w)
 		}
 		for range steps {

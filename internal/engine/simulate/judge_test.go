@@ -18,6 +18,8 @@ import (
 type judge struct {
 	leader lease.Holder
 	last   state.Reconcile
+	place  string         // of the Consul that is replaced
+	shown  state.Identity // that has shown what was applied first; zero if that is not certain
 	tasks  map[string]state.Task
 	runs   map[string]map[string]state.Run // by task and id
 	gone   map[string]bool                 // runs that were removed before they ended

@@ -144,7 +144,8 @@ var engineMutants = []mutant{
 		file: "consul/identity.go",
 		old:  "return p.Scope().Place() })",
 		new:  "return p.Views()[0].Request().Scope.Place() })",
-		test: "consul TestPeer_EstablishedAnewIsAnotherCluster",
+		seed: partlyEvery, stride: partlyEvery,
+		says: "is gone with a Consul that was replaced",
 	}, {
 		rule: "a lost instance of a peer counts once its loss lasts",
 		file: "taskfile/condition/services.go",

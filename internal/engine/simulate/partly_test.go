@@ -1,12 +1,16 @@
 package simulate
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/rules/guard"
+	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -21,10 +25,33 @@ var withPartly = len(bundles) - 1
 // partlyEvery is how far apart their seeds are.
 const partlyEvery = 24
 
+// What tasks of such histories select comes from the clusters of a peer, and it is these that are replaced.
+const (
+	peerOfPartly  = "east"
+	placeOfPartly = "peer:" + peerOfPartly
+)
+
+// ofPeer returns definitions once more, whose services a peer exports. They select them by an expression, as the
+// first request of that has no peer in it.
+func ofPeer(definitions []json.RawMessage) []json.RawMessage {
+	all := make([]json.RawMessage, len(definitions))
+	for i, d := range definitions {
+		for _, name := range []string{"extra", "db"} {
+			d = bytes.ReplaceAll(d, fmt.Appendf(nil, `{"names":[%q]}`, name), fmt.Appendf(nil, `{"regexp":"^%s$","peer":%q}`, name, peerOfPartly))
+		}
+		all[i] = d
+	}
+	return all
+}
+
 // forPartly is the bundle of such histories: of three tasks, one needs the approvals of two people, and one
 // those of two people within 10 minutes.
 func forPartly(task func(string) config.Task) bundle {
 	tasks := []config.Task{task("web"), task("api"), task("db")}
+	for i := range tasks {
+		expression := "^" + tasks[i].Name + "$"
+		tasks[i].Condition.Spec = condition.Services{{Regexp: &expression, Peer: peerOfPartly}}
+	}
 	for i, rule := range []approval.Spec{{Expires: time.Hour}, {Expires: time.Hour, Require: 2, People: oneOfTwo}, {Expires: 10 * time.Minute, Require: 2, DistinctApprover: true}} {
 		rule.Rule = approval.Never
 		tasks[i].Rules = config.Rules{Guard: guard.Default, Approval: rule}
@@ -37,7 +64,7 @@ func (w *world) drawPartly(seed uint64) {
 	if w.partly = w.ruled && !w.shrinks && !w.removes && seed%partlyEvery == 0 && seed < orderSeeds && !w.weather.storm && !w.weather.frost; !w.partly {
 		return
 	}
-	w.pointer = withPartly
+	w.pointer, w.judge.place = withPartly, placeOfPartly
 	w.judge.pushes[0] = bundles[w.pointer].digest
 	w.weather.replaces = []int{0, 2}[w.rng.IntN(2)] // what was approved is void if Consul is replaced again
 }

@@ -37,6 +37,9 @@ func (w *world) makes() []json.RawMessage {
 	} else if w.ruled {
 		all = madeWithRules
 	}
+	if w.partly {
+		return ofPeer(all)
+	}
 	if w.remote {
 		return remotely(all)
 	}

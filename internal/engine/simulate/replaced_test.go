@@ -132,8 +132,8 @@ func (s *server) moved() {
 }
 
 // Identify implements reconcile.Consul.
-func (e eyes) Identify(ctx context.Context, _ string) (state.Identity, error) {
-	if !e.ruled {
+func (e eyes) Identify(ctx context.Context, place string) (state.Identity, error) {
+	if !e.ruled || place != e.judge.place { // no other Consul is replaced
 		return state.Identity{}, nil
 	}
 	id, err := ask(ctx, e.process, consulServer, identify, func() (state.Identity, error) {
@@ -173,7 +173,9 @@ func (l *losses) init() {
 
 // identified is the Consul that showed what was applied, as far as it was identified.
 func (j *judge) identified() (id state.Identity, known bool) {
-	id, known = j.last.Consuls[""]
+	if id, known = j.last.Consuls[j.place]; !known {
+		id, known = j.shown, j.shown != state.Identity{}
+	}
 	if is := j.rules.losses.consul; is.Cluster == id.Cluster {
 		id.Index = max(id.Index, is.Index)
 	}
@@ -217,13 +219,13 @@ func (j *judge) replacement(v view, next state.Reconcile) {
 		}
 	}
 	j.partlyApproved(v, cfg, next.Replaced)
-	if id, was := v.identifies(), before.Consuls[""]; before.Consuls[""] != next.Consuls[""] {
+	if id, was := v.identifies(), before.Consuls[j.place]; before.Consuls[j.place] != next.Consuls[j.place] {
 		l.consul = state.Identity{}
 	} else if id != nil && next.Replaced == nil && !next.Refreshed.Equal(before.Refreshed) && was.Cluster == id.Cluster && was.Index < id.Index {
 		l.consul = *id
 		v.violated("a newer index of Consul is recorded, whatever cannot be read: %s has identified %+v, and records %+v", v.name, *id, was)
 	}
-	if was, is := before.Consuls[""], next.Consuls[""]; is.Cluster == was.Cluster && is.Index >= was.Index {
+	if was, is := before.Consuls[j.place], next.Consuls[j.place]; is.Cluster == was.Cluster && is.Index >= was.Index {
 		return // that Consul was replaced is not known, or not settled
 	}
 	if was := before.Replaced; was != nil && was.Approved != nil && v.act != nil {
