@@ -35,7 +35,7 @@ func (a *app) loginCommand() command {
 	var l loginFlags
 	f := a.flagSet("login")
 	f.BoolVar(&l.device, "device", false, "Sign in with a browser on another device, where you enter a code.")
-	f.IntVar(&l.port, "listen-port", 0, "The `port` on 127.0.0.1 at which the browser comes back to http://localhost:PORT/callback, if the provider has to know it. Default: any free port.")
+	f.IntVar(&l.port, "listen-port", 0, "The `port` on 127.0.0.1 at which the browser comes back to http://localhost:PORT/callback, if the provider has to know it. Without a display, the port that you forward from the machine with your browser. Default: any free port.")
 	f.StringVar(&l.caCert, "issuer-ca-cert", "", "The `file` of the authority that the certificate of the OpenID provider is checked with. Default: those of the system.")
 	l.api.registerCurrent(f)
 	return command{flags: f, synopsis: "Sign in at the OpenID provider of an instance",
@@ -136,7 +136,7 @@ func (a *app) tokensOf(ctx context.Context, o openid.Options, l *loginFlags) (op
 		return openid.Tokens{}, err
 	}
 	open := browserCommand()
-	if l.device || open == nil {
+	if l.device || open == nil && l.port == 0 {
 		tokens, err := provider.OnDevice(ctx, func(address, code string) {
 			fmt.Fprintf(a.stderr, "Open %s on any device, and enter the code %s\n", address, code)
 		})
@@ -145,8 +145,11 @@ func (a *app) tokensOf(ctx context.Context, o openid.Options, l *loginFlags) (op
 		}
 	}
 	return provider.InBrowser(ctx, l.port, func(address string) {
-		fmt.Fprintf(a.stderr, "Sign in at %s in the browser on this machine. If it does not open, open this address:\n%s\n", o.Issuer, address)
-		if open != nil {
+		if open == nil {
+			host, _ := os.Hostname()
+			fmt.Fprintf(a.stderr, "Forward the port from the machine with your browser: ssh -L %d:127.0.0.1:%[1]d %s\nThen sign in at %s: open this address there:\n%s\n", l.port, host, o.Issuer, address)
+		} else {
+			fmt.Fprintf(a.stderr, "Sign in at %s in the browser on this machine. If it does not open, open this address:\n%s\n", o.Issuer, address)
 			_ = exec.CommandContext(a.ctx, open[0], append(open[1:], address)...).Start() // the address was printed
 		}
 	})

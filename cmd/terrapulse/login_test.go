@@ -249,6 +249,24 @@ func TestLogin_OnAnotherDevice(t *testing.T) {
 	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "user:"+openidtest.Alice+" may view, but needs the role")
 }
 
+// The browser of the test is on the machine from which the port is forwarded.
+func TestLogin_WithoutADisplayThroughAForwardedPort(t *testing.T) {
+	s, address := newSignIn(t)
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	port := testtools.FreePort(t)
+	p := s.start("login", "-http-addr", address, fmt.Sprint("-listen-port=", port))
+	at := p.opened(fmt.Sprintf(`(?s)ssh -L %d:127\.0\.0\.1:%[1]d .*\n(http://\S+/auth\S+)\n`, port))[1]
+	b := browsertest.New(t)
+	b.Open(at)
+	shows(b, "Log in with Example")
+	b.Click("Log in with Example")
+	shows(b, "You are signed in to Terrapulse on the command line")
+	<-p.ended
+	wantCode(t, result{p.ProcessState.ExitCode(), p.stdout.String(), p.stderr.String()}, exitOK)
+	wantText(t, p.stdout.String(), "as user:"+openidtest.Kilgore)
+}
+
 func TestLogin_SaysWhereNobodyCanSignIn(t *testing.T) {
 	s := newSite(t)
 	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))

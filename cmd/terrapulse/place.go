@@ -12,6 +12,9 @@ import (
 // placeFlags say where a command acts, and how it gets there. A token is not printed.
 var placeFlags = []string{"stack", "http-addr", "port", "store", "config-file", "config-dir", "token-file", "ca-cert", "ca-path", "client-cert", "client-key", "ssl-verify"}
 
+// filesOfStore name the store of a command that can also send requests elsewhere.
+var filesOfStore = []string{"store", "config-file", "config-dir"}
+
 // notePlace has the place flags of a command line kept as they are parsed.
 func (a *app) notePlace(f *flag.FlagSet) {
 	for _, name := range placeFlags {
@@ -62,7 +65,11 @@ func (a *app) here(text []byte) []byte {
 			return found
 		}
 		made := slices.Clone(found[:end])
+		elsewhere := known.Lookup("store") != nil && slices.ContainsFunc(a.given, func(g givenFlag) bool { return g.name == "stack" || g.name == "http-addr" })
 		for _, g := range a.given {
+			if elsewhere && slices.Contains(filesOfStore, g.name) {
+				continue
+			}
 			if known.Lookup(g.name) != nil && !bytes.Contains(found, []byte(" -"+g.name)) {
 				made = append(made, " -"+g.name+"="+shellWord(g.value)...)
 			}
