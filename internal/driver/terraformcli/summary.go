@@ -20,14 +20,14 @@ type reader struct {
 }
 
 var (
-	resourceLine = regexp.MustCompile(`^  # (.+?)(?: \(deposed object [0-9a-f]+\))? (will be |must be |is tainted, so must be |has moved to )(.*)$`)
+	resourceLine = regexp.MustCompile(`^  ?# (.+?)(?: \(deposed object [0-9a-f]+\))? (will be |must be |is tainted, so must be |has moved to |will no longer be )(.*)$`)
 	countOf      = regexp.MustCompile(`(\d+) (?:to )?(\w+)`)
 )
 
 // actions by the word that follows the address of a resource.
 var actions = map[string]string{
 	"created": "create", "updated": "update", "replaced": "replace", "destroyed": "delete",
-	"read": "read", "imported": "import", "moved": "move",
+	"read": "read", "imported": "import", "moved": "move", "managed": "forget", "removed": "forget",
 }
 
 func (r *reader) line(line string) {

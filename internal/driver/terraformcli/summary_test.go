@@ -37,6 +37,10 @@ Plan: 1 to import, 4 to add, 1 to change, 5 to destroy.
 			{Address: "module.a.local_file.r", Action: "replace"}, {Address: "module.a.local_file.q", Action: "replace"}, {Address: "module.a.local_file.d", Action: "delete"},
 			{Address: "module.a.local_file.e", Action: "delete"}, {Address: "data.x.y", Action: "read"}, {Address: "a.b", Action: "move"}, {Address: "a.i", Action: "import"}, {Address: "a.n", Action: "will be frobnicated soon"},
 		}}},
+		{"removed without a destroy", ` # terraform_data.a will no longer be managed by Terraform, but will not be destroyed
+ # (destroy = false is set in the configuration)
+  # a.b will be removed from the OpenTofu state but will not be destroyed
+`, state.Changes{Resources: []state.Resource{{Address: "terraform_data.a", Action: "forget"}, {Address: "a.b", Action: "forget"}}}},
 		{"an apply", "Apply complete! Resources: 1 imported, 1 added, 2 changed, 3 destroyed.", state.Changes{Add: 1, Change: 2, Destroy: 3}},
 		{"an apply without changes", "Apply complete! Resources: 0 added, 0 changed, 0 destroyed.", state.Changes{}},
 		{"a destroy", "Destroy complete! Resources: 3 destroyed.", state.Changes{Destroy: 3}},
