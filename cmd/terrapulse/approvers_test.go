@@ -27,6 +27,7 @@ api {
 }
 `)
 	s.register("web", "web-1", 8080, "passing")
+	s.namedTokens("eve", "ann", "bob")
 	p := s.start("-config-file", s.config(s.task("lb", onWeb+"\n  approval {\n    mode = \"always\"\n    require = 2\n    from = [\"group:network\"]\n  }")), "-config-file", access)
 	address := strings.Replace(p.served(), "localhost", "127.0.0.1", 1)
 	eventually(t, "the plan waits", func() bool { return s.named("lb").Phase == apispec.PhaseWaiting })
@@ -86,6 +87,7 @@ api {
     require = 2
     from    = ["person:ann", "person:bob", "token:cho"]
   }`
+	s.namedTokens("ann-laptop", "ann-phone", "bob-1", "bob-2", "cho")
 	p := s.start("-config-file", s.config(s.task("lb", onWeb+rules)+s.task("fw", onWeb+rules+"\n  enabled = false")), "-config-file", access)
 	address := strings.Replace(p.served(), "localhost", "127.0.0.1", 1)
 	waits := func(task string) {
@@ -127,6 +129,13 @@ func (s *site) approvedBy(address, name, task string, code int, says string) {
 	r := s.bare("approve", "-http-addr", address, "-token", s.namedToken(name), "-comment=by "+name, task)
 	wantCode(s.t, r, code)
 	wantText(s.t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), says)
+}
+
+// namedTokens creates named tokens. One that is made while a plan waits cannot approve it.
+func (s *site) namedTokens(names ...string) {
+	for _, name := range names {
+		s.namedToken(name)
+	}
 }
 
 // namedToken returns a named token, which is created when it is needed.

@@ -99,7 +99,7 @@ func (a *app) run(args []string) int {
 	switch {
 	case err != nil:
 		return a.fail(exitError, err)
-	case code == exitUnknown:
+	case code == exitUnknown && a.flagsOf[c.Subcommand()] == nil: // else the group has said it
 		return a.unknown([]string{c.Subcommand()}, "")
 	}
 	return code

@@ -105,7 +105,7 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	at := "-http-addr=" + p.served()
 	waits := s.run("run", at, "lb")
 	wantCode(t, waits, exitWaits)
-	wantText(t, waits.stdout+waits.stderr, "waiting", "41 of 60", "terrapulse approve -plan=")
+	wantText(t, waits.stdout+waits.stderr, "waiting", "41 of 60", "terrapulse approve -http-addr="+p.served()+" -plan=")
 	if s.applied() != 60 {
 		t.Errorf("%d instances are applied before the approval", s.applied())
 	}
@@ -185,7 +185,7 @@ func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
 		r := s.run("-once", "-config-file", file)
 		wantCode(t, r, exitWaits)
 		wantText(t, r.stdout, "lb", "waiting")
-		wantText(t, r.stderr, "waits for approval", "`terrapulse approve -plan=")
+		wantText(t, r.stderr, "waits for approval", "`terrapulse approve -store=", " -plan=")
 	}
 	if s.applied() != 0 {
 		t.Error("it was applied without an approval")

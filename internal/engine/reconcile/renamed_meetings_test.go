@@ -133,39 +133,45 @@ func TestRename_ScheduledTaskKeepsWhatItsRunWasBegunFor(t *testing.T) {
 	}
 }
 
-// TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce renames tasks that differ in their variables
-// only, all at once: any new one may be any removed one.
-func TestRename_OfThousandsOfTasksOfOneShapeIsComparedAtOnce(t *testing.T) {
-	const n = 2000
+// ofOneShape are tasks that are renamed all at once, and differ in their variables only: any new one may be any
+// removed one. It returns the names before, and the tick and the records that are compared.
+func ofOneShape(t testing.TB, n int) (was []string, of *tick, states map[string]state.Stored[state.Task]) {
 	b := newBench(t, tasks(n)...)
 	b.must(b.Prepare(t.Context(), ""))
-	states := map[string]state.Stored[state.Task]{}
-	var was []string
+	states = map[string]state.Stored[state.Task]{}
 	for i := range n {
-		name := fmt.Sprintf("was-%04d", i)
+		name := fmt.Sprintf("was-%05d", i)
 		states[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: state.Task{Observation: state.Observation{AppliedAt: noon}, Naming: state.Naming{Shape: b.tasks[0].shape}}}
 		was = append(was, name)
 	}
 	for _, task := range b.tasks { // the second tick: each new task waits already
 		states[task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(task.Name), Version: "1"}, Data: state.Task{Naming: state.Naming{Renamed: was[:state.MaxRenamed]}}}
 	}
-	took := time.Hour
-	for range 3 { // the machine may be busy
-		began := time.Now()
-		found := (&tick{Reconciler: b.Reconciler, tasks: b.tasks}).renames(states, noon)
-		took = min(took, time.Since(began))
-		for _, name := range was {
-			if len(found.after[name]) != state.MaxRenamed {
-				t.Fatalf("%s is perhaps one of %d tasks", name, len(found.after[name]))
-			}
-		}
-		for _, task := range b.tasks {
-			if !slices.Equal(found.before[task.Name], was) {
-				t.Fatalf("%s was perhaps one of %d tasks", task.Name, len(found.before[task.Name]))
-			}
+	return was, &tick{Reconciler: b.Reconciler, tasks: b.tasks}, states
+}
+
+// BenchmarkRenames compares thousands of tasks.
+func BenchmarkRenames(b *testing.B) {
+	_, of, states := ofOneShape(b, 2000)
+	for b.Loop() {
+		of.renames(states, noon)
+	}
+	if took := b.Elapsed() / time.Duration(b.N); took > 2*time.Second {
+		b.Errorf("comparing took %s, bound 2s", took)
+	}
+}
+
+func TestRename_OfManyTasksOfOneShape(t *testing.T) {
+	was, of, states := ofOneShape(t, 200)
+	found := of.renames(states, noon)
+	for _, name := range was {
+		if len(found.after[name]) != state.MaxRenamed {
+			t.Fatalf("%s is perhaps one of %d tasks", name, len(found.after[name]))
 		}
 	}
-	if took > 2*time.Second {
-		t.Errorf("to compare %d new tasks with as many removed ones takes %s", n, took)
+	for _, task := range of.tasks {
+		if !slices.Equal(found.before[task.Name], was) {
+			t.Fatalf("%s was perhaps one of %d tasks", task.Name, len(found.before[task.Name]))
+		}
 	}
 }
