@@ -11,11 +11,10 @@ var orderMutants = []mutant{
 		says: "a task comes after its predecessors",
 	}, {
 		rule: "the order: an approved plan waits, too",
-		seed: orderSeeds, stride: 3,
 		file: "engine/decide/order.go",
 		old:  "if d.order == nil || !t.run || d.pastApproval() {",
 		new:  "if d.order == nil || !t.run || d.waits() {",
-		says: "a task comes after its predecessors",
+		test: "engine/decide TestOrder_HoldsEveryTrigger",
 	}, {
 		rule: "the order holds along a chain",
 		seed: orderSeeds + 1,
