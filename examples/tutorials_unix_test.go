@@ -70,6 +70,7 @@ exec %[1]q $c -config-file %q "$@"`, build(t), filepath.Join(scratch, "port.yaml
 		Replace: []tutorial.Replacement{
 			{Page: "localhost:8500", Here: consul.Addr()}, {Page: "8558", Here: fmt.Sprint(port)},
 			{Page: "ann@laptop", Here: who.Username + "@" + host}, {Page: "laptop", Here: "consul-server"},
+			{Page: "-config-file=cts.hcl", Here: "-config-file=" + filepath.Join(scratch, "port.yaml") + " -config-file=cts.hcl"},
 		},
 	}
 	if err := os.Mkdir(r.Dir, 0o755); err != nil {

@@ -68,8 +68,13 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 	if differs := cfg.Guard.Differs(); differs != "" {
 		r.note("%s", differs)
 	}
+	folders := map[string]bool{} // with files that Consul-Terraform-Sync reads
+	yaml := func(file string) bool { return strings.HasPrefix(strings.ToLower(filepath.Ext(file)), ".y") }
 	for _, file := range cfg.Files() {
-		if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
+		folders[filepath.Dir(file)] = folders[filepath.Dir(file)] || !yaml(file)
+	}
+	for _, file := range cfg.Files() {
+		if yaml(file) && folders[filepath.Dir(file)] {
 			r.note("Consul-Terraform-Sync ignores %s, and Terrapulse reads it: move it to another folder if it is not meant", file)
 		}
 	}
