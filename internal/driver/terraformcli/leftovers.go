@@ -1,12 +1,12 @@
 package terraformcli
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,7 +45,7 @@ func scratchIn(parent, kind string) (dir string, remove func(), err error) {
 // Sweep removes the temporary directories of killed processes of this user, as far
 // as it can. On Windows it does nothing.
 func Sweep(log *slog.Logger) {
-	for _, parent := range []string{os.TempDir(), cmp.Or(socketsParent(), os.TempDir())} {
+	for _, parent := range slices.Compact([]string{os.TempDir(), socketsParent()}) {
 		sweep(parent, func(dir string, err error) {
 			log.Debug("a temporary directory that a killed process left behind was not removed", "path", dir, "error", err)
 		})

@@ -19,11 +19,11 @@ const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR"
 // up to ten digits, in a directory of the command.
 const longestTemp = 104 - len("/"+scratchPrefix+"1234567890/plugin1234567890") - 1
 
-// socketsParent returns where the directories for sockets are: "" for the directory for temporary files, else
-// a short path that every system has.
+// socketsParent returns where the directories for sockets are: the directory for temporary files, or, if its path
+// is too long, a short one that every system has.
 func socketsParent() string {
 	if len(os.TempDir()) <= longestTemp {
-		return ""
+		return os.TempDir()
 	}
 	return "/tmp"
 }

@@ -202,7 +202,7 @@ func restless(d Decision) *state.Reason {
 	return nil
 }
 
-// failing is the reason of a task as those are told that wait for it: if it fails, why.
+// failing is the reason of a task for the tasks that wait for it: if it fails, it says why.
 func failing(d Decision, reason state.Reason) state.Reason {
 	if d.State.Failures == 0 {
 		return reason

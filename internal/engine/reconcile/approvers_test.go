@@ -330,7 +330,7 @@ func TestApprovers_ApprovalOfARevokedTokenDoesNotCount(t *testing.T) {
 	}
 }
 
-// Whoever may make tokens could make the second approver.
+// Anybody who can make tokens could make the second approver.
 func TestApprovers_TokenThatWasMadeWhileThePlanWaitsDoesNotApproveIt(t *testing.T) {
 	b, run := twoOf(t)
 	b.now = b.now.Add(time.Minute)

@@ -69,7 +69,10 @@ func Check(ctx context.Context, planner *preview.Planner, address string) *Repor
 		r.note("%s", differs)
 	}
 	folders := map[string]bool{} // with files that Consul-Terraform-Sync reads
-	yaml := func(file string) bool { return strings.HasPrefix(strings.ToLower(filepath.Ext(file)), ".y") }
+	yaml := func(file string) bool {
+		ext := strings.ToLower(filepath.Ext(file))
+		return ext == ".yaml" || ext == ".yml"
+	}
 	for _, file := range cfg.Files() {
 		folders[filepath.Dir(file)] = folders[filepath.Dir(file)] || !yaml(file)
 	}

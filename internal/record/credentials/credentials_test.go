@@ -219,7 +219,7 @@ func TestSession_NobodyEndsThoseOfOthersBySigningInOften(t *testing.T) {
 	}
 }
 
-// Whoever can reach the API can make up names and secrets.
+// Anybody who can reach the API can make up names and secrets.
 func TestToken_MadeUpNamesCostFewReads(t *testing.T) {
 	b := newBed(t)
 	token := b.create(t, "ci", time.Time{})
