@@ -21,6 +21,16 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Outlive returns a context that ends when d has passed since the end of ctx.
+func Outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		For(later, d)
+		cancel()
+	})
+	return later, func() { stop(); cancel() }
+}
+
 // Doubled is the wait after the n-th failure in a row: at first as given, then twice
 // as long after each failure, at most longest.
 func Doubled(first, longest time.Duration, n int) time.Duration {

@@ -48,9 +48,8 @@ func options[T any](lock bool, timeout, varFile string) []T {
 // change runs a command that changes the infrastructure and its state. from is the
 // mark of that state; nil to read it.
 func (d *Dir) change(ctx context.Context, command string, from *StateMark, f func(ctx context.Context, lock, varFile string) error) (*state.Changes, error) {
-	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	saving, stop := delay.Outlive(ctx, d.opts.StopSaving)
 	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(d.opts.StopSaving, stop) })()
 	if _, err := d.saveUnsaved(ctx); err != nil {
 		return nil, err
 	}

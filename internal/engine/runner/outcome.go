@@ -66,7 +66,7 @@ func (c *claim) markLater(ctx context.Context, failed error) error {
 		return fmt.Errorf(byHand, failed)
 	}
 	c.Background(c.run.Data, func(ctx context.Context) error {
-		limited, cancel := outlive(ctx, c.patience())
+		limited, cancel := delay.Outlive(ctx, c.patience())
 		defer cancel()
 		if err := c.mark(limited, backoff.WithMaxElapsedTime(0)); err != nil {
 			return fmt.Errorf(byHand, fmt.Errorf("mark task %s to run again after run %s, which was given up and has applied something: %w",
@@ -76,16 +76,6 @@ func (c *claim) markLater(ctx context.Context, failed error) error {
 		return nil
 	})
 	return fmt.Errorf("%w; the task is marked as soon as the store answers", failed)
-}
-
-// outlive returns a context that ends some time after ctx has ended.
-func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		delay.For(later, d)
-		cancel()
-	})
-	return later, func() { stop(); cancel() }
 }
 
 // ended returns the run as it is when it ends now. The claim is not renewed any more.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -235,7 +236,7 @@ func (q *queue) conclude(r result) {
 // or too old. It also writes which sinks have taken a part of a record, if marks
 // is set. It does so after the end of the context, too.
 func (q *queue) note(ctx context.Context, marks bool) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	ctx, cancel := delay.Outlive(ctx, noteTime)
 	defer cancel()
 	var done, kept []*stored
 	for _, rec := range q.records {
