@@ -31,8 +31,10 @@ type certificates struct {
 	accepted map[[sha256.Size]byte]bool // client certificates that the CAs in current have issued, by their digests
 }
 
-// readEvery is how often the files are read for requests over connections that are open.
-const readEvery = time.Second
+const (
+	readEvery   = time.Second // how often the files are read for requests over connections that are open
+	maxAccepted = 4096        // client certificates
+)
 
 // newCertificates reads the files for the first time.
 func newCertificates(files config.APITLS, log *slog.Logger) (*certificates, error) {
@@ -90,7 +92,7 @@ func (c *certificates) accepts(connection *tls.ConnectionState, now time.Time) b
 		if err != nil {
 			return false
 		}
-		if len(c.accepted) >= maxClients {
+		if len(c.accepted) >= maxAccepted {
 			clear(c.accepted)
 		}
 		c.accepted[digest] = true

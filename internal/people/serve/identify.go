@@ -27,9 +27,6 @@ func (g *guard) admit(w *answer, r *http.Request) (c access.Caller, ok bool) {
 	case errors.As(err, &down):
 		w.Header().Set("Retry-After", "5")
 		w.refuse(r, http.StatusServiceUnavailable, err.Error())
-	case errors.Is(err, errTooMany):
-		w.Header().Set("Retry-After", "5")
-		w.refuse(r, http.StatusTooManyRequests, err.Error())
 	case errors.As(err, new(storeError)):
 		w.refuse(r, http.StatusServiceUnavailable, err.Error()+": try again")
 	case err != nil:

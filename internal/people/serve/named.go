@@ -22,18 +22,18 @@ const sessionStart = "s."
 type storeError struct{ error }
 
 // byToken returns who sends a token: one of the configuration or, with grants, a named one. Wrong ones are
-// counted.
+// logged.
 func (g *guard) byToken(r *http.Request, value string, policy roles.Policy) (access.Caller, *credentials.Token, error) {
 	if known := g.tokens.configured(value); known != nil {
 		return *known, nil, nil
 	}
 	if !policy.Set() || g.credentials == nil {
-		return access.Caller{}, nil, g.tokens.wrong(r)
+		return access.Caller{}, nil, g.tokens.wrong(r, errWrongToken)
 	}
 	token, err := g.credentials.Token(r.Context(), value)
 	switch {
 	case errors.Is(err, credentials.ErrUnknown):
-		return access.Caller{}, nil, g.tokens.wrong(r)
+		return access.Caller{}, nil, g.tokens.wrong(r, errWrongToken)
 	case err != nil:
 		return access.Caller{}, nil, storeError{fmt.Errorf("check the token: %w", err)}
 	}

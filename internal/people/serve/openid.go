@@ -247,15 +247,11 @@ func (a *answer) page(refresh string) {
 	_, _ = fmt.Fprintf(a, "<!doctype html><meta http-equiv=\"refresh\" content=\"%s\"><title>Terrapulse</title>\n", html.EscapeString(refresh)) // an error means that the client has gone
 }
 
-// verify returns who sends an ID token. It counts wrong ones, as byToken does.
+// verify returns who sends an ID token. Wrong ones are logged.
 func (g *guard) verify(r *http.Request, token string) (identity.Identity, error) {
 	who, err := g.people.Provider.Verify(r.Context(), token)
-	var refused *openid.TokenError
-	if errors.As(err, &refused) {
-		if wrong := g.tokens.wrong(r); errors.Is(wrong, errTooMany) {
-			return who, wrong
-		}
-		g.log.Warn("a request to the HTTP API had an ID token that is not accepted", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
+	if errors.As(err, new(*openid.TokenError)) {
+		err = g.tokens.wrong(r, err)
 	}
 	return who, err
 }

@@ -398,30 +398,10 @@ func TestOpenID_BearerTokens(t *testing.T) {
 		return true
 	})
 	s = down
-	for range 2 * failuresAtOnce {
+	for range 2 {
 		wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusServiceUnavailable, "cannot be used now")
 	}
 	if got := v.read(ask(http.MethodGet, actToken), nil); got != "/v1/x 2 token:api.token" {
 		t.Errorf("a token, meanwhile: %s", got)
-	}
-}
-
-func TestOpenID_WrongTokensAreLimited(t *testing.T) {
-	p := openidtest.New(t)
-	s := withProvider(t, p, nil)
-	wrong := p.Token(t, "grafana", nil)
-	statuses := map[int]int{}
-	for range 2 * failuresAtOnce {
-		r, _ := http.NewRequest(http.MethodGet, s.url("http"), nil)
-		r.Header.Set("Authorization", "Bearer "+wrong)
-		resp, err := client(t, nil).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		statuses[resp.StatusCode]++
-	}
-	if statuses[http.StatusUnauthorized] < failuresAtOnce || statuses[http.StatusTooManyRequests] == 0 {
-		t.Errorf("answers: %v", statuses)
 	}
 }

@@ -291,7 +291,7 @@ func TestSession_CookieIsForThisHostAndNoScript(t *testing.T) {
 func TestSession_PasswordOfAProxyIsNoToken(t *testing.T) {
 	v := visit(t, start(t, pagesOptions(), nil))
 	header := http.Header{"Authorization": {"Basic am86c2VjcmV0"}}
-	for range 2 * failuresAtOnce {
+	for range 2 {
 		if got := v.send(http.MethodGet, "/ui/tasks", header); got != "/ui/sign-in 0 " {
 			t.Fatal(got)
 		}
@@ -305,7 +305,7 @@ func TestSession_PasswordOfAProxyIsNoToken(t *testing.T) {
 
 func TestSession_WrongTokensOfTheFormDelayNobody(t *testing.T) {
 	v := visit(t, start(t, pagesOptions(), nil))
-	for range failuresAtOnce {
+	for range wrongAtOnce {
 		v.signIn(strings.Repeat("x", 32), "/ui/")
 	}
 	if got := v.signIn(actToken, "/ui/tasks"); got != "/ui/tasks 2 token:api.token" {

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -18,17 +16,15 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/people/access"
-	"github.com/terrapulse/terrapulse/internal/people/middleware"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// The number of requests with a wrong token per address: some at once, for a script with an old
-// token, and then one per failureEvery.
+// How many wrong tokens are logged: some at once, and then one per wrongEvery. They are not refused in
+// another way than with status 401: somebody who guesses would still be let in by a right one.
 const (
-	failuresAtOnce = 20
-	failureEvery   = time.Second
-	maxClients     = 4096 // in memory
+	wrongAtOnce = 20
+	wrongEvery  = time.Second
 )
 
 // Token is a bearer token. The zero value is none.
@@ -45,9 +41,10 @@ type tokens struct {
 	act string   // key of the token that may act
 	all []*token // the configured tokens
 
-	mu       sync.Mutex
-	failures map[netip.Prefix]*rate.Limiter
-	ended    map[string]time.Time // sessions that were signed out, until they would have expired
+	logged *rate.Limiter // of wrong tokens
+
+	mu    sync.Mutex
+	ended map[string]time.Time // sessions that were signed out, until they would have expired
 }
 
 // token is a configured token.
@@ -60,7 +57,7 @@ type token struct {
 
 // newTokens reads the tokens for the first time.
 func newTokens(act, read Token, log *slog.Logger) (*tokens, error) {
-	t := &tokens{log: log, now: time.Now, act: act.Key, failures: map[netip.Prefix]*rate.Limiter{}, ended: map[string]time.Time{}}
+	t := &tokens{log: log, now: time.Now, act: act.Key, logged: rate.NewLimiter(rate.Every(wrongEvery), wrongAtOnce), ended: map[string]time.Time{}}
 	for acts, given := range map[bool]Token{true: act, false: read} {
 		if given == (Token{}) {
 			continue
@@ -127,7 +124,6 @@ func (t *token) matches(sum [sha256.Size]byte, log *slog.Logger) bool {
 var (
 	errNoToken    = errors.New("this API needs a token: send it in the header Authorization: Bearer TOKEN, or with -token or TERRAPULSE_TOKEN on the command line")
 	errWrongToken = errors.New("the token in the header Authorization is not valid here")
-	errTooMany    = errors.New("the token in the header Authorization is not valid here, and too many wrong ones came from this address")
 )
 
 // bearer returns the token in the header Authorization.
@@ -165,51 +161,10 @@ func (t *tokens) configured(value string) *access.Caller {
 	return new(known.caller())
 }
 
-// wrong refuses a wrong token, and counts it. A right one is never refused because of others, since
-// a proxy gives all its clients one address.
-func (t *tokens) wrong(r *http.Request) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.failed(clientOf(r.RemoteAddr), t.now()) {
-		return errTooMany
+// wrong logs a request with a wrong token, and returns err.
+func (t *tokens) wrong(r *http.Request, err error) error {
+	if t.logged.AllowN(t.now(), 1) {
+		t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	t.log.Warn("a request to the HTTP API had a wrong token", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
-	return errWrongToken
-}
-
-// failed counts a request with a wrong token. It reports whether there were not too many.
-func (t *tokens) failed(client netip.Prefix, at time.Time) bool {
-	one := t.failures[client]
-	if one == nil {
-		t.makeRoom()
-		one = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
-		t.failures[client] = one
-	}
-	return one.AllowN(at, 1)
-}
-
-// makeRoom removes clients if there are too many: first those without a recent failure.
-func (t *tokens) makeRoom() {
-	if len(t.failures) < maxClients {
-		return
-	}
-	maps.DeleteFunc(t.failures, func(_ netip.Prefix, one *rate.Limiter) bool { return one.TokensAt(t.now()) >= failuresAtOnce })
-	for client := range t.failures {
-		if len(t.failures) < maxClients {
-			return
-		}
-		delete(t.failures, client)
-	}
-}
-
-// clientOf returns the addresses that count as one client: with IPv6, a whole /64.
-func clientOf(remote string) netip.Prefix {
-	address, _ := netip.ParseAddr(middleware.Host(remote))
-	address = address.Unmap().WithZone("")
-	bits := address.BitLen()
-	if address.Is6() {
-		bits = 64
-	}
-	prefix, _ := address.Prefix(bits)
-	return prefix
+	return err
 }
