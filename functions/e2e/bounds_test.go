@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,7 @@ func BenchmarkBounds(b *testing.B) {
 	b.Run("cold", m.cold)
 	b.Run("one of many", m.oneOfMany)
 	b.Run("a thousand runs", m.thousandRuns)
+	b.Run("pages", m.pages)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%d cores, %s\n\nWHAT\tMEASURED\tBOUND\t\n", runtime.NumCPU(), runtime.Version())
 	for _, r := range m.rows {
@@ -85,6 +87,29 @@ func (m *bounds) idle(b *testing.B) {
 		fmt.Sprintf("%.1f (%s / %s)", ratio, median.Round(100*time.Microsecond), bare.Round(100*time.Microsecond)), "4", ratio <= 4)
 	size := c.resident()
 	m.row(b, "memory of the function's process", fmt.Sprintf("%d MB", size>>20), "40 MB", size <= 40<<20)
+}
+
+// pages is what a request for news of a page takes of a function that is warm: the least of ten.
+func (m *bounds) pages(b *testing.B) {
+	c := deploy(b, options{})
+	c.register("web-1", 8080)
+	c.module("")
+	c.tasks(consulBackend, "task-0", "task-1", "task-2", "task-3", "task-4")
+	c.ecs.HoldStarts()
+	c.mustPush()
+	c.tickUntil("idle", func() bool { c.applyAll(); return c.tick().Idle })
+	measure := func(tasks string, documented time.Duration) {
+		tag, _ := c.overview("", http.StatusOK)
+		least := time.Hour
+		for range 10 {
+			_, took := c.overview(tag, http.StatusNotModified)
+			least = min(least, took.function)
+		}
+		m.row(b, "a request for news, with "+tasks+" tasks", least.Round(time.Millisecond).String(), (2 * documented).String(), least <= 2*documented)
+	}
+	measure("5", pageTime)
+	c.manyTasks(1000, "task-0", func(*state.Task) {})
+	measure("1,000", largePageTime)
 }
 
 // cold is what the function adds to a cold start.
