@@ -1,8 +1,10 @@
 package delay_test
 
 import (
+	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
@@ -29,4 +31,21 @@ func TestRetryAfter_IsSecondsOrADate(t *testing.T) {
 			t.Errorf("%q: %s, want %s", header, got, want)
 		}
 	}
+}
+
+func TestOutlive_EndsSomeTimeAfterTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		later, cancel := delay.Outlive(ctx, 5*time.Second)
+		defer cancel()
+		time.Sleep(time.Hour)
+		end()
+		ended := time.Now()
+		if time.Sleep(4 * time.Second); later.Err() != nil {
+			t.Error("it has ended too early")
+		}
+		if <-later.Done(); time.Since(ended) != 5*time.Second {
+			t.Errorf("it ended after %s", time.Since(ended))
+		}
+	})
 }

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -328,6 +330,24 @@ func TestDelivery_EndedContextLeavesTheRest(t *testing.T) {
 	if got.heard() != "web:one db:two" || b.kept() != 0 { // what was delivered in the time there was is not repeated
 		t.Errorf("the sink was given %s, and %d records are kept", got.heard(), b.kept())
 	}
+}
+
+func TestDelivery_SlowStoreNotesWhatSinksTookWhileTheDeliveryLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := inMemory(t)
+		b.happens("one", noon, "web")
+		delivery := b.delivery(&sink{name: "log"})
+		apply := delivery.Apply
+		delivery.Apply = func(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+			if !delay.For(ctx, 6*time.Second) {
+				return nil, ctx.Err()
+			}
+			return apply(ctx, changes...)
+		}
+		if _, err := delivery.Run(t.Context()); err != nil || b.kept() != 0 {
+			t.Errorf("%v; %d records are kept", err, b.kept())
+		}
+	})
 }
 
 // burst writes events of so many writes.
