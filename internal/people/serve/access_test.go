@@ -299,6 +299,9 @@ func TestServe_WrongTokensDelayNobodyAndDoNotFillTheLog(t *testing.T) {
 			t.Fatalf("the right token meanwhile: %s", resp.Status)
 		}
 	}
+	if resp, _ := s.ask("GET", "/", "", ""); resp.StatusCode != 401 {
+		t.Errorf("a request without a token: %s", resp.Status)
+	}
 	lines := func() int { return strings.Count(s.log.String(), "had a wrong token") }
 	if n := lines(); n != wrongAtOnce {
 		t.Errorf("%d lines", n)

@@ -92,6 +92,14 @@ func (s *served) dial() net.Conn {
 	return conn
 }
 
+// wantNoGuess wants that no request counts as one with a wrong token.
+func wantNoGuess(s *served) {
+	s.t.Helper()
+	if log := s.log.String(); strings.Contains(log, "wrong token") {
+		s.t.Errorf("a request counts as a guess: %s", log)
+	}
+}
+
 // client returns an HTTP client that leaves no connection open.
 func client(t *testing.T, secure *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true}

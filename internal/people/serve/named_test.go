@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -321,16 +322,34 @@ func TestNamedToken_CookieIsNoUseOfAnotherViewer(t *testing.T) {
 func TestNamedToken_StoreThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
 	g := startGranted(t, Options{Token: Token{Key: "api.token", Value: actToken}}, grant(roles.Operate, "token:ci"))
 	g.broken.Store(true)
-	for range 5 {
-		if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 503 || !strings.Contains(body, "check the token: read the records token/*: no answer: try again") {
-			t.Fatalf("%s: %s", resp.Status, body)
-		}
+	if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 503 || !strings.Contains(body, "check the token: read the records token/*: no answer: try again") {
+		t.Fatalf("%s: %s", resp.Status, body)
 	}
+	wantNoGuess(g.served)
 	if resp, _ := g.ask("GET", "/v1/tasks", "", actToken); resp.StatusCode != 200 {
 		t.Errorf("the token of the configuration: %s", resp.Status)
 	}
 	g.broken.Store(false)
 	if resp, body := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 200 {
 		t.Errorf("%s: %s", resp.Status, body)
+	}
+}
+
+func TestNamedToken_ParallelGuessesDelayNoRightOne(t *testing.T) {
+	g := startGranted(t, Options{}, grant(roles.Operate, "token:ci"))
+	var group sync.WaitGroup
+	for n := range 3 * wrongAtOnce {
+		group.Go(func() {
+			if resp, _ := g.ask("GET", "/v1/tasks", "", fmt.Sprintf("tp_ci_%064d", n)); resp.StatusCode != 401 {
+				t.Errorf("a guess: %s", resp.Status)
+			}
+			if resp, _ := g.ask("GET", "/v1/tasks", "", g.tokens["ci"]); resp.StatusCode != 200 {
+				t.Errorf("the right token meanwhile: %s", resp.Status)
+			}
+		})
+	}
+	group.Wait()
+	if n := strings.Count(g.log.String(), "had a wrong token"); n != wrongAtOnce {
+		t.Errorf("%d guesses are logged, want %d", n, wrongAtOnce)
 	}
 }

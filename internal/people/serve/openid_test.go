@@ -390,6 +390,11 @@ func TestOpenID_BearerTokens(t *testing.T) {
 	wantError(t, viewer, http.StatusForbidden, "user:alice@example.com may view, but needs the role operate")
 	wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusUnauthorized, "the ID token is not accepted")
 	wantError(t, ask(http.MethodGet, "x"), http.StatusUnauthorized, "not valid here")
+	for _, why := range []string{"the ID token is not accepted", "not valid here"} {
+		if lines := regexp.MustCompile(`had a wrong token.* error="[^"]*`+why).FindAllString(s.log.String(), -1); len(lines) != 1 {
+			t.Errorf("the log has %d lines of a wrong token with the error %q", len(lines), why)
+		}
+	}
 
 	// A provider that is down is nobody's fault.
 	down := withProvider(t, other, nil)
@@ -398,9 +403,8 @@ func TestOpenID_BearerTokens(t *testing.T) {
 		return true
 	})
 	s = down
-	for range 2 {
-		wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusServiceUnavailable, "cannot be used now")
-	}
+	wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusServiceUnavailable, "cannot be used now")
+	wantNoGuess(s)
 	if got := v.read(ask(http.MethodGet, actToken), nil); got != "/v1/x 2 token:api.token" {
 		t.Errorf("a token, meanwhile: %s", got)
 	}

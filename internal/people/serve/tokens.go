@@ -20,8 +20,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// How many wrong tokens are logged: some at once, and then one per wrongEvery. They are not refused in
-// another way than with status 401: somebody who guesses would still be let in by a right one.
+// How many wrong tokens are logged: some at once, and then one per wrongEvery. Requests are not limited by
+// them: a right token is always let in, so that a limit would slow nobody down who guesses.
 const (
 	wrongAtOnce = 20
 	wrongEvery  = time.Second
