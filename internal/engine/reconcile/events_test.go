@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
@@ -34,6 +36,15 @@ func (r *recorder) Deliver(_ context.Context, e outbox.Event) error {
 	}
 	r.got = append(r.got, e)
 	return nil
+}
+
+// messages returns the events since it was last called that people hear of.
+func (r *recorder) messages() []outbox.Event {
+	all := slices.DeleteFunc(r.got, func(e outbox.Event) bool {
+		return e.Quiet || e.Kind.Step() || e.Kind.About().Subject == outbox.Configuration
+	})
+	r.got = nil
+	return all
 }
 
 // heard returns the kinds of the events since it was last called, each with its
@@ -130,26 +141,17 @@ func TestTick_TasksThatCannotBeReadForOneCauseAreOneMessage(t *testing.T) {
 	b := newBench(t, all[:15]...)
 	b.settle()
 	events := b.recording()
-	messages := func() (all []outbox.Event) {
-		for _, e := range events.got {
-			if !e.Quiet && !e.Kind.Step() && e.Kind.About().Subject != outbox.Configuration {
-				all = append(all, e)
-			}
-		}
-		events.got = nil
-		return all
-	}
 	b.Reconciler.Consul = unreadable{b.catalog}
 	for range 4 {
 		b.now = b.now.Add(refreshEvery)
 		b.tick()
 	}
-	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 15 || len(got[0].Tasks) != 15 || got[0].Error != "permission denied" {
+	if got := events.messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 15 || len(got[0].Tasks) != 15 || got[0].Error != "permission denied" {
 		t.Errorf("people hear %+v", got)
 	}
 	b.Config, b.effective = &config.Config{Tasks: all[:16], KeepRemoved: keptRemoved}, nil
 	b.tick()
-	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 1 || got[0].Tasks[0] != "task-15" {
+	if got := events.messages(); len(got) != 1 || got[0].Kind != outbox.TasksUnreadable || got[0].Count != 1 || got[0].Tasks[0] != "task-15" {
 		t.Errorf("of another task, people hear %+v", got)
 	}
 	b.Reconciler.Consul = b.catalog
@@ -157,7 +159,7 @@ func TestTick_TasksThatCannotBeReadForOneCauseAreOneMessage(t *testing.T) {
 		b.now = b.now.Add(refreshEvery)
 		b.tick()
 	}
-	if got := messages(); len(got) != 1 || got[0].Kind != outbox.TasksReadable || got[0].Count != 16 || !got[0].Since.Before(got[0].At.Add(-3*refreshEvery)) {
+	if got := events.messages(); len(got) != 1 || got[0].Kind != outbox.TasksReadable || got[0].Count != 16 || !got[0].Since.Before(got[0].At.Add(-3*refreshEvery)) {
 		t.Errorf("when they can be read again, people hear %+v", got)
 	}
 }
@@ -169,6 +171,47 @@ func (u unreadable) Observe(ctx context.Context, queries []consul.Query) []consu
 	answers := make([]consul.Answer, len(queries))
 	for i := range answers {
 		answers[i].Err = errors.New("permission denied")
+	}
+	return answers
+}
+
+// A peer that does not answer is found task by task, if ticks come meanwhile.
+func TestTick_OutageOfAPeerThatTicksFindTaskByTaskIsOneMessage(t *testing.T) {
+	b := newBench(t, tasks(15)...)
+	b.settle()
+	events := b.recording()
+	peers := silentPeers{catalog: b.catalog}
+	b.Reconciler.Consul = &peers
+	for _, peers.east = range []int{3, 6, 9} {
+		b.now = b.now.Add(refreshEvery)
+		b.tick()
+	}
+	if got := events.messages(); len(got) != 1 || got[0].Count != 3 || got[0].Error != "east does not answer" {
+		t.Errorf("people hear %+v", got)
+	}
+	peers.west = 6
+	b.now = b.now.Add(refreshEvery)
+	b.tick()
+	if got := events.messages(); len(got) != 1 || got[0].Count != 6 || got[0].Error != "west does not answer" {
+		t.Errorf("of another outage, people hear %+v", got)
+	}
+}
+
+// silentPeers is a Consul with two peers that do not answer: so many first and last views are theirs.
+type silentPeers struct {
+	*catalog
+	east, west int
+}
+
+func (p *silentPeers) Observe(ctx context.Context, queries []consul.Query) []consul.Answer {
+	answers := p.catalog.Observe(ctx, queries)
+	for i := range answers {
+		switch {
+		case i < p.east:
+			answers[i] = consul.Answer{Err: fault.As(fault.Transient, errors.New("east does not answer"))}
+		case i >= len(answers)-p.west:
+			answers[i] = consul.Answer{Err: fault.As(fault.Transient, errors.New("west does not answer"))}
+		}
 	}
 	return answers
 }

@@ -105,7 +105,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if bytes.Equal(state.Encode(next), state.Encode(rec.Data)) {
 		return nil
 	}
-	events := slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, next, now), t.leftOut.events(rec.Data.LeftOut, now))
+	events := slices.Concat(recorded(rec.Data, next, now), t.readability(rec.Data, now), t.leftOut.events(rec.Data.LeftOut, now))
 	if t.opts.close != nil && len(events) == 0 && sameConsuls(rec.Data, next) {
 		t.unsaved = &unsaved{rec, next}
 		return nil

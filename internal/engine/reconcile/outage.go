@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -56,16 +58,28 @@ func (t *tick) unreadable() *state.Unreadable {
 
 // readability returns the events about tasks that cannot be read, or can be read again, since
 // the latest tick: one of each kind, however many tasks there are.
-func (t *tick) readability(was, next state.Reconcile, now time.Time) []outbox.Event {
-	var events []outbox.Event
-	if u := next.Unreadable; u != nil && (was.Unreadable == nil || u.Since.After(was.Unreadable.Since)) {
+func (t *tick) readability(was state.Reconcile, now time.Time) (events []outbox.Event) {
+	since, known := time.Time{}, map[string]bool{} // why tasks could not be read before
+	if was.Unreadable != nil {
+		since = was.Unreadable.Since
+	}
+	var others []decide.Decision
+	for _, d := range t.report.Decisions {
+		switch {
+		case d.State.UnreadableSince.After(since):
+			others = append(others, d)
+		case d.Unreadable != nil:
+			known[d.Unreadable.Error()] = true
+		}
+	}
+	// What passes by itself may be found task by task, such as a peer that does not answer.
+	others = slices.DeleteFunc(others, func(d decide.Decision) bool {
+		return fault.IsTransient(d.Unreadable) && known[d.Unreadable.Error()]
+	})
+	if len(others) > 0 {
 		e := outbox.Event{Kind: outbox.TasksUnreadable, At: now}
 		var names []string
-		for _, d := range t.report.Decisions {
-			since := d.State.UnreadableSince
-			if since.IsZero() || was.Unreadable != nil && !since.After(was.Unreadable.Since) {
-				continue
-			}
+		for _, d := range others {
 			if names = append(names, d.Task.Name); e.Error == "" && d.Unreadable != nil {
 				e.Error = state.Cut(d.Unreadable.Error())
 			}
