@@ -129,6 +129,8 @@ func (o *order) leaving(p *config.Predecessors) *blocker {
 		case !s.MissingSince.IsZero():
 			b.due = s.MissingSince.Add(removalLasts)
 			return b
+		case d.Lost != nil:
+			return o.losing(in.Task.Name)
 		case d.Action == Run, d.Action == Resume, s.Run != nil && (s.Run.Wait == nil || s.Elsewhere()), s.GivenUp() != nil:
 			return b
 		}
@@ -161,11 +163,20 @@ func (o *order) restless(name string) *blocker {
 	}
 	if i, ok := o.at[name]; ok {
 		d := o.decision(i)
+		if d.Lost != nil {
+			return o.losing(name)
+		}
 		if reason := restless(d); reason != nil {
 			return &blocker{task: name, reason: failing(d, *reason), stuck: stuck(d)}
 		}
 	}
 	return o.unread(name)
+}
+
+// losing is the blocker of a task that comes after one whose run counts as lost from this tick on: until that
+// is written, its runner may take the run up again.
+func (o *order) losing(name string) *blocker {
+	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonRunning, Text: "its run was lost, which is written first"}}
 }
 
 // unread returns why it is not known whether a task is at rest; nil if it is.

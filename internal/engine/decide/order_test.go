@@ -405,3 +405,21 @@ func TestOrder_TaskThatWaitsForAFailingOneSaysWhyThatFails(t *testing.T) {
 		}
 	}
 }
+
+// A runner that was away may take up its run again until the record says that it was lost.
+func TestOrder_TaskWaitsUntilTheLossOfARunBeforeItIsWritten(t *testing.T) {
+	c := afterFirewall(func(in *Input) {
+		in.Task.Enabled = false // else it would run again first
+		in.State.Run = &state.LiveRun{ID: "r1", Created: noon.Add(-time.Hour)}
+		in.Dead = Dead{Lost: &state.Run{ID: "r1", Task: "firewall", Kind: state.KindApply, State: state.RunLost}}
+	})
+	all := c.decide()
+	if d := all["lb"]; d.Action == Run || !strings.Contains(d.Reason.Text, "its run was lost") || !d.State.Due.Equal(noon) {
+		t.Errorf("in the tick that finds the loss: %s, %+v, due %s", d.Action, d.Reason, d.State.Due)
+	}
+	c.inputs[0].State, c.inputs[0].Dead = all["firewall"].State, Dead{}
+	c.inputs[1].State = all["lb"].State
+	if d := c.decide()["lb"]; d.Action != Run {
+		t.Errorf("then: %s, %+v", d.Action, d.Reason)
+	}
+}
