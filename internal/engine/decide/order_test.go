@@ -415,11 +415,11 @@ func TestOrder_TaskWaitsUntilTheLossOfARunBeforeItIsWritten(t *testing.T) {
 	})
 	all := c.decide()
 	if d := all["lb"]; d.Action == Run || !strings.Contains(d.Reason.Text, "its run was lost") || !d.State.Due.Equal(noon) {
-		t.Errorf("in the tick that finds the loss: %s, %+v, due %s", d.Action, d.Reason, d.State.Due)
+		t.Errorf("in the tick that finds the loss: %d, %+v, due %s", d.Action, d.Reason, d.State.Due)
 	}
 	c.inputs[0].State, c.inputs[0].Dead = all["firewall"].State, Dead{}
 	c.inputs[1].State = all["lb"].State
 	if d := c.decide()["lb"]; d.Action != Run {
-		t.Errorf("then: %s, %+v", d.Action, d.Reason)
+		t.Errorf("then: %d, %+v", d.Action, d.Reason)
 	}
 }
