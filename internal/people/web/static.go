@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"sync"
-
-	"github.com/tdewolff/minify/v2"
-	"github.com/tdewolff/minify/v2/css"
-	"github.com/tdewolff/minify/v2/js"
 
 	"github.com/terrapulse/terrapulse/internal/people/middleware"
 )
@@ -53,12 +51,11 @@ func readStatic(name string) ([]byte, error) {
 
 // joinedScripts and smallStyle are made when a browser first loads them.
 var (
-	joinedScripts = sync.OnceValues(func() ([]byte, error) {
-		var all []byte
+	joinedScripts = sync.OnceValues(func() (all []byte, err error) {
 		for _, script := range scripts {
 			raw, err := files.ReadFile("static/" + script)
-			if err == nil && script == ownScript {
-				raw, err = minified(js.Minify, raw)
+			if script == ownScript {
+				raw, err = compact("script", script)
 			}
 			if err != nil {
 				return nil, err
@@ -67,20 +64,30 @@ var (
 		}
 		return all, nil
 	})
-	smallStyle = sync.OnceValues(func() ([]byte, error) {
-		raw, err := files.ReadFile("static/" + styleSheet)
-		if err != nil {
-			return nil, err
-		}
-		return minified(css.Minify, raw)
-	})
+	smallStyle = sync.OnceValues(func() ([]byte, error) { return compact("style", styleSheet) })
 )
 
-// minified returns a file of which browsers load less.
-func minified(by minify.MinifierFunc, file []byte) ([]byte, error) {
-	var short bytes.Buffer
-	err := by(nil, &short, bytes.NewReader(file), nil)
-	return short.Bytes(), err
+// indentation has no meaning in our own files: no text in them has several lines.
+var indentation = regexp.MustCompile(`\n\s+`)
+
+// compact returns one of our own files without comments, which html/template leaves out of what it finds
+// in an element, and without indentation. Browsers load less.
+func compact(element, name string) ([]byte, error) {
+	raw, err := files.ReadFile("static/" + name)
+	if err != nil {
+		return nil, err
+	}
+	begin, end := "<"+element+">", "</"+element+">"
+	t, err := template.New(name).Delims("<%", "%>").Parse(begin + string(raw) + end)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, nil); err != nil {
+		return nil, err
+	}
+	short := bytes.TrimSuffix(bytes.TrimPrefix(b.Bytes(), []byte(begin)), []byte(end))
+	return bytes.TrimSpace(indentation.ReplaceAll(short, []byte("\n"))), nil
 }
 
 var contentTypes = map[string]string{".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
