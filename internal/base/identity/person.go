@@ -11,14 +11,29 @@ const sso = "AWSReservedSSO_"
 // Identity Center. Names of certificates and of people of an OpenID provider are mostly DNS names or addresses
 // of email, whose case means nothing.
 func Person(name string) string {
+	m := session.FindStringSubmatch(name)
+	if m == nil || strings.HasPrefix(m[3], sso) {
+		return folded(name)
+	}
+	return m[0]
+}
+
+// Folded returns an identity, and an entry that names identities, without the case that means nothing where
+// people are told apart.
+func Folded(who Identity, entry string) (Identity, string) {
+	also := make([]string, len(who.Also))
+	for i, name := range who.Also {
+		also[i] = folded(name)
+	}
+	who.Name, who.Also = folded(who.Name), also
+	return who, folded(entry)
+}
+
+func folded(name string) string {
 	if strings.HasPrefix(name, "cert:") || strings.HasPrefix(name, "user:") {
 		return strings.ToLower(name)
 	}
-	m := session.FindStringSubmatch(name)
-	if m == nil || strings.HasPrefix(m[3], sso) {
-		return name
-	}
-	return m[0]
+	return name
 }
 
 // IsAnySession reports whether a name, in which * may be any text, is that of a session whose name its

@@ -26,15 +26,13 @@ func (p People) Of(name string) string {
 
 func (p People) of(who identity.Identity) string {
 	for _, person := range slices.Sorted(maps.Keys(p)) {
-		if p.has(person, who) {
-			return person
+		for _, entry := range p[person] {
+			if folded, entry := identity.Folded(who, entry); named(entry, folded) {
+				return person
+			}
 		}
 	}
 	return ""
-}
-
-func (p People) has(person string, who identity.Identity) bool {
-	return slices.ContainsFunc(p[person], func(entry string) bool { return named(entry, who) })
 }
 
 // Same reports whether two names in records are those of one person.
@@ -49,7 +47,7 @@ func (p People) Same(a, b string) bool {
 // Means is Means for an entry that may also name a person.
 func (p People) Means(entry string, who identity.Identity) bool {
 	if person, ok := strings.CutPrefix(entry, PersonKind); ok {
-		return p.has(person, who)
+		return slices.ContainsFunc(p[person], func(entry string) bool { return named(entry, who) })
 	}
 	return Means(entry, who)
 }
@@ -67,7 +65,7 @@ func (p Policy) Count(entries []string) (most int, known bool) {
 			if person := p.People.Of(name); person != "" {
 				name = PersonKind + person
 			}
-			people[name] = true
+			people[identity.Person(name)] = true
 			ok = ok && name != Everyone && !strings.Contains(name, "*")
 		}
 		if !ok {

@@ -37,6 +37,7 @@ func TestPeople_SameAreTheIdentitiesOfOnePerson(t *testing.T) {
 		{"token:ann-laptop", "user:ann@example.com", true}, {"token:ann-laptop", account + "ann/x", true}, {"token:bob-1", "token:bob-2", true},
 		{account + "other/x", account + "other/y", true}, {"token:eve", "token:eve", true}, // also without a person
 		{"cert:Eve.example.com", "cert:eve.EXAMPLE.com", true}, {"user:Eve@example.com", "user:eve@example.com", true}, {"token:Eve", "token:eve", false},
+		{"token:ann-laptop", "user:Ann@Example.com", true}, {"token:ann-laptop", "cert:ANN.example.com", true}, {"token:ann-laptop", "token:Ann-laptop", false},
 		{"token:ann-laptop", "token:bob-1", false}, {"token:eve", "cert:eve", false}, {"token:ann-laptop", "user:ann@example.com (not proven)", false}, {"", "token:ann-laptop", false},
 	} {
 		if people.Same(tt.a, tt.b) != tt.want || people.Same(tt.b, tt.a) != tt.want {

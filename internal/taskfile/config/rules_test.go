@@ -286,8 +286,9 @@ api {
 		`require = 2, from = ["arn:aws:iam::123456789012:role/Network*"]`: "",
 		`require = 5`:                           "",
 		`require = 3, from = ["group:network"]`: "3 different people must approve, and from names 2",
-		`require = 2, from = ["token:ann", "cert:ann", "person:ann"]`: "2 different people must approve, and from names 1",
-		`from = ["group:netwrok"]`:                                    `there is no group "netwrok"`,
+		`require = 2, from = ["token:ann", "cert:ann", "person:ann"]`:          "2 different people must approve, and from names 1",
+		`require = 2, from = ["user:Eve@example.com", "user:eve@example.com"]`: "2 different people must approve, and from names 1",
+		`from = ["group:netwrok"]`: `there is no group "netwrok"`,
 	} {
 		file := write(t, "f.hcl", access+"approval {\n"+strings.ReplaceAll(rule, ", from", "\nfrom")+"\n}\n")
 		_, err := Load(options(file, "f.hcl"))
