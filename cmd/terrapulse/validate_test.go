@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,6 +134,31 @@ func TestValidate_SpeaksOfConsulTerraformSyncOnlyIfItReadsTheFilesToo(t *testing
 }
 
 // An init would fail, because of the root module that Terrapulse writes around the module.
+// Otherwise the files of the task would be written among those of its module, which would call itself.
+func TestValidate_WorkingDirectoryIsNotThatOfTheModule(t *testing.T) {
+	for folder, files := range map[string]string{
+		"working_dir = \".\"\n":      "",
+		"":                           "  working_dir = \"m\"\n",
+		"working_dir = \"linked\"\n": "",
+	} {
+		for _, file := range []string{"main.tf", "web.tf"} { // that we would write, and another one
+			s := &site{t: t, dir: t.TempDir()}
+			t.Chdir(s.dir)
+			s.write("m/"+file, "variable \"services\" {}\n")
+			if err := os.Mkdir(s.path("linked"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(s.path("m"), s.path("linked/m")); err != nil {
+				t.Fatal(err)
+			}
+			s.write("tasks.hcl", folder+"task {\n  name = \"m\"\n  module = \"./m\"\n"+files+"  condition \"services\" { names = [\"web\"] }\n}\n")
+			r := s.run("validate", "-config-file", "tasks.hcl")
+			wantCode(t, r, exitConfig)
+			wantText(t, r.stderr, "the working directory of task m is the directory of its module")
+		}
+	}
+}
+
 func TestValidate_ChecksTheRootModuleThatItWouldWrite(t *testing.T) {
 	s := &site{t: t, dir: t.TempDir()}
 	t.Chdir(s.dir)

@@ -65,6 +65,9 @@ func checkDirectory(t *config.Task) error {
 	case !info.IsDir():
 		return fmt.Errorf("the module of task %s must be a directory: %s is a file (unpack an archive)", t.Name, t.Module)
 	}
+	if dir, err := os.Stat(t.WorkingDir); err == nil && os.SameFile(dir, info) {
+		return fmt.Errorf("the working directory of task %s is the directory of its module, %s, into which the files of the task would be written: set another working_dir, for all tasks or in the task", t.Name, t.Module)
+	}
 	return nil
 }
 

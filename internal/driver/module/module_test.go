@@ -16,6 +16,8 @@ func TestCheck_FindsMissingVariables(t *testing.T) {
 	write(t, filepath.Join(dir, "a.tf"), `variable "services" {}`)
 	broken := t.TempDir()
 	write(t, filepath.Join(broken, "a.tf"), `variable "`)
+	working := t.TempDir()
+	write(t, filepath.Join(working, "a.tf"), `variable "services" {}`)
 	for _, c := range []struct {
 		module string
 		inputs []string
@@ -27,10 +29,11 @@ func TestCheck_FindsMissingVariables(t *testing.T) {
 		{dir, []string{"services"}, map[string]cty.Value{"size": cty.True}, `has no variable "size"`},
 		{filepath.Join(dir, "gone"), nil, nil, "there is no directory " + filepath.Join(dir, "gone")},
 		{filepath.Join(dir, "a.tf"), nil, nil, "must be a directory"},
+		{working, []string{"services"}, nil, "the working directory of task web is the directory of its module, " + working},
 		{broken, []string{"services"}, nil, ""},                 // Terraform explains
 		{"hashicorp/consul/aws", []string{"services"}, nil, ""}, // not here
 	} {
-		err := Check(&config.Task{Name: "web", Module: c.module, Variables: c.vars}, c.inputs)
+		err := Check(&config.Task{Name: "web", Module: c.module, WorkingDir: working, Variables: c.vars}, c.inputs)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s %v: got %v, want %q", c.module, c.inputs, err, c.want)
 		}

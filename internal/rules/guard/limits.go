@@ -31,7 +31,7 @@ type Known struct {
 // Limits returns the limits in force.
 func (s Spec) Limits(of Known) []Limit {
 	if !s.Enabled {
-		return nil
+		return []Limit{{Key: "enabled", Text: "the guard is off, and lets every entry and resource go"}}
 	}
 	limits := s.unknown()
 	if len(of.Counts) > 0 {

@@ -27,7 +27,7 @@ func TestLimits_SayWhatIsThereNow(t *testing.T) {
 		"exceeded":      {guard.Default, instances(13, 6), nil, []string{"!at most 50 % of the service instances, which is 6, may go within 15m: 13 were applied, 6 are there now", lastMayGo}},
 		"few":           {guard.Default, instances(9, 0), nil, []string{"at most 50 % of the service instances may go within 15m, if at least 10 were applied: 9 were applied, 0 are there now", lastMayGo}},
 		"never applied": {guard.Default, nil, nil, []string{"at most 50 % of the entries may go within 15m, if at least 10 were applied", lastMayGo}},
-		"off":           {with(func(s *guard.Spec) { s.Enabled = false }), instances(13, 6), nil, nil},
+		"off":           {with(func(s *guard.Spec) { s.Enabled = false }), instances(13, 6), nil, []string{"the guard is off, and lets every entry and resource go"}},
 		"all may go":    {with(func(s *guard.Spec) { s.MaxRemovedPercent = 100 }), instances(13, 0), nil, []string{lastMayGo}},
 		"none may go":   {with(func(s *guard.Spec) { s.MaxRemoved = ptr(0) }), nil, nil, []string{"at most 0 entries may go within 15m", "at most 50 % of the entries may go within 15m, if at least 10 were applied"}},
 		"unknown counts": {all, nil, nil, []string{"at most 2 entries may go within 15m", "at most 50 % of the entries may go within 15m, if at least 10 were applied", "a change that leaves no entries waits for an approval",

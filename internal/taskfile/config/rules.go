@@ -162,11 +162,12 @@ func writtenKeys(b reflect.Value) map[string]any {
 	return keys
 }
 
-// LastMayGo says which tasks apply the loss of their last entry without an approval; "" if none does.
+// LastMayGo says which tasks apply the loss of their last entry without an approval; "" if none does. An approval
+// of what is destroyed does not help where the loss changes a resource.
 func (c *Config) LastMayGo() string {
 	var names []string
 	for i := range c.Tasks {
-		if t := &c.Tasks[i]; t.Approval.Rule == approval.Never && t.Guard.LastMayGo() {
+		if t := &c.Tasks[i]; t.Approval.Rule != approval.Always && t.Guard.LastMayGo() {
 			names = append(names, t.Name)
 		}
 	}

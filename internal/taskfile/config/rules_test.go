@@ -336,7 +336,8 @@ func TestLastMayGo_NamesTheTasksThatNothingHolds(t *testing.T) {
 		"guard { on_empty = \"hold\" }\n": "",
 		"guard { max_removed = 0 }\n":     "",
 		"guard { min_entries = 1 }\n":     "",
-		"approval = \"destructive\"\n":    "",
+		"approval = \"destructive\"\n":    text + "lb", // it may be a change of a resource
+		"approval = \"always\"\n":         "",
 	} {
 		if got := load(t, "f.hcl", task("lb", rules)).LastMayGo(); got != want {
 			t.Errorf("%q: %q, want %q", rules, got, want)
