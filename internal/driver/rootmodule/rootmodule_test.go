@@ -65,7 +65,7 @@ func full() Module {
 	task := &config.Task{
 		Name: "test", Description: "user description for task named 'test'",
 		Module: "namespace/consul-terraform-sync/consul//modules/test", Version: "0.0.0",
-		Providers:    []string{"testProvider.tp", "other"},
+		Providers:    []string{"testProvider.tp", "other.west"},
 		Condition:    config.Condition{Spec: condition.ConsulKV{Path: "key-path"}, UseAsModuleInput: true},
 		ModuleInputs: []condition.Spec{condition.Services{{Names: []string{"api", "web"}}}},
 		Variables: values{

@@ -253,8 +253,6 @@ var catalogue = []struct {
 		`f.hcl:5: task[0].providers[0]: not a provider: "a b"; a name such as "aws", or a name and an alias such as "aws.west"`},
 	{"an alias that is no name", aTask(services + "\nproviders = [\"a.0\"]"),
 		`f.hcl:5: task[0].providers[0]: not a provider: "a.0"; a name such as "aws", or a name and an alias such as "aws.west"`},
-	{"an alias that no block configures, beside others", "terraform_provider \"aws\" {\n alias = \"east\"\n}\nterraform_provider \"aws\" {}\n" + aTask(services+"\nproviders = [\"aws.west\"]"),
-		`f.hcl:9: task[0].providers[0]: no terraform_provider block configures "aws.west"; configured: "aws.east", "aws"`},
 	{"a token that is too short", "api {\n token = \"abc\"\n}",
 		"f.hcl:2: api.token: the token has 3 characters, but needs at least 16; create one with `openssl rand -hex 32`"},
 	{"one token to read and to act", "api {\n token = \"0123456789abcdef\"\n read_token = \"0123456789abcdef\"\n}",

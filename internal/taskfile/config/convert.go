@@ -115,6 +115,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 		path := block.Joined(path, k.name)
 		objects, isBlock := e.value.objects()
 		switch {
+		case e.value.kind == kindNull: // as if it were not there
 		case hasLabels(field):
 			for _, o := range objects {
 				labels := dst.child(entry{key: e.key, pos: e.pos}, kindObject)
@@ -152,9 +153,6 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 			}
 		case field == reflect.TypeFor[freeForm](), k.value == "map":
 			for _, o := range objects {
-				if e.value.kind == kindNull {
-					continue
-				}
 				m := dst.child(e, kindObject)
 				for _, e := range o.entries {
 					if k.value == "map" {
@@ -164,7 +162,7 @@ func (c *converter) block(dst, src *node, t reflect.Type, path string) {
 					m.put(e)
 				}
 			}
-		case e.value.kind != kindNull:
+		default:
 			if k.value != "list" {
 				e.value = e.value.element()
 			}

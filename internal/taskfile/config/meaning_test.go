@@ -530,6 +530,7 @@ func TestProviders_NameOrAliasWithoutABlock(t *testing.T) {
 		east + aTask(task): "",
 		east + strings.Replace(east, "east", "west", 1) + aTask(task): `f.hcl:11: task[0].providers[0]: every terraform_provider block of "aws" has an alias: the task gets the provider without configuration; configured: "aws.east", "aws.west"`,
 		aTask(services + "\nproviders = [\"aws.west\"]"):              `f.hcl:5: task[0].providers[0]: no terraform_provider block configures "aws.west": the task gets the provider without configuration; add a block terraform_provider "aws" with alias = "west"`,
+		east + aTask(services+"\nproviders = [\"aws.west\"]"):         `f.hcl:8: task[0].providers[0]: no terraform_provider block configures "aws.west": the task gets the provider without configuration; configured: "aws.east"`,
 		east + "terraform_provider \"aws\" {}\n" + aTask(task):        "",
 		aTask(task): "",
 	} {

@@ -310,11 +310,12 @@ func (l *loader) taskProviders(raw *rawTask, cfg *Config) []string {
 			ids[i] = others[0]
 		case !hasAlias && len(others) > 0:
 			l.Warn(at, fmt.Sprintf("every terraform_provider block of %s has an alias: the task gets the provider without configuration", block.Quoted(id)), "configured: "+block.QuotedList(others))
-		case len(others) > 0:
-			l.Fail(at, "no terraform_provider block configures "+block.Quoted(id), "configured: "+block.QuotedList(others))
 		case hasAlias:
-			l.Warn(at, fmt.Sprintf("no terraform_provider block configures %s: the task gets the provider without configuration", block.Quoted(id)),
-				fmt.Sprintf(`add a block terraform_provider "%s" with alias = "%s"`, name, alias))
+			hint := fmt.Sprintf(`add a block terraform_provider "%s" with alias = "%s"`, name, alias)
+			if len(others) > 0 {
+				hint = "configured: " + block.QuotedList(others)
+			}
+			l.Warn(at, fmt.Sprintf("no terraform_provider block configures %s: the task gets the provider without configuration", block.Quoted(id)), hint)
 		}
 	}
 	return ids

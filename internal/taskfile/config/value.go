@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
@@ -214,6 +215,9 @@ func (d *loader) strings(n *node, at block.Origin) ([]string, bool) {
 	return list, all
 }
 
+// weakBools are the texts that Consul-Terraform-Sync makes of booleans.
+var weakBools = map[string]string{"true": "1", "false": "0"}
+
 func (d *loader) stringMap(m *map[string]string, n *node, at block.Origin) bool {
 	objects, ok := n.objects()
 	if !ok {
@@ -226,7 +230,11 @@ func (d *loader) stringMap(m *map[string]string, n *node, at block.Origin) bool 
 			s, ok := "", e.value.kind == kindNull
 			if !ok {
 				at := block.Origin{Pos: e.pos, Path: block.Joined(at.Path, e.key)}
-				s, ok = d.text(d.single(e.value, at), at)
+				value := d.single(e.value, at)
+				if s, ok = d.text(value, at); d.weak && value.kind == kindBool && strings.HasSuffix(at.Path, ".cts_user_defined_meta."+e.key) {
+					d.Warn(at, fmt.Sprintf("the module gets %q, and got %q from Consul-Terraform-Sync", s, weakBools[s]),
+						fmt.Sprintf("write it in quotes: %q, or %q if the module compares with that", s, weakBools[s]))
+				}
 			}
 			if *m == nil {
 				*m = map[string]string{}
