@@ -144,10 +144,10 @@ func (a *app) tokensOf(ctx context.Context, o openid.Options, l *loginFlags) (op
 			return tokens, err
 		}
 	}
-	return provider.InBrowser(ctx, l.port, func(address string) {
+	return provider.InBrowser(ctx, l.port, func(port int, address string) {
 		if open == nil {
 			host, _ := os.Hostname()
-			fmt.Fprintf(a.stderr, "Forward the port from the machine with your browser: ssh -L %d:127.0.0.1:%[1]d %s\nThen sign in at %s: open this address there:\n%s\n", l.port, host, o.Issuer, address)
+			fmt.Fprintf(a.stderr, "Forward the port from the machine with your browser: ssh -L %d:127.0.0.1:%[1]d %s\nThen sign in at %s: open this address there:\n%s\n", port, host, o.Issuer, address)
 		} else {
 			fmt.Fprintf(a.stderr, "Sign in at %s in the browser on this machine. If it does not open, open this address:\n%s\n", o.Issuer, address)
 			_ = exec.CommandContext(a.ctx, open[0], append(open[1:], address)...).Start() // the address was printed

@@ -34,13 +34,14 @@ const callbackPath = "/callback"
 
 // InBrowser signs a person in with a browser on this machine, as in RFC 8252: it shows the address to open, and
 // listens on a port of this machine, 0 for any, until the browser comes back.
-func (p *Provider) InBrowser(ctx context.Context, port int, show func(address string)) (Tokens, error) {
+func (p *Provider) InBrowser(ctx context.Context, port int, show func(port int, address string)) (Tokens, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return Tokens{}, fmt.Errorf("listen for the browser: %w", err)
 	}
+	port = listener.Addr().(*net.TCPAddr).Port
 	// Providers register localhost rather than the address.
-	redirect := "http://" + net.JoinHostPort("localhost", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)) + callbackPath
+	redirect := "http://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + callbackPath
 	d, err := p.describe(ctx)
 	if err != nil {
 		_ = listener.Close()
@@ -52,7 +53,7 @@ func (p *Provider) InBrowser(ctx context.Context, port int, show func(address st
 		_ = listener.Close()
 		return Tokens{}, err
 	}
-	show(address)
+	show(port, address)
 	return mine.await(ctx, listener, flow)
 }
 

@@ -244,6 +244,25 @@ func TestSignIn_EndsWithWhoSignedIn(t *testing.T) {
 	}
 }
 
+// Who forwards the port has to know it, also if any port is fine.
+func TestInBrowser_ShowsThePortOnWhichItListens(t *testing.T) {
+	c := client(t, options(openidtest.New(t)))
+	_, err := c.InBrowser(t.Context(), 0, func(port int, address string) {
+		shown, _ := url.Parse(address)
+		if want := fmt.Sprintf("http://localhost:%d/callback", port); port == 0 || shown.Query().Get("redirect_uri") != want {
+			t.Errorf("port %d is shown, and the browser comes back to %s", port, shown.Query().Get("redirect_uri"))
+		}
+		go func() {
+			if resp, err := http.Get(address); err == nil {
+				resp.Body.Close()
+			}
+		}()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSignIn_RefusesAnswersOfOtherSignIns(t *testing.T) {
 	p := openidtest.New(t)
 	c := client(t, options(p))
