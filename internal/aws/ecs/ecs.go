@@ -132,25 +132,23 @@ func (l *Launcher) Status(ctx context.Context, ids []string) (map[string]reconci
 // planGroup is the group of the tasks that make plans.
 const planGroup = "terrapulse-plans"
 
-// Admits implements reconcile.Bounded.
-func (l *Launcher) Admits(ctx context.Context, _ string) error {
+// Admits implements reconcile.Bounded. Each launch needs a container.
+func (l *Launcher) Admits(ctx context.Context, _ string, plans int) (launches int, err error) {
 	if l.MaxPlans == 0 {
-		return nil
+		return plans, nil
 	}
 	tasks, err := l.described(ctx, "RUNNING")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	plans := 0
+	free := l.MaxPlans
 	for _, task := range tasks {
 		if task.Group == planGroup {
-			plans++
+			free--
 		}
 	}
-	if plans < l.MaxPlans {
-		return nil
-	}
-	return fmt.Errorf("%w: %d containers make plans, and the parameter MaxContainers permits no more: try again when some have ended", reconcile.ErrBusy, plans)
+	return free, reconcile.Fit(plans, free*reconcile.MaxPlans, fmt.Sprintf(
+		"%d containers make plans: try again when some have ended, name fewer tasks, or raise the parameter MaxContainers (%d)", l.MaxPlans-free, l.MaxPlans))
 }
 
 // described returns the tasks of the task definition's family with a desired status. Those that ECS does

@@ -136,12 +136,36 @@ func TestAdmits_RefusesPlansWhileTooManyContainersMakeThem(t *testing.T) {
 	l.MaxPlans = 2
 	start(t, l, newLaunch()) // of runs, which do not count
 	for n, want := range []error{nil, nil, reconcile.ErrBusy} {
-		if err := l.Admits(t.Context(), "ann"); !errors.Is(err, want) {
+		if _, err := l.Admits(t.Context(), "ann", 1); !errors.Is(err, want) {
 			t.Errorf("with %d plans: %v", n, err)
 		}
 		launch := newLaunch()
 		launch.Kind = state.KindPlan
 		start(t, l, launch)
+	}
+}
+
+func TestAdmits_PlansOfOneRequestStartAtMostTheFreeContainers(t *testing.T) {
+	s := ecstest.Start(t, ecstest.Options{})
+	l := newLauncher(s, time.Now)
+	l.MaxPlans = 40
+	if launches, err := l.Admits(t.Context(), "ann", 3000); err != nil || launches != 40 {
+		t.Errorf("3000 plans may start in %d containers (%v)", launches, err)
+	}
+	launch := newLaunch()
+	launch.Kind = state.KindPlan
+	start(t, l, launch)
+	if launches, err := l.Admits(t.Context(), "ann", 39*reconcile.MaxPlans); err != nil || launches != 39 {
+		t.Errorf("with one container, plans may start in %d more (%v)", launches, err)
+	}
+	_, err := l.Admits(t.Context(), "ann", 10_000)
+	if !errors.Is(err, reconcile.ErrBusy) {
+		t.Fatalf("10000 plans in 39 containers: %v", err)
+	}
+	for _, want := range []string{"10000 requested", "at most 9750", "fewer tasks", "raise the parameter MaxContainers (40)"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
 	}
 }
 

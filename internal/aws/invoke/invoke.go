@@ -123,7 +123,7 @@ type Answer struct {
 	Skipped string `json:"skipped,omitempty"`
 	// Problem is what a person must solve.
 	Problem string `json:"problem,omitempty"`
-	// Busy says that the problem is only that too many plans are under way.
+	// Busy says that the problem is only that there would be too many plans.
 	Busy bool `json:"busy,omitempty"`
 	// Paused is set if no run begins until somebody resumes.
 	Paused *state.Paused `json:"paused,omitempty"`

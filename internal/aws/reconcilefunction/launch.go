@@ -34,11 +34,11 @@ func (l *launcher) Start(ctx context.Context, launch state.Launch) error {
 }
 
 // Admits implements reconcile.Bounded.
-func (l *launcher) Admits(ctx context.Context, by string) error {
+func (l *launcher) Admits(ctx context.Context, by string, plans int) (launches int, err error) {
 	if b, ok := l.containers.(reconcile.Bounded); ok && !l.inFunction {
-		return b.Admits(ctx, by)
+		return b.Admits(ctx, by, plans)
 	}
-	return l.here.Admits(ctx, by)
+	return l.here.Admits(ctx, by, plans)
 }
 
 // Status implements reconcile.Launcher. Launches that another invocation executes are unknown: the

@@ -95,7 +95,7 @@ func (in *lane) next() waiting {
 
 // Admits implements reconcile.Bounded. A sender may have as many plans waiting as there are places left, so
 // there is always one for somebody else.
-func (l *Local) Admits(_ context.Context, by string) error {
+func (l *Local) Admits(_ context.Context, by string, plans int) (launches int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := len(l.plans.waiting)
@@ -104,10 +104,9 @@ func (l *Local) Admits(_ context.Context, by string) error {
 			taken++
 		}
 	}
-	if taken < maxPlans {
-		return nil
-	}
-	return fmt.Errorf("%w: %d wait for their turn on this instance: try again when some have ended", reconcile.ErrBusy, len(l.plans.waiting))
+	permitted := (maxPlans - taken + 1) / 2 // each is one more that waits, and one more of its sender
+	return plans, reconcile.Fit(plans, permitted, fmt.Sprintf(
+		"%d wait for their turn on this instance: try again when some have ended, or name fewer tasks", len(l.plans.waiting)))
 }
 
 // Start begins to execute the launch's runs and returns. A launch under way is not started again.

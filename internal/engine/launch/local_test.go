@@ -157,7 +157,7 @@ func TestLocal_PlansAndChecksForDriftDelayNoRun(t *testing.T) {
 // planBy starts a plan that somebody has requested, unless there are too many.
 func planBy(t *testing.T, l *Local, by string, n int) error {
 	t.Helper()
-	err := l.Admits(t.Context(), by)
+	_, err := l.Admits(t.Context(), by, 1)
 	if err == nil {
 		launch := launchOf(fmt.Sprintf("%s-%d", by, n), 1)
 		launch.Kind, launch.By = state.KindPlan, by
@@ -197,6 +197,9 @@ func TestLocal_RefusesPlansWhenTooManyWait(t *testing.T) {
 	if all := admitted["ann"] + admitted["bob"]; all > maxPlans || admitted["bob"] < maxPlans/4 {
 		t.Errorf("admitted are %v", admitted)
 	}
+	if _, err := l.Admits(t.Context(), "cho", 3000); !errors.Is(err, reconcile.ErrBusy) {
+		t.Errorf("a request for 3000 plans: %v", err)
+	}
 	if err := planBy(t, l, "cho", 0); err != nil {
 		t.Errorf("there is no place for a third sender: %v", err)
 	}
@@ -206,6 +209,17 @@ func TestLocal_RefusesPlansWhenTooManyWait(t *testing.T) {
 		t.Errorf("when all have ended, another plan is refused: %v", err)
 	}
 	l.Wait()
+}
+
+func TestLocal_RefusesARequestForMorePlansThanMayWait(t *testing.T) {
+	l := NewLocal(t.Context(), 2, slog.New(slog.DiscardHandler), newHand(t).run)
+	if _, err := l.Admits(t.Context(), "ann", maxPlans/2); err != nil {
+		t.Errorf("half of the places: %v", err)
+	}
+	_, err := l.Admits(t.Context(), "ann", 3000)
+	if !errors.Is(err, reconcile.ErrBusy) || !strings.Contains(err.Error(), "3000 requested, and at most 500") || !strings.Contains(err.Error(), "fewer tasks") {
+		t.Errorf("of 3000 plans it says %v", err)
+	}
 }
 
 func TestLocal_FailedRunStopsNoOther(t *testing.T) {

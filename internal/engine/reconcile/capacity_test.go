@@ -242,13 +242,17 @@ func TestTick_WhatNobodyCanStartTakesItsOwnPlaceAndIsLostInTheEnd(t *testing.T) 
 	if len(report.Launches) != 1 || len(report.Postponed) != 10 || len(b.launcher.launches()) != 1 {
 		t.Fatalf("%d launches, %d postponed; started are %v", len(report.Launches), len(report.Postponed), b.launcher.launches())
 	}
-	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "launch "+blocked.ID+" waits: no client has 256 MB of memory") {
-		t.Errorf("the record says %q", rec.Stalled)
+	if rec := b.reconcileRecord(); !strings.Contains(rec.Unplaced, "launch "+blocked.ID+" waits: no client has 256 MB of memory") {
+		t.Errorf("the record says %q", rec.Unplaced)
 	}
 	b.launcher.status[report.Launches[0].ID] = LaunchStatus{Running: true}
-	b.now = b.now.Add(intentPatience)
-	if report = b.tick(); len(report.Launches) != 1 {
-		t.Errorf("%d launches once its place is free", len(report.Launches))
+	b.now = b.now.Add(intentPatience - time.Minute)
+	if b.tick(); !b.reconcileRecord().LastSuccess.Equal(b.now) {
+		t.Errorf("while one launch waits, the latest tick that succeeded was at %s, and it is %s", b.reconcileRecord().LastSuccess, b.now)
+	}
+	b.now = b.now.Add(time.Minute)
+	if report = b.tick(); len(report.Launches) != 1 || b.reconcileRecord().Unplaced != "" {
+		t.Errorf("%d launches once its place is free, and the record says %q", len(report.Launches), b.reconcileRecord().Unplaced)
 	}
 	run := b.task(blocked.Runs[0].Task).Last
 	if run == nil || run.State != state.RunLost || !strings.Contains(run.Error, "no runner began it within 15m0s: no client has 256 MB of memory") {

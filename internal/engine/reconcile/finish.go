@@ -41,6 +41,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.report.Stalled != nil {
 		next.Stalled = state.Cut(t.report.Stalled.Error())
 	}
+	next.Unplaced = state.Cut(t.unplaced) // the tick succeeds nevertheless
 	next.Due = clock.Earlier(t.expiry, t.restDue(now))
 	t.report.Due = next.Due
 	postponed := map[string]bool{}

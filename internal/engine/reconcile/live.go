@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
-	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
@@ -153,7 +152,7 @@ func (l *liveness) check(ctx context.Context, in *decide.Input, states map[strin
 	case status.Blocked != "" && lost != "":
 		lost += ": " + status.Blocked
 	case status.Blocked != "":
-		l.notBegun = fault.As(fault.Transient, fmt.Errorf("launch %s waits: %s", live.Launch, status.Blocked))
+		l.unplaced = fmt.Sprintf("launch %s waits: %s", live.Launch, status.Blocked)
 	case lost == "":
 		if lost, err = l.begin(ctx, live, in.Definition); err != nil {
 			return err

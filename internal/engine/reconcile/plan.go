@@ -33,14 +33,27 @@ func (r *Reconciler) Planner() Planner {
 	return Planner{Store: r.Store, Launcher: r.Launcher, Config: r.Config, Source: r.Source, Bundle: r.Bundle, Now: r.Now}
 }
 
-// Bounded is a Launcher that refuses plans while too many are under way.
+// Bounded is a Launcher that permits only a number of plans at a time.
 type Bounded interface {
-	// Admits returns an error that is ErrBusy if it refuses a plan of this sender now.
-	Admits(ctx context.Context, by string) error
+	// Admits returns in how many launches at most this sender may start so many plans now, which are one or
+	// more. The error is ErrBusy if it refuses them.
+	Admits(ctx context.Context, by string, plans int) (launches int, err error)
 }
 
-// ErrBusy is the error of a plan that is refused because too many are under way.
-var ErrBusy = errors.New("too many plans are under way")
+// MaxPlans is how many plans a launch has at most. It has so many only if few launches are permitted: they
+// are made one after the other, and its record must be much smaller than state.MaxBytes.
+const MaxPlans = 250
+
+// ErrBusy is the error of plans that are refused because there would be too many.
+var ErrBusy = errors.New("too many plans")
+
+// Fit returns an error that is ErrBusy, with what to do, if more plans are requested than are permitted.
+func Fit(requested, permitted int, advice string) error {
+	if requested <= permitted {
+		return nil
+	}
+	return fmt.Errorf("%w: %d requested, and at most %d can start now: %s", ErrBusy, requested, max(permitted, 0), advice)
+}
 
 // Plan launches a run for one task or, if a definition is given, for the task
 // that it defines.
@@ -91,16 +104,19 @@ func (p Planner) Start(ctx context.Context, tasks []string, definition json.RawM
 	return p.launch(ctx, cfg, tasks, runsPerLaunch, state.Launch{Draft: definition}, state.Run{Reason: planRequested(who)}, nil)
 }
 
-// launch launches a run like the given one for each task. What all launches have in common is
-// in like. written, if set, is called before the first launch starts.
+// launch launches a run like the given one for each task, perLaunch in a launch, or more if the launcher
+// permits fewer launches. What all launches have in common is in like. written, if set, is called before the
+// first launch starts.
 func (p Planner) launch(ctx context.Context, cfg *config.Config, tasks []string, perLaunch int, like state.Launch, each state.Run,
 	written func(context.Context, []state.Launch) error) (launches []state.Launch, err error) {
 	now := p.Now()
 	like.By = audit.Of(ctx).Sender()
-	if b, ok := p.Launcher.(Bounded); ok {
-		if err := b.Admits(ctx, like.By); err != nil {
+	if b, ok := p.Launcher.(Bounded); ok && len(tasks) > 0 {
+		permitted, err := b.Admits(ctx, like.By, len(tasks))
+		if err != nil {
 			return nil, err
 		}
+		perLaunch = max(perLaunch, (len(tasks)+permitted-1)/permitted)
 	}
 	for names := range slices.Chunk(tasks, perLaunch) {
 		launch := like
@@ -117,8 +133,10 @@ func (p Planner) launch(ctx context.Context, cfg *config.Config, tasks []string,
 			changes[i] = state.Create(state.RunKey(name, run.ID), state.Encode(run)).Until(run.KeptUntil())
 		}
 		changes = append(changes, state.Create(state.LaunchKey(launch.ID), state.Encode(launch)).Until(launch.KeptUntil()))
-		if _, err := p.Store.Apply(ctx, changes...); err != nil {
-			return launches, fmt.Errorf("write the plan runs: %w", err)
+		for some := range slices.Chunk(changes, state.MaxChanges) {
+			if _, err := p.Store.Apply(ctx, some...); err != nil {
+				return launches, fmt.Errorf("write the plan runs: %w", err)
+			}
 		}
 		launches = append(launches, launch)
 	}

@@ -171,7 +171,8 @@ type tick struct {
 	expiry     time.Time                           // when the first claim of a runner that cannot be seen expires
 	dead       map[string]state.Stored[state.Run]  // runs found lost, as they were read
 	live       map[string]bool                     // launches under way, without checks for drift
-	notBegun   error                               // why a launch has not begun, which keeps no other one from beginning
+	notBegun   error                               // why it is not known whether a launch was started, which keeps no other one from beginning
+	unplaced   string                              // why a launch that was started has not begun
 	checking   bool                                // checks for drift are under way
 	corrupt    map[string]error                    // why records cannot be decoded, by task
 	owners     map[string]string                   // the tasks that take along the Terraform state of former names, by those

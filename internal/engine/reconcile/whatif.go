@@ -45,7 +45,7 @@ func (p Planner) WhatIf(ctx context.Context, w condition.WhatIf, names []string,
 	return q, launches, err
 }
 
-// allPerLaunch is how many runs a launch of WhatIfAll has: they are written together with its record.
+// allPerLaunch is how many runs a launch of WhatIfAll has as a rule: they are written together with its record.
 const allPerLaunch = state.MaxChanges - 1
 
 // WhatIfAll is WhatIf where this process does not read Consul: the runs find out themselves

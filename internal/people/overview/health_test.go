@@ -34,6 +34,9 @@ func TestUnhealthy_SaysWhyNoWorkIsDone(t *testing.T) {
 		{"no task can be read", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute),
 			Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Error: "permission denied", Since: now.Add(-3 * time.Minute), All: true}},
 			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
+		{"nobody leads any more, and one launch waited", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Unplaced: "no client"},
+			"no tick has succeeded for 12m0s: nothing leads"},
+		{"one launch waits", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute), Unplaced: "no client"}, ""},
 		{"no capacity", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Stalled: "no capacity"}, "no tick has succeeded for 12m0s: no capacity"},
 	} {
 		got := overview.Unhealthy(nil, tt.record, tt.began, now)

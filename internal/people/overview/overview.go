@@ -84,7 +84,7 @@ func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apisp
 	}
 	o := apispec.Overview{
 		Healthy: unhealthy == "", Unhealthy: apiview.Optional(unhealthy), LastGoodTick: apiview.Moment(rec.Data.LastSuccess),
-		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled)), Since: apiview.Moment(rec.Data.Since),
+		Problem: apiview.Optional(cmp.Or(rec.Data.ConsulError, rec.Data.Stalled, rec.Data.Unplaced)), Since: apiview.Moment(rec.Data.Since),
 		Bundle: apiview.Optional(rec.Data.Bundle), Store: apiview.Optional(r.Where), Version: apiview.Optional(r.Version), Instance: r.Instance, Overrides: []apispec.Override{},
 		Paused: apiview.Paused(rec.Data.Paused), Links: r.Console,
 	}

@@ -66,12 +66,14 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 }
 
 // Admits implements reconcile.Bounded. Nomad does not show which jobs make plans, so all count.
-func (l *Launcher) Admits(ctx context.Context, _ string) error {
+func (l *Launcher) Admits(ctx context.Context, _ string, plans int) (launches int, err error) {
 	jobs, _, err := l.undead(ctx, "", 0)
-	if err != nil || len(jobs) < l.maxJobs {
-		return err
+	if err != nil {
+		return 0, err
 	}
-	return fmt.Errorf("%w: Nomad has %d jobs of runs and plans, and max_launches permits no more plans: try again when some have ended", reconcile.ErrBusy, len(jobs))
+	free := l.maxJobs - len(jobs)
+	return free, reconcile.Fit(plans, free*reconcile.MaxPlans, fmt.Sprintf(
+		"Nomad has %d jobs of runs and plans: try again when some have ended, name fewer tasks, or raise max_launches (%d)", len(jobs), l.maxJobs))
 }
 
 // Reach asks Nomad for the job that is dispatched, and says what has answered.

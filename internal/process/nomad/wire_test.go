@@ -302,7 +302,7 @@ func TestAdmits_RefusesPlansWhileThereAreTooManyJobs(t *testing.T) {
 	s := newStandIn(t)
 	l := launcher(t, config.Nomad{Address: s.URL, Job: "runner", MaxLaunches: 2})
 	for n, want := range []error{nil, nil, reconcile.ErrBusy} {
-		if err := l.Admits(t.Context(), "ann"); !errors.Is(err, want) {
+		if _, err := l.Admits(t.Context(), "ann", 1); !errors.Is(err, want) {
 			t.Errorf("with %d jobs: %v", n, err)
 		}
 		id := fmt.Sprint("l", n)
@@ -311,8 +311,12 @@ func TestAdmits_RefusesPlansWhileThereAreTooManyJobs(t *testing.T) {
 	for _, j := range s.jobs {
 		j["Status"] = "dead"
 	}
-	if err := l.Admits(t.Context(), "ann"); err != nil {
-		t.Errorf("after their end: %v", err)
+	if launches, err := l.Admits(t.Context(), "ann", 2*reconcile.MaxPlans); err != nil || launches != 2 {
+		t.Errorf("after their end, plans may start in %d jobs (%v)", launches, err)
+	}
+	if _, err := l.Admits(t.Context(), "ann", 3000); !errors.Is(err, reconcile.ErrBusy) || !strings.Contains(err.Error(), "3000 requested, and at most 500") ||
+		!strings.Contains(err.Error(), "raise max_launches (2)") {
+		t.Errorf("of 3000 plans it says %v", err)
 	}
 }
 

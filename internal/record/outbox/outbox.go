@@ -129,7 +129,7 @@ func OfRun(run state.Run) Event {
 		Reason: run.Reason.Code, Started: run.Started, Took: took(run), Seen: run.Seen,
 		Detail: run.Entries.String(), Entries: run.Entries}
 	e.Trace = run.Trace().String()
-	if run.State != state.RunSuperseded { // its plan is void
+	if run.State == state.RunWaiting || run.State != state.RunSuperseded && !run.Unclaimed() { // else its plan is void
 		e.Changes = run.Changes.Counts()
 	}
 	if run.Kind != state.KindApply {

@@ -481,10 +481,31 @@ func TestLog_LineOfARunHasItsNumbers(t *testing.T) {
 	}
 }
 
-func TestOfRun_SupersededPlanHasNoNumbers(t *testing.T) {
-	for end, want := range map[state.RunState]bool{state.RunSuperseded: false, state.RunSucceeded: true, state.RunFailed: true} {
-		if e := outbox.OfRun(state.Run{State: end, Work: state.Work{Changes: &state.Changes{Add: 1}}}); (e.Changes != nil) != want {
-			t.Errorf("the event of a run that is %s: %+v", end, e.Changes)
+func TestOfRun_PlanThatWasNotAppliedHasNoNumbers(t *testing.T) {
+	wait := state.Waits{Wait: &state.Wait{For: state.WaitApproval, Since: noon}}
+	resumed := state.Waits{Wait: wait.Wait, Resumed: &state.Resume{By: "ann", At: noon}}
+	claim := state.Claimed{Claim: "c1"}
+	type numbers struct{ neverWaited, waiting, resumed, claimedAgain bool }
+	for end, want := range map[state.RunState]numbers{
+		state.RunWaiting:     {true, true, true, true}, // of what would be applied
+		state.RunSucceeded:   {true, false, false, true},
+		state.RunFailed:      {true, false, false, true},
+		state.RunLost:        {true, false, false, true},
+		state.RunInterrupted: {true, false, false, true},
+		state.RunUnchanged:   {true, false, false, true},
+		state.RunCancelled:   {true, false, false, true}, // by a person, who may have rejected it, or when its time was over
+		state.RunSuperseded:  {},
+	} {
+		has := func(waits state.Waits, claimed state.Claimed) bool {
+			run := state.Run{State: end, Waits: waits, Claimed: claimed, Work: state.Work{Changes: &state.Changes{Add: 1}}}
+			if run.Wait == nil && end == state.RunWaiting {
+				run.Waits = wait
+			}
+			return outbox.OfRun(run).Changes != nil
+		}
+		got := numbers{has(state.Waits{}, claim), has(wait, state.Claimed{}), has(resumed, state.Claimed{}), has(resumed, claim)}
+		if got != want {
+			t.Errorf("events of runs that are %s have numbers: %+v, want %+v", end, got, want)
 		}
 	}
 }

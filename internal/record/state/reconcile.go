@@ -24,6 +24,7 @@ type Reconcile struct {
 	Refreshed   time.Time `json:"refreshed"`             // when every view was last read, whatever the gates said
 	LastSuccess time.Time `json:"last_success,omitzero"` // of a tick; an idle one does not write it
 	Stalled     string    `json:"stalled,omitempty"`     // why the latest tick could not launch what it had decided
+	Unplaced    string    `json:"unplaced,omitempty"`    // why a launch that was started has not begun: there is no place for its runner
 	Failing     int       `json:"failing,omitempty"`     // the most consecutive failed or lost runs of a task
 
 	// Consuls are the identities, by datacenter, of the Consul that showed what was

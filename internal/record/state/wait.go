@@ -255,10 +255,14 @@ func (r Run) Intended() time.Time {
 	return r.Created
 }
 
+// Unclaimed reports whether no runner has claimed the run since it began to wait. If it has ended, it
+// ended while it waited, or before it went on.
+func (r Run) Unclaimed() bool { return r.Wait != nil && r.Claim == "" }
+
 // Worked is how long the run has worked until a time, without its waits.
 func (r Run) Worked(until time.Time) time.Duration {
-	if r.Wait != nil && r.Claim == "" {
-		until = r.Wait.Since // no runner has claimed it since it began to wait
+	if r.Unclaimed() {
+		until = r.Wait.Since
 	}
 	return max(0, until.Sub(r.Started)-r.Waited)
 }
