@@ -280,6 +280,6 @@ func textAmong(r Run, all []Run) string {
 // of the task's run, which has its claim, must stop the stray run.
 func blocked(r Run, active []Run, known []state.RemoteRun) bool {
 	return r.Status == statusPending && slices.ContainsFunc(active, func(other Run) bool {
-		return other.Workspace == r.Workspace && other.Status != statusPending && other.Discardable && isStray(other) && !slices.ContainsFunc(known, func(k state.RemoteRun) bool { return k.ID == other.ID })
+		return other.Workspace == r.Workspace && other.Status != statusPending && other.Discardable && isStray(other, r.Version) && !slices.ContainsFunc(known, func(k state.RemoteRun) bool { return k.ID == other.ID })
 	})
 }

@@ -148,7 +148,7 @@ func TestDriver_RunsThatCannotBePolledHideNoOthers(t *testing.T) {
 // recorded, and would be first in the workspace for ever.
 func TestDriver_StrayRunIsStoppedOnAnyServer(t *testing.T) {
 	t.Parallel()
-	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoRunList}, {hcptest.NoRunList, hcptest.NoSavePlan}, {hcptest.NoRunList, hcptest.BrokenConflicts}} {
+	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoRunList}, {hcptest.NoRunList, hcptest.NoSavePlan}, {hcptest.NoRunList, hcptest.BrokenConflicts}, {hcptest.NoMessages}, {hcptest.NoRunList, hcptest.NoMessages}} {
 		t.Run(fmt.Sprint(gaps), func(t *testing.T) {
 			t.Parallel()
 			s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(append(gaps, hcptest.TwiceCreated)...))
