@@ -21,6 +21,7 @@ import (
 type otherSystem struct {
 	status    map[string]state.RemoteStatus // of remote runs, by id
 	err       error                         // of every request
+	moved     map[string]state.RemoteStatus // what polls between ticks find; nil for nothing
 	polls     int
 	polled    int // remote runs, in the latest poll
 	stopped   []state.RemoteRun
@@ -33,10 +34,12 @@ func (o *otherSystem) Poll(_ context.Context, _ *config.Config, runs []state.Rem
 	return o.status, o.err
 }
 
-// Await finds nothing: these tests tick.
+// Await finds nothing in most of these tests: they tick.
 func (o *otherSystem) Await(ctx context.Context, _ *config.Config, _ []state.RemoteWait) map[string]state.RemoteStatus {
-	<-ctx.Done()
-	return nil
+	if o.moved == nil {
+		<-ctx.Done()
+	}
+	return o.moved
 }
 
 func (o *otherSystem) Stop(_ context.Context, _ *config.Config, r *state.RemoteRun) (bool, error) {
@@ -448,6 +451,29 @@ func TestRemote_TickAfterAHintIsIdleWithoutARemoteRun(t *testing.T) {
 	b.tick()
 	if report, err := b.Tick(t.Context(), TickOptions{Notified: true}); err != nil || !report.Idle {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestRemote_TickPollsAfterPollsBetweenTicksFail has these polls fail: they report that as runs that have moved,
+// without naming any.
+func TestRemote_TickPollsAfterPollsBetweenTicksFail(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	for range 6 { // polls are rarer, the longer a run waits
+		b.now = b.now.Add(10 * time.Minute)
+		b.must(b.tick())
+	}
+	if report := b.tick(); !report.Idle {
+		t.Fatalf("nothing is due, and the tick does more: %+v", report)
+	}
+	polls := other.polls
+	other.err, other.status, other.moved = errors.New("503 service unavailable"), nil, map[string]state.RemoteStatus{}
+	moved := b.AwaitRemote(t.Context(), b.now.Add(10*time.Second))
+	report, err := b.Tick(t.Context(), TickOptions{Moved: moved})
+	if err != nil || report.Idle || other.polls != polls+1 {
+		t.Errorf("%d polls, %v: %+v", other.polls-polls, err, report)
+	}
+	if rec := b.record(); rec.Unpolled == nil || !strings.Contains(rec.Unpolled.Error, "503") {
+		t.Errorf("the record says of the outage: %+v", rec.Unpolled)
 	}
 }
 
