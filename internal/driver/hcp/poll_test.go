@@ -184,8 +184,12 @@ func TestDriver_PendingRunNamesWhatHoldsTheWorkspace(t *testing.T) {
 			other := s.hcp.Start("net-web", "jane")
 			s.hcp.Await(other, "planned")
 			wait := s.waits(state.WaitRemotePlan)
-			polled := s.poll(state.RemotePlanning).Text
+			now := s.poll(state.RemotePlanning)
+			polled := now.Text
 			contains(t, polled, "confirm or discard it in HCP Terraform")
+			if !now.Person {
+				t.Error("behind another run that only a person ends, it does not need a person")
+			}
 			for _, text := range []string{wait.Wait.Text, polled} {
 				if !strings.Contains(text, "the run "+other+" of the same workspace is first") || strings.Contains(text, "unlock") {
 					t.Errorf("behind another run: %q", text)

@@ -392,6 +392,12 @@ func TestRemote_PollThatShowsNothingNewWritesNothingAboutTheTask(t *testing.T) {
 	if task := b.task("task-0"); !strings.Contains(task.Reason.Text, "locked by jane") || !strings.Contains(task.Waits().Text, "locked by jane") {
 		t.Errorf("its task says %+v, and waits: %s", task.Reason, task.Waits())
 	}
+	other.status["run-1"] = state.RemoteStatus{Phase: state.RemotePlanning, Text: "pending: the workspace is locked by jane", Person: true} // the same text
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	if wait := b.task("task-0").Waits(); !wait.Person {
+		t.Errorf("the task does not need a person: %+v", wait)
+	}
 	other.err = errors.New("429: too many requests") // about other runs
 	b.now = b.now.Add(time.Hour)
 	b.tick()
