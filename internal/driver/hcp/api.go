@@ -53,7 +53,7 @@ type API interface {
 	// token may not read it.
 	PlanJSON(ctx context.Context, plan string) ([]byte, error)
 	// State returns the current state of a workspace; ErrNotFound if there is none, or if the token may
-	// not read it.
+	// not read it, and ErrNoContent if only its content cannot be read.
 	State(ctx context.Context, workspace string) (State, error)
 	// Log returns the output of a plan or an apply so far.
 	Log(ctx context.Context, url string) ([]byte, error)
@@ -73,6 +73,8 @@ var (
 	ErrConflict = errors.New("its state does not permit that")
 	ErrTaken    = errors.New("the request was refused as invalid") // also: the name is taken
 	ErrDenied   = errors.New("the token is refused")
+	// ErrNoContent is the error of a state that exists and whose content cannot be read.
+	ErrNoContent = errors.New("the content of the state cannot be read")
 	// ErrUnknown is the error of a call that may or may not have had its effect.
 	ErrUnknown = errors.New("no answer came")
 )

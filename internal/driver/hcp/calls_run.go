@@ -239,15 +239,15 @@ func (c *Client) State(ctx context.Context, workspace string) (State, error) {
 		return State{}, err
 	}
 	if a.Address == "" {
-		return State{}, ErrNotFound
+		return State{}, fmt.Errorf("%w: its version %s has no address of its content", ErrNoContent, answer.Data.ID)
 	}
 	address, err := c.resolve(a.Address)
 	if err != nil {
 		return State{}, err
 	}
 	raw, err := c.do(ctx, request{method: http.MethodGet, path: address.String(), bare: true, withToken: address.Scheme == c.base.Scheme && address.Host == c.base.Host})
-	if errors.Is(err, ErrDenied) {
-		err = ErrNotFound
+	if errors.Is(err, ErrDenied) || errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %v", ErrNoContent, err)
 	}
 	return State{Run: answer.Data.one("run"), Content: raw}, err
 }

@@ -13,7 +13,11 @@ const keptVersions = 20
 
 // uploaded notes a configuration version that was created for the task.
 func (s *step) uploaded(version string) {
-	all := append(slices.Clone(s.rec.Versions), version)
+	all := slices.Clone(s.rec.Versions)
+	if len(all) == 0 {
+		all = []string{""} // no success yet
+	}
+	all = append(all, version)
 	if more := len(all) - keptVersions; more > 0 {
 		all = slices.Delete(all, 1, 1+more) // the first is that of the latest success
 	}

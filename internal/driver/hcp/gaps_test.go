@@ -3,6 +3,7 @@ package hcp_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -182,19 +183,26 @@ func judged(causes *string) func(context.Context, driver.Plan) error {
 
 // TestDriver_SecondInstanceInOneWorkspaceIsHeld has two instances with the same organization and
 // prefix: each would destroy what the other one has created. Some servers say 0 of the resources that they
-// do not count.
+// do not count. Then the state decides, and if its content cannot be read, the workspace may have resources.
 func TestDriver_SecondInstanceInOneWorkspaceIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, server := range []struct {
 		gaps   []hcptest.Gap
 		rights hcptest.Rights
+		status int // of each request of a state's content
 	}{
 		{}, {gaps: []hcptest.Gap{hcptest.NoCurrentVersion}},
 		{gaps: []hcptest.Gap{hcptest.ZeroCounts}},
 		{gaps: []hcptest.Gap{hcptest.ZeroCounts}, rights: hcptest.Rights{NoState: true}},
+		{gaps: []hcptest.Gap{hcptest.ZeroCounts}, status: http.StatusForbidden},
+		{gaps: []hcptest.Gap{hcptest.ZeroCounts}, status: http.StatusNotFound},
+		{gaps: []hcptest.Gap{hcptest.ZeroCounts, hcptest.NoStateAddress}},
 	} {
 		first := newTask(t, hcptest.With(server.gaps...))
 		first.hcp.Restrict(first.hcp.Token, server.rights)
+		if server.status > 0 {
+			first.hcp.Fail(hcptest.Fault{Request: "GET signed/state-*", Status: server.status, Times: -1})
+		}
 		first.module(two)
 		var causes string
 		first.job.Judge = judged(&causes)

@@ -40,6 +40,7 @@ func (s *step) resources(ctx context.Context, ws Workspace) (*int, error) {
 		if all := addressesOf(latest.Content); all != nil {
 			return new(len(all)), nil
 		}
+	case errors.Is(err, ErrNoContent): // there may be any number
 	case !errors.Is(err, ErrNotFound):
 		return nil, s.failed("read the state in the workspace "+ws.Name, err)
 	case ws.StateReadable || ws.Run == "" && ws.Version == "":

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -59,7 +60,28 @@ func TestDriver_RelativeAddressesAreThoseOfTheServer(t *testing.T) {
 	contains(t, s.out.String(), "Apply complete! Resources: 1 added")
 }
 
-// TestDriver_OutcomeDoesNotWaitForWhatOnlyAdornsIt has a server that never answers with a state or an output.
+// unadorned is an API that answers with no state and no output. It keeps how long each such call would have waited.
+type unadorned struct {
+	hcp.API
+	waits map[string]time.Duration
+	until map[time.Time]bool
+}
+
+func (a *unadorned) wait(ctx context.Context, call string) error {
+	until, _ := ctx.Deadline()
+	a.waits[call], a.until[until] = time.Until(until), true
+	return context.DeadlineExceeded
+}
+
+func (a *unadorned) State(ctx context.Context, _ string) (hcp.State, error) {
+	return hcp.State{}, a.wait(ctx, "State")
+}
+
+func (a *unadorned) Log(ctx context.Context, _ string) ([]byte, error) {
+	return nil, a.wait(ctx, "Log")
+}
+
+// TestDriver_OutcomeDoesNotWaitForWhatOnlyAdornsIt allows all of it one deadline, 10 seconds away at most.
 func TestDriver_OutcomeDoesNotWaitForWhatOnlyAdornsIt(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform())
@@ -69,17 +91,23 @@ func TestDriver_OutcomeDoesNotWaitForWhatOnlyAdornsIt(t *testing.T) {
 	s.waits(state.WaitRemote)
 	hold.Release()
 	s.poll(state.RemoteEnded)
-	never := make(chan struct{})
-	defer close(never)
-	for _, request := range []string{"GET signed/log-*", "GET signed/state-*", "GET workspaces/*/current-state-version"} {
-		s.hcp.Fail(hcptest.Fault{Request: request, Times: -1, Hold: never})
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
-	defer stop()
-	if changes, err := s.driver.Apply(ctx, s.job); err != nil || !changes.Any() {
+	api := &unadorned{waits: map[string]time.Duration{}, until: map[time.Time]bool{}}
+	s.driver = hcp.New(hcp.Options{Connect: func(c hcp.Connection) (_ hcp.API, err error) {
+		api.API, err = hcp.NewClient(c)
+		return api, err
+	}})
+	if changes, err := s.driver.Apply(t.Context(), s.job); err != nil || !changes.Any() {
 		t.Errorf("the run has changed %+v: %v", changes, err)
 	}
 	contains(t, s.out.String(), "Terraform's output cannot be read from HCP Terraform")
+	for _, call := range []string{"State", "Log"} {
+		if wait := api.waits[call]; wait <= 0 || wait > 10*time.Second {
+			t.Errorf("%s waits for %s", call, wait)
+		}
+	}
+	if len(api.until) != 1 {
+		t.Errorf("there are several deadlines: %v", api.until)
+	}
 }
 
 func TestDriver_ResourcesThatCannotBeReadFailNothing(t *testing.T) {

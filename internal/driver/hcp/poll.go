@@ -217,14 +217,14 @@ func (d *Driver) status(ctx context.Context, api API, r Run, active []Run, known
 	if blocked(r, active, known) {
 		return state.RemoteStatus{Phase: state.RemoteReady, Text: "a run of an earlier attempt is first"}
 	}
-	text := textAmong(r, active)
+	text, person := textAmong(r, active)
 	if r.Status == statusPending && r.Locked && text == textOf(r) && *holders > 0 {
 		*holders--
 		if ws, err := api.WorkspaceByID(ctx, r.Workspace); err == nil {
 			text = lockedText(r, ws)
 		}
 	}
-	return state.RemoteStatus{Phase: phaseOf(r), Text: text}
+	return state.RemoteStatus{Phase: phaseOf(r), Text: text, Person: person}
 }
 
 // inTurn sorts runs by their workspaces, and begins with this one.
@@ -260,26 +260,27 @@ func grouped(runs []state.RemoteRun) []group {
 	return groups
 }
 
-// textAmong says why a run does not go on, also if another run of its workspace is first.
-func textAmong(r Run, all []Run) string {
+// textAmong says why a run does not go on, also if another run of its workspace is first. person reports
+// whether that one waits for a person.
+func textAmong(r Run, all []Run) (text string, person bool) {
 	if r.Status == statusPending {
 		for _, other := range all {
 			if other.Workspace == r.Workspace && other.ID != r.ID && other.Status != statusPending && !other.PlanOnly {
 				text := fmt.Sprintf("pending: the run %s of the same workspace is first: it is %s", other.ID, textOf(other))
-				if phaseOf(other) == state.RemoteReady {
+				if person = phaseOf(other) == state.RemoteReady; person {
 					text += ": confirm or discard it in HCP Terraform"
 				}
-				return text
+				return text, person
 			}
 		}
 	}
-	return textOf(r)
+	return textOf(r), false
 }
 
 // blocked reports whether a run waits behind a stray run, which only ends by a decision. A step
 // of the task's run, which has its claim, must stop the stray run.
 func blocked(r Run, active []Run, known []state.RemoteRun) bool {
 	return r.Status == statusPending && slices.ContainsFunc(active, func(other Run) bool {
-		return other.Workspace == r.Workspace && other.Status != statusPending && other.Discardable && isStray(other) && !slices.ContainsFunc(known, func(k state.RemoteRun) bool { return k.ID == other.ID })
+		return other.Workspace == r.Workspace && other.Status != statusPending && other.Discardable && isStray(other, r.Version) && !slices.ContainsFunc(known, func(k state.RemoteRun) bool { return k.ID == other.ID })
 	})
 }

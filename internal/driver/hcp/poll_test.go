@@ -148,7 +148,7 @@ func TestDriver_RunsThatCannotBePolledHideNoOthers(t *testing.T) {
 // recorded, and would be first in the workspace for ever.
 func TestDriver_StrayRunIsStoppedOnAnyServer(t *testing.T) {
 	t.Parallel()
-	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoRunList}, {hcptest.NoRunList, hcptest.NoSavePlan}, {hcptest.NoRunList, hcptest.BrokenConflicts}} {
+	for _, gaps := range [][]hcptest.Gap{nil, {hcptest.NoRunList}, {hcptest.NoRunList, hcptest.NoSavePlan}, {hcptest.NoRunList, hcptest.BrokenConflicts}, {hcptest.NoMessages}, {hcptest.NoRunList, hcptest.NoMessages}} {
 		t.Run(fmt.Sprint(gaps), func(t *testing.T) {
 			t.Parallel()
 			s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(append(gaps, hcptest.TwiceCreated)...))
@@ -184,8 +184,12 @@ func TestDriver_PendingRunNamesWhatHoldsTheWorkspace(t *testing.T) {
 			other := s.hcp.Start("net-web", "jane")
 			s.hcp.Await(other, "planned")
 			wait := s.waits(state.WaitRemotePlan)
-			polled := s.poll(state.RemotePlanning).Text
+			now := s.poll(state.RemotePlanning)
+			polled := now.Text
 			contains(t, polled, "confirm or discard it in HCP Terraform")
+			if !now.Person {
+				t.Error("behind another run that only a person ends, it does not need a person")
+			}
 			for _, text := range []string{wait.Wait.Text, polled} {
 				if !strings.Contains(text, "the run "+other+" of the same workspace is first") || strings.Contains(text, "unlock") {
 					t.Errorf("behind another run: %q", text)

@@ -43,15 +43,17 @@ func (s *step) stray(ctx context.Context) (*Run, error) {
 const strayTime = time.Hour
 
 // isStray reports whether a run of a task's workspace, which is not recorded, has not ended and
-// was created by Terrapulse to apply something.
-func isStray(r Run) bool {
-	return phaseOf(r) != state.RemoteEnded && !r.PlanOnly && strings.HasPrefix(r.Message, applies)
+// was created by Terrapulse to apply something. A server may keep no messages: then a run with one of
+// these configuration versions, which Terrapulse has uploaded, is one.
+func isStray(r Run, versions ...string) bool {
+	ours := strings.HasPrefix(r.Message, applies) || r.Message == "" && slices.Contains(versions, r.Version)
+	return ours && !r.PlanOnly && phaseOf(r) != state.RemoteEnded
 }
 
-// isStray also recognizes a run on a server that keeps no messages, by its configuration version. The first
-// version is that of the latest success: a person may queue a run with it.
+// isStray also recognizes a run by its configuration version. The first version is that of the latest
+// success: a person may queue a run with it.
 func (s *step) isStray(r Run) bool {
-	return isStray(r) || r.Message == "" && !r.PlanOnly && phaseOf(r) != state.RemoteEnded && slices.Index(s.rec.Versions, r.Version) > 0
+	return isStray(r, s.rec.Versions[min(1, len(s.rec.Versions)):]...)
 }
 
 // strayComment is the comment with which a run that is not recorded is stopped.

@@ -21,7 +21,8 @@ import (
 
 // current returns the task's current state in the backend; empty if there is none.
 // Files, keys in Consul and, in a container, objects in S3 are read without Terraform, which needs
-// some 60 ms of CPU time, the checksum of each provider, and for Consul the lock.
+// some 60 ms of CPU time, the checksum of each provider, and for Consul the lock. Only OpenTofu can read a
+// state that it has encrypted.
 func (d *Dir) current(ctx context.Context) ([]byte, error) {
 	switch d.opts.Backend.Type {
 	case "", "local":
@@ -29,13 +30,15 @@ func (d *Dir) current(ctx context.Context) ([]byte, error) {
 		if err == nil && d.isDamaged(raw) {
 			err = fmt.Errorf("the state of task %s is damaged: copy the latest whole state to %s, perhaps from its .backup", d.opts.Task, d.localState())
 		}
-		return raw, err
+		if !isEncrypted(raw) {
+			return raw, err
+		}
 	case "consul":
 		if state, err := d.consulState(ctx); err == nil {
 			return state, nil
 		}
 	case "s3":
-		if state, err := d.s3State(ctx); err == nil {
+		if state, err := d.s3State(ctx); err == nil && !isEncrypted(state) {
 			return state, nil
 		}
 	}

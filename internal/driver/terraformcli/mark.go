@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,9 @@ func (m StateMark) None() bool {
 func markOf(state []byte) (StateMark, error) {
 	if len(bytes.TrimSpace(state)) == 0 {
 		return StateMark{}, nil
+	}
+	if isEncrypted(state) {
+		return StateMark{}, errors.New("read a state: OpenTofu has encrypted it")
 	}
 	var s struct {
 		Lineage   string
@@ -75,7 +79,15 @@ func markOf(state []byte) (StateMark, error) {
 // isState reports whether a file is a whole state.
 func isState(raw []byte) bool {
 	var s struct{ Version int }
-	return json.Unmarshal(raw, &s) == nil && s.Version > 0
+	return json.Unmarshal(raw, &s) == nil && s.Version > 0 || isEncrypted(raw)
+}
+
+// isEncrypted reports whether a file is a whole state that OpenTofu has encrypted.
+func isEncrypted(raw []byte) bool {
+	var s struct {
+		Version string `json:"encryption_version"`
+	}
+	return json.Unmarshal(raw, &s) == nil && s.Version != ""
 }
 
 // StateID returns the ID of a state as Terraform writes it.

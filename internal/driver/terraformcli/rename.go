@@ -148,6 +148,9 @@ func (d *Dir) takeUnsaved(ctx context.Context, from *Dir, former Former, was []b
 		if !isState(raw) {
 			return nil, nil, there.lost(ctx, raw)
 		}
+		if isEncrypted(raw) {
+			return nil, nil, there.encrypted(raw)
+		}
 		why := there.notFollowed(was, raw)
 		if why == "" {
 			return &there, raw, nil

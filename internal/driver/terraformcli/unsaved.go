@@ -57,6 +57,8 @@ func (d *Dir) saveUnsaved(ctx context.Context) (aside string, err error) {
 		return "", nil
 	case !isState(raw):
 		return "", d.lost(ctx, raw)
+	case isEncrypted(raw):
+		return "", d.encrypted(raw)
 	}
 	now, err := d.current(ctx)
 	if err != nil {
@@ -127,9 +129,17 @@ func (d *Dir) forgetLeft() error {
 func (d *Dir) stillUnsaved(err error) error {
 	if failed := (*Error)(nil); errors.As(err, &failed) {
 		raw, _ := os.ReadFile(d.unsaved())
-		failed.Hint, failed.Unsaved = d.unsavedHint(), leftIn(d.unsaved(), raw)
+		failed.Hint, failed.Unsaved = d.unsavedHint(raw), leftIn(d.unsaved(), raw)
 	}
 	return err
+}
+
+// errEncrypted means that only a person can save a state that an apply has left.
+var errEncrypted = errors.New("OpenTofu pushes no state that it has encrypted")
+
+// encrypted returns the error of a run in whose directory an apply has left an encrypted state.
+func (d *Dir) encrypted(raw []byte) error {
+	return fmt.Errorf("%s (%w)", d.unsavedHint(raw), errEncrypted)
 }
 
 // leftIn describes the state that an apply has left, and its place.
@@ -266,7 +276,7 @@ func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 	var lost *LostError
 	aside, err := backoff.Retry(ctx, func() (string, error) {
 		aside, err := d.saveUnsaved(ctx)
-		if errors.As(err, &lost) {
+		if errors.As(err, &lost) || errors.Is(err, errEncrypted) {
 			err = backoff.Permanent(err)
 		}
 		return aside, err
@@ -300,7 +310,7 @@ func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
 		if d.printed != nil {
 			err = d.writePrinted()
 		}
-		return d.unsavedHint(), Left{leftIn(d.unsaved(), raw)}, err
+		return d.unsavedHint(raw), Left{leftIn(d.unsaved(), raw)}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
 	defer cancel()
@@ -317,9 +327,12 @@ func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
 // unsaved is the path of unsavedFile.
 func (d *Dir) unsaved() string { return filepath.Join(d.path, unsavedFile) }
 
-func (d *Dir) unsavedHint() string {
-	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s, and the next run in that directory saves it first",
-		d.unsaved())
+func (d *Dir) unsavedHint(raw []byte) string {
+	then := "the next run in that directory saves it first"
+	if isEncrypted(raw) {
+		then = "is encrypted: save it by hand, and remove the file, before the task runs again"
+	}
+	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s, and %s", d.unsaved(), then)
 }
 
 // pushFile writes a file to the backend as the state of the selected workspace.

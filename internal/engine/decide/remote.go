@@ -36,11 +36,11 @@ var remoteSays = map[state.RemotePhase]string{
 // noteRemote takes over what the other system says about a wait that goes on.
 func (d *decider) noteRemote() {
 	live := d.state.Run
-	if d.Remote == nil || d.Remote.Text == "" || !live.Wait.For.OnRemote() || live.Wait.Text == d.Remote.Text {
+	if d.Remote == nil || d.Remote.Text == "" || !live.Wait.For.OnRemote() || live.Wait.Text == d.Remote.Text && live.Wait.Person == d.Remote.Person {
 		return
 	}
 	next, wait := *live, *live.Wait
-	wait.Text = state.Cut(d.Remote.Text)
+	wait.Text, wait.Person = state.Cut(d.Remote.Text), d.Remote.Person
 	next.Wait = &wait
 	d.state.Run = &next
 }

@@ -21,6 +21,7 @@ import (
 type otherSystem struct {
 	status    map[string]state.RemoteStatus // of remote runs, by id
 	err       error                         // of every request
+	moved     map[string]state.RemoteStatus // what polls between ticks find; nil for nothing
 	polls     int
 	polled    int // remote runs, in the latest poll
 	stopped   []state.RemoteRun
@@ -33,10 +34,12 @@ func (o *otherSystem) Poll(_ context.Context, _ *config.Config, runs []state.Rem
 	return o.status, o.err
 }
 
-// Await finds nothing: these tests tick.
+// Await finds nothing in most of these tests: they tick.
 func (o *otherSystem) Await(ctx context.Context, _ *config.Config, _ []state.RemoteWait) map[string]state.RemoteStatus {
-	<-ctx.Done()
-	return nil
+	if o.moved == nil {
+		<-ctx.Done()
+	}
+	return o.moved
 }
 
 func (o *otherSystem) Stop(_ context.Context, _ *config.Config, r *state.RemoteRun) (bool, error) {
@@ -389,6 +392,12 @@ func TestRemote_PollThatShowsNothingNewWritesNothingAboutTheTask(t *testing.T) {
 	if task := b.task("task-0"); !strings.Contains(task.Reason.Text, "locked by jane") || !strings.Contains(task.Waits().Text, "locked by jane") {
 		t.Errorf("its task says %+v, and waits: %s", task.Reason, task.Waits())
 	}
+	other.status["run-1"] = state.RemoteStatus{Phase: state.RemotePlanning, Text: "pending: the workspace is locked by jane", Person: true} // the same text
+	b.now = b.now.Add(time.Hour)
+	b.tick()
+	if wait := b.task("task-0").Waits(); !wait.Person {
+		t.Errorf("the task does not need a person: %+v", wait)
+	}
 	other.err = errors.New("429: too many requests") // about other runs
 	b.now = b.now.Add(time.Hour)
 	b.tick()
@@ -448,6 +457,29 @@ func TestRemote_TickAfterAHintIsIdleWithoutARemoteRun(t *testing.T) {
 	b.tick()
 	if report, err := b.Tick(t.Context(), TickOptions{Notified: true}); err != nil || !report.Idle {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestRemote_TickPollsAfterPollsBetweenTicksFail has these polls fail: they report that as runs that have moved,
+// without naming any.
+func TestRemote_TickPollsAfterPollsBetweenTicksFail(t *testing.T) {
+	b, other, _ := waitingRemotely(t, remotePlan)
+	for range 6 { // polls are rarer, the longer a run waits
+		b.now = b.now.Add(10 * time.Minute)
+		b.must(b.tick())
+	}
+	if report := b.tick(); !report.Idle {
+		t.Fatalf("nothing is due, and the tick does more: %+v", report)
+	}
+	polls := other.polls
+	other.err, other.status, other.moved = errors.New("503 service unavailable"), nil, map[string]state.RemoteStatus{}
+	moved := b.AwaitRemote(t.Context(), b.now.Add(10*time.Second))
+	report, err := b.Tick(t.Context(), TickOptions{Moved: moved})
+	if err != nil || report.Idle || other.polls != polls+1 {
+		t.Errorf("%d polls, %v: %+v", other.polls-polls, err, report)
+	}
+	if rec := b.record(); rec.Unpolled == nil || !strings.Contains(rec.Unpolled.Error, "503") {
+		t.Errorf("the record says of the outage: %+v", rec.Unpolled)
 	}
 }
 

@@ -21,6 +21,8 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 	replaced := state.Reason{Code: state.ReasonReplaced, Text: "3 keys are gone, and Consul was replaced since they were applied"}
 	renamed := state.Reason{Code: state.ReasonRenamed, Text: "perhaps this is task old under a new name"}
 	onHold := &state.OnHold{By: "Jo", At: noon, Comment: "change freeze"}
+	behind := run(state.WaitRemotePlan, nil)
+	behind.Wait.Text, behind.Wait.Person = "pending: the run run-9 of the same workspace is first: confirm or discard it in HCP Terraform", true
 	for name, test := range map[string]struct {
 		task  state.Task
 		phase apispec.Phase
@@ -48,6 +50,7 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		"hold":            {state.Task{Stops: state.Stops{OnHold: onHold}}, apispec.PhaseStopped, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
 		"hold-waiting":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseStopped, []string{"on hold by Jo", "its run waits for approval"}, false},
 		"hold-running":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},
+		"remote-behind":   {state.Task{Run: behind}, apispec.PhaseWaiting, []string{"waits for the plan of the remote run", "discard it"}, false},
 		"remote":          {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitRemote, nil)}, apispec.PhaseRunning, []string{"waits for the remote run"}, false},
 	} {
 		store := newStore(t)

@@ -173,8 +173,9 @@ const (
 
 // RemoteStatus is what another system says of a remote run now.
 type RemoteStatus struct {
-	Phase RemotePhase
-	Text  string // why it does not go on, such as "pending: the workspace is locked by jane"
+	Phase  RemotePhase
+	Text   string // why it does not go on, such as "pending: the workspace is locked by jane"
+	Person bool   // only a person there can let it go on
 }
 
 // RemoteWait is a remote run that a task waits for.

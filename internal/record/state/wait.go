@@ -73,6 +73,8 @@ type Wait struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero"` // when the run is cancelled; never if zero
 
+	Person bool `json:"person,omitempty"` // the remote run only goes on when a person in the other system lets it
+
 	// Of a wait for an approval:
 	Causes  []Cause  `json:"causes,omitempty"`  // why the plan needs one, the most important first
 	Content *Content `json:"content,omitempty"` // what the approval applies to

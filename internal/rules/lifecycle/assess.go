@@ -145,7 +145,7 @@ func (f Facts) waiting(wait state.Wait) View {
 	switch {
 	case wait.For == state.WaitWindow:
 		v.Phase, v.Due = Soon, f.Task.Due
-	case wait.For.ForPeople():
+	case wait.For.ForPeople(), wait.Person:
 		v.Phase, v.Person = Waiting, true
 	default:
 		v.Phase = Running // in another system, or its verification

@@ -62,7 +62,7 @@ var Phases = []PhaseRow{
 	{Applied, Good, false, "The data that was read last is applied."},
 	{Soon, Busy, true, "It will run without a person: immediately, after its buffer period, in its window, or when a slot is free."},
 	{Running, Busy, false, "A run is under way, here or in another system."},
-	{Waiting, Ask, true, "It waits for a person: for an approval, or for a decision after Consul was replaced or the task was perhaps renamed. Or it waits for another task for longer than its `after_timeout`."},
+	{Waiting, Ask, true, "It waits for a person: for an approval, for a decision about another run in its workspace in HCP Terraform, or for a decision after Consul was replaced or the task was perhaps renamed. Or it waits for another task for longer than its `after_timeout`."},
 	{Stopped, Calm, true, "A person has stopped it: it is disabled, on hold or paused, or its plan was rejected, its run cancelled, or its infrastructure destroyed. Or it was created or enabled without a run."},
 	{Failing, Bad, true, "Its latest run failed, until a run succeeds, also while the retry runs, waits or is stopped. Or the task cannot run until somebody removes the cause."},
 	{Unreadable, Bad, false, "Consul does not show the data that it watches."},

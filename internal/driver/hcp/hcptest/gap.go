@@ -18,6 +18,8 @@ const (
 	ZeroCounts Gap = "zero counts"
 	// RelativeAddresses: signed addresses are relative to the server's.
 	RelativeAddresses Gap = "relative addresses"
+	// NoStateAddress: a state does not say where its content is.
+	NoStateAddress Gap = "no address of the state"
 	// NoMessages: runs have no message.
 	NoMessages Gap = "no messages"
 	// NoParts: answers about runs do not include their plans and applies.

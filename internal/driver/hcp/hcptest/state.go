@@ -118,6 +118,9 @@ func (c *call) showState(v *stateVersion) object {
 		a["status"], a["hosted-state-download-url"] = "finalized", c.base(c.r)+v.paths["state"]
 		a["hosted-json-state-upload-url"] = c.base(c.r) + v.paths["json"]
 	}
+	if c.has(NoStateAddress) {
+		delete(a, "hosted-state-download-url")
+	}
 	r := object{"workspace": one("workspaces", v.workspace.id), "run": one("runs", ""), "outputs": many("state-version-outputs", v.outputIDs())}
 	if v.run != nil {
 		r["run"] = one("runs", v.run.id)
