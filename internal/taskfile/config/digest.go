@@ -273,8 +273,12 @@ func (c *Config) Parts() map[string]string {
 	return digests
 }
 
-// DifferingParts names the parts in which two configurations differ.
+// DifferingParts names the parts in which two configurations differ. It names none if one side has no parts:
+// an instance of an older version reports none.
 func DifferingParts(a, b map[string]string) (names []string) {
+	if len(a) == 0 || len(b) == 0 {
+		return nil
+	}
 	both := maps.Clone(a)
 	maps.Copy(both, b)
 	for _, part := range sortedKeys(both) {
