@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -32,12 +33,17 @@ func (c *settingChanges) add(name, format string, args ...any) {
 // notSettings are the fields of a configuration that say nothing of what it does beside its tasks.
 var notSettings = []string{"Tasks", "Warnings"}
 
+// placeType is the place of a block in the files.
+var placeType = reflect.TypeFor[block.Origin]()
+
 // compare compares two values of one type.
 func (c *settingChanges) compare(name string, was, is reflect.Value) {
 	switch was.Kind() {
 	case reflect.Func:
 	case reflect.Struct:
-		c.compareFields(name, was, is)
+		if was.Type() != placeType { // a block that is at another place says the same
+			c.compareFields(name, was, is)
+		}
 	case reflect.Pointer, reflect.Interface:
 		switch {
 		case was.IsNil() && is.IsNil():

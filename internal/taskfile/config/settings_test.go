@@ -52,3 +52,20 @@ terraform_provider "local" {
 		t.Errorf("a secret is shown:\n%s", text)
 	}
 }
+
+func TestSettingChanges_SayNothingOfABlockThatMoved(t *testing.T) {
+	const before = `
+notify "webhook" {
+  url = "https://a.example.com"
+}
+`
+	dir := t.TempDir()
+	was := configtest.Load(t, dir, "f.hcl", before)
+	if moved := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", "# a comment\n"+before)); len(moved) > 0 {
+		t.Errorf("a block that moved is a change: %q", moved)
+	}
+	after := strings.Replace(before, "a.example", "b.example", 1)
+	if other := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", "# a comment\n"+after)); len(other) != 1 || other[0] != "notify.url: has another value" {
+		t.Errorf("another address is %q", other)
+	}
+}
