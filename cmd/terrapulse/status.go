@@ -127,6 +127,11 @@ func (a *app) printSummary(st apispec.Overview, now time.Time) {
 		line("Runs: %s", strings.Join(list.Map(*st.Instances, func(i apispec.InstanceRoom) string {
 			return fmt.Sprintf("%s has %d of %d", i.ID, i.Parallel-i.Room, i.Parallel)
 		}), ", "))
+		for _, i := range *st.Instances {
+			if i.Differs != nil {
+				line("Problem: %s gets no runs, because it differs from the leader in: %s", i.ID, strings.Join(*i.Differs, ", "))
+			}
+		}
 	}
 	if bundle != "" {
 		line("Bundle: %.12s", bundle)

@@ -350,3 +350,15 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	wantText(t, unwrapped(out.String()), "Pages: https://a.example.com/ui/")
 	wantText(t, unwrapped(out.String()), "Problem, noticed 1h ago: the pointer is gone")
 }
+
+func TestStatus_NamesAnInstanceThatGetsNoRunsAndWhy(t *testing.T) {
+	st := apispec.Overview{Healthy: true, Leader: &apispec.Leader{Owner: "cts-01"}, Instances: &[]apispec.InstanceRoom{
+		{ID: "cts-01", Parallel: 4, Room: 3}, {ID: "cts-02", Parallel: 8, Room: 8, Differs: &[]string{"module", "guard"}}}}
+	var out bytes.Buffer
+	_, _ = (&app{stdout: &out}).printStatus(onePart(st, nil), time.Now())
+	wantText(t, unwrapped(out.String()), "Runs: cts-01 has 1 of 4, cts-02 has 0 of 8")
+	wantText(t, unwrapped(out.String()), "Problem: cts-02 gets no runs, because it differs from the leader in: module, guard")
+	if strings.Contains(out.String(), "cts-01 gets no runs") {
+		t.Errorf("the leader is reported: %s", out.String())
+	}
+}

@@ -615,7 +615,9 @@ type Instance struct {
 
 // InstanceRoom defines model for InstanceRoom.
 type InstanceRoom struct {
-	ID string `json:"id"`
+	// Differs in what it differs from the leader, such as module or Terraform: it gets no launches from it
+	Differs *[]string `json:"differs,omitempty"`
+	ID      string    `json:"id"`
 
 	// Parallel how many runs it carries out at a time
 	Parallel int `json:"parallel"`

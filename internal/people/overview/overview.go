@@ -103,10 +103,12 @@ func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apisp
 	if cfg := effective.Config; cfg != nil && cfg.API.URL != "" {
 		o.URL = new(cfg.API.URL + outbox.PagesPath)
 	}
+	owner := ""
 	if leader != nil {
+		owner = leader.Owner
 		o.Leader = &apispec.Leader{Owner: leader.Owner, Fence: int64(leader.Fence), Until: leader.Expires}
 	}
-	if o.Instances, err = r.instances(ctx); err != nil {
+	if o.Instances, err = r.instances(ctx, owner); err != nil {
 		return apispec.Overview{}, state.Reconcile{}, err
 	}
 	if refused := rec.Data.Refused; refused != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,6 +89,29 @@ func TestRead_ShowsTheNewestOfEachGate(t *testing.T) {
 		`{"datacenter":"far","error":"no path","name":"health checks"}]`
 	if string(got) != want {
 		t.Errorf("the gates are %s, want %s", got, want)
+	}
+}
+
+func TestRead_NamesInWhatAnInstanceDiffersFromTheLeader(t *testing.T) {
+	store, now := newStore(t), time.Now()
+	if _, err := lease.Acquire(t.Context(), store, state.LeaderLease, "a", lease.Options{TTL: time.Minute, Now: func() time.Time { return now }}); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []struct{ id, definition, module, terraform string }{{"a", "1", "1", "1.13.5"}, {"b", "1", "1", "1.13.5"}, {"c", "2", "2", "1.14.0"}, {"d", "3", "1", "1.13.5"}} {
+		write(t, store, state.InstanceKey(i.id), state.Instance{ID: i.id, Owner: i.id, Terraform: i.terraform, Seen: now, Silent: time.Minute, Parts: map[string]string{"module": i.module}})
+		write(t, store, state.RunnerKey(i.id), state.Runner{ID: i.id, Definition: i.definition, Parallel: 4})
+	}
+	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }, Where: apispec.Store{Kind: "consul"}}.Read(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, i := range apispec.Deref(o.Instances) {
+		got[i.ID] = apispec.Deref(i.Differs)
+	}
+	want := map[string][]string{"a": nil, "b": nil, "c": {"module", "Terraform"}, "d": {"its files or its modules"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("they differ in %q, want %q", got, want)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
+	"github.com/terrapulse/terrapulse/internal/people/overview"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -232,7 +233,7 @@ func (m *Member) Status(ctx context.Context) (apispec.ClusterStatus, error) {
 			if has, ok := room[r.ID]; ok && member.Healthy {
 				member.Parallel, member.Room = &has.Parallel, &has.Room
 				if led != "" && has.Definition != led {
-					member.Differs = new(differences(r, leads))
+					member.Differs = new(overview.Differences(r, leads))
 				}
 			}
 			status.Members = append(status.Members, member)
@@ -339,18 +340,6 @@ func (m *Member) parts() map[string]string {
 		m.base, m.ofBase = cfg, cfg.Parts()
 	}
 	return m.ofBase
-}
-
-// differences names in what an instance differs from the leader.
-func differences(r, leader state.Instance) []string {
-	all := config.DifferingParts(r.Parts, leader.Parts)
-	if r.Terraform != leader.Terraform {
-		all = append(all, "Terraform")
-	}
-	if len(all) == 0 { // what one of them has read since it wrote its record, or a module that it lacks
-		all = []string{"its files or its modules"}
-	}
-	return all
 }
 
 // missing returns the tasks whose local module is missing on this instance.

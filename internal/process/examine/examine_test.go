@@ -43,6 +43,9 @@ func TestCluster_NamesWhatDiffersAndWhoIsMissing(t *testing.T) {
 	is := func(id, version, terraform string, silent time.Duration) member {
 		return member{state.Instance{ID: id, Owner: id, Version: version, Terraform: terraform}, silent}
 	}
+	uses := func(id, module string) member {
+		return member{state.Instance{ID: id, Owner: id, Version: "v1.2.0", Terraform: "t", Parts: map[string]string{"module": module}}, 0}
+	}
 	for name, test := range map[string]struct {
 		all    []member
 		leader string
@@ -53,7 +56,8 @@ func TestCluster_NamesWhatDiffersAndWhoIsMissing(t *testing.T) {
 		"all is well":              {[]member{is("a", "v1.2.0", "terraform 1.11.4", 0), is("b", "v1.2.0", "terraform 1.11.4", 0)}, "b", "b (v1.2.0, terraform 1.11.4) leads", false},
 		"an upgrade stopped":       {[]member{is("a", "v1.2.0", "t", 0), is("b", "v1.3.0", "t", 0)}, "a", "the versions differ", true},
 		"another Terraform":        {[]member{is("a", "v1.2.0", "t 1", 0), is("b", "v1.2.0", "t 2", 0)}, "a", "the versions of Terraform differ", true},
-		"another module":           {[]member{is("a", "v1.2.0", "t", 0), {state.Instance{ID: "b", Owner: "b", Version: "v1.2.0", Terraform: "t", Parts: map[string]string{"module": "1"}}, 0}}, "a", "b gets no runs, because its files differ from those of a in: module", true},
+		"another module":           {[]member{uses("a", "1"), uses("b", "2")}, "a", "b gets no runs, because its files differ from those of a in: module", true},
+		"an old one has no parts":  {[]member{is("a", "v1.2.0", "t", 0), uses("b", "1")}, "b", "b (v1.2.0, t) leads", false},
 		"one died":                 {[]member{is("a", "v1.2.0", "t", 0), is("b", "v1.2.0", "t", time.Minute)}, "a", "b is silent for 1m0s", true},
 		"an old one does not live": {[]member{is("a", "v1.3.0", "t", 0), is("b", "v1.2.0", "t", time.Minute)}, "a", "b is silent", true},
 		"nobody leads":             {[]member{is("a", "v1.2.0", "t", 0)}, "", "none leads", true},

@@ -58,3 +58,10 @@ func TestCommand_OtherExitCodeIsAFailureOfTheEvent(t *testing.T) {
 		t.Errorf("a command that does not read its input: %v", err)
 	}
 }
+
+func TestSink_ArgumentsOfACommandAreInNoError(t *testing.T) {
+	s := sinkOf(t, `notify "command" { command = ["sh", "-c", "echo \"$0 and more\" >&2; exit 3", "hushhush"] }`, nil)
+	if err := s.Deliver(t.Context(), failed); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "exit status 3: (hidden) and more") {
+		t.Error(err)
+	}
+}

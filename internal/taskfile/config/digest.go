@@ -23,28 +23,31 @@ import (
 // Digest identifies the meaning of the configuration for runs, in hex SHA-256,
 // independent of the files, their format, the order of keys, the host and the
 // folder. Credentials for Consul and Vault are not part of it: they can be rotated.
-func (c *Config) Digest() string {
-	tasks := make([]meaning, len(c.Tasks))
-	for i := range c.Tasks {
-		t := &c.Tasks[i]
-		m := meaning{}
-		m.set("definition", c.taskMeaning(t))
-		m.set("enabled", t.Enabled)
-		m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
-		m.set("rules", t.Rules.meaning())
-		m.set("moved_from", t.MovedFrom)
-		m.set("after", t.After)
-		m.set("after_timeout", t.AfterTimeout)
-		tasks[i] = m
-	}
+func (c *Config) Digest() string { return c.meaning().digest() }
+
+// meaning is the canonical form of the configuration, of which Parts says what differs.
+func (c *Config) meaning() meaning {
 	consul, m := meaning{}, meaning{}
 	consul.set("address", c.Consul.Address)
 	consul.set("namespace", c.Consul.Namespace)
 	consul.set("partition", c.Consul.Partition)
 	m.set("consul", consul)
-	m.set("tasks", tasks)
+	m.set("tasks", list.Map(c.Tasks, func(t Task) meaning { return c.runMeaning(&t) }))
 	m.set("people", c.Rules.Approval.People)
-	return m.digest()
+	return m
+}
+
+// runMeaning is what decides whether, when and how a task runs.
+func (c *Config) runMeaning(t *Task) meaning {
+	m := meaning{}
+	m.set("definition", c.taskMeaning(t))
+	m.set("enabled", t.Enabled)
+	m.set("buffer_period", bufferMeaning(t.BufferPeriod.Enabled, t.BufferPeriod.Min, t.BufferPeriod.Max))
+	m.set("rules", t.Rules.meaning())
+	m.set("moved_from", t.MovedFrom)
+	m.set("after", t.After)
+	m.set("after_timeout", t.AfterTimeout)
+	return m
 }
 
 // Digest identifies what decides the result of the task's run beside the data from
@@ -241,31 +244,39 @@ func (c *Config) stateFolder(t *Task) string {
 	return c.relative(t.WorkingDir)
 }
 
-// Parts returns a digest of each part of the configuration that decides what a run does, by the name that
-// people read: two instances can say in what they differ.
+// partWords are the names that people read of keys of a task's canonical form.
+var partWords = map[string]string{"name": "the tasks", "module_digest": "files of the module", "variable_templates": "variables", "use_as_module_input": "condition"}
+
+// Parts returns a digest of each part of what Digest identifies, without the address of Consul, by the name
+// that people read: two instances can say in what they differ.
 func (c *Config) Parts() map[string]string {
-	sums := map[string]hash.Hash{}
-	add := func(part, task string, value any) {
+	sums := map[string]hash.Hash{"the tasks": sha256.New()} // also if there is none
+	add := func(part, of string, value any) {
 		if sums[part] == nil {
 			sums[part] = sha256.New()
 		}
-		fmt.Fprintf(sums[part], "%q %s\n", task, jsonOf(value))
+		fmt.Fprintf(sums[part], "%q %s\n", of, jsonOf(value))
 	}
-	for i := range c.Tasks {
-		t := &c.Tasks[i]
-		parts := c.parts(t)
-		parts["working_dir"] = c.stateFolder(t)
-		for _, note := range []string{"description", "labels"} {
-			delete(parts, note)
+	m := c.meaning()
+	consul, _ := m["consul"].(meaning)
+	delete(consul, "address")
+	for _, key := range sortedKeys(consul) {
+		add("consul."+key, "", consul[key])
+	}
+	tasks, _ := m["tasks"].([]meaning)
+	for i, task := range tasks {
+		for _, group := range []string{"definition", "rules"} {
+			keys, _ := task[group].(meaning)
+			delete(task, group)
+			maps.Copy(task, keys)
 		}
-		add("the tasks", t.Name, nil)
-		for _, name := range sortedKeys(parts) {
-			add(name, t.Name, parts[name])
+		for _, key := range sortedKeys(task) {
+			add(cmp.Or(partWords[key], driverWords[key], key), c.Tasks[i].Name+" "+key, task[key])
 		}
 	}
-	add("consul.namespace", "", c.Consul.Namespace)
-	add("consul.partition", "", c.Consul.Partition)
-	add("the groups of approvers", "", c.Rules.Approval.People)
+	if people := m["people"]; people != nil {
+		add("the groups of approvers", "", people)
+	}
 	digests := map[string]string{}
 	for part, sum := range sums {
 		digests[part] = hex.EncodeToString(sum.Sum(nil))[:16]
@@ -273,8 +284,12 @@ func (c *Config) Parts() map[string]string {
 	return digests
 }
 
-// DifferingParts names the parts in which two configurations differ.
+// DifferingParts names the parts in which two configurations differ. It names none if one side has no parts:
+// an instance of an older version reports none.
 func DifferingParts(a, b map[string]string) (names []string) {
+	if len(a) == 0 || len(b) == 0 {
+		return nil
+	}
 	both := maps.Clone(a)
 	maps.Copy(both, b)
 	for _, part := range sortedKeys(both) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/rules/roles"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
@@ -101,5 +102,52 @@ func TestDigest_EveryFieldCounts(t *testing.T) {
 				t.Errorf("%s: that %s counts is %v, want %v", name, f.Name, counts, want)
 			}
 		}
+	}
+}
+
+// An instance gets no runs if its digest differs, and the parts say why.
+func TestParts_DifferExactlyIfTheDigestDiffers(t *testing.T) {
+	base := load(t, "f.hcl", digested)
+	check := func(what string, cfg *Config) {
+		t.Helper()
+		digest, differ := cfg.Digest() != base.Digest(), DifferingParts(base.Parts(), cfg.Parts())
+		if digest != (len(differ) > 0) {
+			t.Errorf("%s: the digest differs: %v, and the parts %q", what, digest, differ)
+		}
+	}
+	for name, of := range map[string]func(*Config) any{
+		"task":      func(c *Config) any { return &c.Tasks[0] },
+		"condition": func(c *Config) any { return &c.Tasks[0].Condition },
+		"buffer":    func(c *Config) any { return &c.Tasks[0].BufferPeriod },
+		"guard":     func(c *Config) any { return &c.Tasks[0].Guard },
+		"approval":  func(c *Config) any { return &c.Tasks[0].Approval },
+		"removal":   func(c *Config) any { return &c.Tasks[0].Removal },
+		"drift":     func(c *Config) any { return &c.Tasks[0].Drift },
+		"provider":  func(c *Config) any { return &c.Providers[0] },
+		"terraform": func(c *Config) any { return &c.Terraform },
+		"backend":   func(c *Config) any { return &c.Terraform.Backend },
+		"cloud":     func(c *Config) any { cloud := new(Cloud); c.OtherDriver = cloud; return cloud },
+		"workspace": func(c *Config) any { c.OtherDriver = new(Cloud); return &c.Tasks[0].Cloud },
+		"approvers": func(c *Config) any { return &c.Rules.Approval },
+		"consul":    func(c *Config) any { return &c.Consul },
+	} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of(load(t, "f.hcl", digested))).Elem()) {
+			if !f.IsExported() || name == "consul" && f.Name == "Address" { // each instance uses the nearest Consul
+				continue
+			}
+			cfg := load(t, "f.hcl", digested)
+			changed(t, reflect.ValueOf(of(cfg)).Elem().FieldByName(f.Name))
+			check(name+"."+f.Name, cfg)
+		}
+	}
+	for name, change := range map[string]func(*Config){
+		"an empty list of predecessors": func(c *Config) { c.Tasks[0].After = []string{} },
+		"no task":                       func(c *Config) { c.Tasks = nil },
+		"another task":                  func(c *Config) { c.Tasks = append(c.Tasks, Task{Name: "u"}) },
+		"no people":                     func(c *Config) { c.Rules.Approval.People = roles.People{} },
+	} {
+		cfg := load(t, "f.hcl", digested)
+		change(cfg)
+		check(name, cfg)
 	}
 }

@@ -87,6 +87,26 @@ func TestDigest_ChangesWithTheMeaningAlone(t *testing.T) {
 	}
 }
 
+func TestDifferingParts_SaysNothingIfOneSideHasNone(t *testing.T) {
+	of := map[string]string{"module": "1", "guard": "2"}
+	for name, tt := range map[string]struct {
+		a, b map[string]string
+		want []string
+	}{
+		"the same":            {of, of, nil},
+		"another value":       {of, map[string]string{"module": "2", "guard": "2"}, []string{"module"}},
+		"one lacks a part":    {of, map[string]string{"module": "1"}, []string{"guard"}},
+		"the first has none":  {nil, of, nil},
+		"the second has none": {of, nil, nil},
+		"the first is empty":  {map[string]string{}, of, nil},
+		"neither has any":     {nil, nil, nil},
+	} {
+		if got := DifferingParts(tt.a, tt.b); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // A function and a container keep Consul's certificates in different places.
 func TestDigest_IgnoresWhereCertificatesAre(t *testing.T) {
 	at := func(dir string, more ...string) *Config {

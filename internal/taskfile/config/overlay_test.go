@@ -145,6 +145,38 @@ func TestParse_RefusesWhatIsNotATask(t *testing.T) {
 	}
 }
 
+// A stored task stays valid if its group is removed from the files later.
+func TestParse_RefusesApproversThatDoNotExist(t *testing.T) {
+	cfg := load(t, "f.hcl", `
+api {
+  token = "{{ env \"API_TOKEN\" }}"
+  access {
+    grant {
+      roles = ["administer"]
+      to    = ["group:network"]
+    }
+    group "network" {
+      members = ["token:ann"]
+    }
+  }
+}
+`)
+	for approval, want := range map[string]string{
+		`{"from":["group:network"]}`:             "",
+		`{"from":["group:netwrok"]}`:             `netwrok`,
+		`{"from":["person:ann"]}`:                `person`,
+		`{"from":["group:network"],"require":2}`: "2 different people must approve, and from names 1",
+	} {
+		definition := []byte(`{"name":"x","module":"./x","condition":{"services":{"names":["web"]}},"approval":` + approval + `}`)
+		if _, err := cfg.Parse(definition); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", approval, err, want)
+		}
+		if _, err := cfg.parse(definition, true, false, cfg.others()); err != nil {
+			t.Errorf("a stored task with %s: %v", approval, err)
+		}
+	}
+}
+
 func TestParse_RefusesWhatOtherTasksHave(t *testing.T) {
 	cfg := load(t, "f.hcl", `
 terraform_provider "panos" { auto_commit = true }

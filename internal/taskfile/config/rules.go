@@ -54,7 +54,7 @@ func (l *loader) rules(raw *rawRules, parent Rules, api API) Rules {
 		Windows:  parent.Windows,
 		Drift:    raw.Drift.Spec(&l.Report, parent.Drift),
 	}
-	if !l.fromAPI { // a stored task stays valid without its people
+	if !l.fromAPI || !l.Existing { // a stored task stays valid without its people
 		l.approvers(&raw.Approval, rules.Approval, api)
 	}
 	if raw.Windows != nil { // also if it is empty

@@ -42,7 +42,7 @@ func TestSecrets_EveryKeyThatMayHaveOneHasTheTag(t *testing.T) {
 	everyKey(reflect.TypeFor[rawProvider](), "terraform_provider", "", check)
 	everyKey(reflect.TypeFor[rawCloud](), "driver.terraform-cloud", "", check)
 	for _, path := range []string{"consul.token", "api.access.oidc.client_secret", "terraform_provider.task_env", "driver.terraform-cloud.notification.token",
-		"task.verify.http.headers", "task.verify.http.url", "task.verify.command", "task.check.command", "verify.command", "notify.command.command", "notify.webhook.headers"} {
+		"task.verify.http.headers", "task.verify.http.url", "task.verify.command", "task.check.command", "verify.command", "notify.command.command", "notify.webhook.url", "notify.webhook.headers"} {
 		if !tagged[path] {
 			t.Errorf("the key %s was not found", path)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/terrapulse/terrapulse/internal/base/block"
+	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -29,15 +31,21 @@ func (c *settingChanges) add(name, format string, args ...any) {
 	c.found = append(c.found, name+": "+fmt.Sprintf(format, args...))
 }
 
-// notSettings are the fields of a configuration that say nothing of what it does beside its tasks.
-var notSettings = []string{"Tasks", "Warnings"}
+// notSettings are the keys that say nothing of what a configuration does beside its tasks, or what
+// api.access says.
+var notSettings = []string{"tasks", "warnings", "approval.people"}
+
+// placeType is the place of a block in the files.
+var placeType = reflect.TypeFor[block.Origin]()
 
 // compare compares two values of one type.
 func (c *settingChanges) compare(name string, was, is reflect.Value) {
 	switch was.Kind() {
 	case reflect.Func:
 	case reflect.Struct:
-		c.compareFields(name, was, is)
+		if was.Type() != placeType { // a block that is at another place says the same
+			c.compareFields(name, was, is)
+		}
 	case reflect.Pointer, reflect.Interface:
 		switch {
 		case was.IsNil() && is.IsNil():
@@ -73,14 +81,14 @@ func (c *settingChanges) compareFields(name string, was, is reflect.Value) {
 	shown := false
 	for i := range was.NumField() {
 		f := was.Type().Field(i)
-		if !f.IsExported() || name == "" && slices.Contains(notSettings, f.Name) {
-			continue
-		}
-		shown = true
 		path := name
 		if !f.Anonymous {
 			path = strings.TrimPrefix(name+"."+keyOf(f.Name), ".")
 		}
+		if !f.IsExported() || slices.Contains(notSettings, path) {
+			continue
+		}
+		shown = true
 		c.compare(path, was.Field(i), is.Field(i))
 	}
 	if !shown && !reflect.DeepEqual(was.Interface(), is.Interface()) {
@@ -98,6 +106,8 @@ func (c *settingChanges) compareMaps(name string, was, is reflect.Value) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		before, after := was.MapIndex(keys[key]), is.MapIndex(keys[key])
 		switch path := name + "." + key; {
+		case namesPeople(path): // a new group is as one that was empty
+			c.compare(path, orZero(before, was), orZero(after, was))
 		case !before.IsValid():
 			c.add(path, "is new")
 		case !after.IsValid():
@@ -108,21 +118,26 @@ func (c *settingChanges) compareMaps(name string, was, is reflect.Value) {
 	}
 }
 
-// compareLists compares the elements of lists. A grant is named by what it says, because its place says nothing.
+// orZero returns the value of a map, or the zero value if the map has none.
+func orZero(value, of reflect.Value) reflect.Value {
+	if value.IsValid() {
+		return value
+	}
+	return reflect.Zero(of.Type().Elem())
+}
+
+// compareLists compares the elements of lists. A grant and a name of a person, a group or a program are
+// shown, because their place says nothing.
 func (c *settingChanges) compareLists(name string, was, is reflect.Value) {
-	if before, ok := was.Interface().([]roles.Grant); ok {
-		after := is.Interface().([]roles.Grant)
-		for _, side := range []struct {
-			word string
-			a, b []roles.Grant
-		}{{"no longer", before, after}, {"now", after, before}} {
-			for _, g := range side.a {
-				if !slices.ContainsFunc(side.b, func(other roles.Grant) bool { return reflect.DeepEqual(g, other) }) {
-					c.add(name, "%s %s", side.word, grantText(g))
-				}
-			}
-		}
+	switch before := was.Interface().(type) {
+	case []roles.Grant:
+		c.compareShown(name, list.Map(before, grantText), list.Map(is.Interface().([]roles.Grant), grantText))
 		return
+	case []string:
+		if namesPeople(name) {
+			c.compareShown(name, before, is.Interface().([]string))
+			return
+		}
 	}
 	if was.Len() != is.Len() {
 		c.add(name, "%d instead of %d", is.Len(), was.Len())
@@ -134,6 +149,25 @@ func (c *settingChanges) compareLists(name string, was, is reflect.Value) {
 			path = fmt.Sprintf("%s[%d]", name, i)
 		}
 		c.compare(path, was.Index(i), is.Index(i))
+	}
+}
+
+// namesPeople reports whether the values of a key name people, groups and programs, which are no secrets.
+func namesPeople(key string) bool {
+	return strings.HasPrefix(key, "api.access.") || key == "approval.from"
+}
+
+// compareShown shows what was removed from a list, and what was added.
+func (c *settingChanges) compareShown(name string, was, is []string) {
+	for _, side := range []struct {
+		word string
+		a, b []string
+	}{{"no longer", was, is}, {"now", is, was}} {
+		for _, text := range side.a {
+			if !slices.Contains(side.b, text) {
+				c.add(name, "%s %s", side.word, text)
+			}
+		}
 	}
 }
 

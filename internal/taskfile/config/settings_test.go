@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,5 +51,65 @@ terraform_provider "local" {
 	}
 	if strings.Contains(text, "hunter") {
 		t.Errorf("a secret is shown:\n%s", text)
+	}
+}
+
+func TestSettingChanges_SayNothingOfABlockThatMoved(t *testing.T) {
+	const before = `
+notify "webhook" {
+  url = "https://a.example.com"
+}
+`
+	dir := t.TempDir()
+	was := configtest.Load(t, dir, "f.hcl", before)
+	if moved := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", "# a comment\n"+before)); len(moved) > 0 {
+		t.Errorf("a block that moved is a change: %q", moved)
+	}
+	after := strings.Replace(before, "a.example", "b.example", 1)
+	if other := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", "# a comment\n"+after)); len(other) != 1 || other[0] != "notify.url: has another value" {
+		t.Errorf("another address is %q", other)
+	}
+}
+
+func TestSettingChanges_NameWhoGetsRightsThroughAGroupOrAPerson(t *testing.T) {
+	const before = `
+approval {
+  from = ["group:admins", "token:cio"]
+}
+api {
+  token = "{{ env \"API_TOKEN\" }}"
+  access {
+    grant {
+      roles = ["administer"]
+      to    = ["group:admins"]
+    }
+    group "admins" {
+      members = ["token:ann", "person:eve"]
+    }
+    person "eve" {
+      identities = ["token:eve-laptop"]
+    }
+  }
+}
+`
+	dir := t.TempDir()
+	was := configtest.Load(t, dir, "f.hcl", before)
+	for name, tt := range map[string]struct {
+		from, to string
+		want     []string
+	}{
+		"a member":      {`["token:ann", "person:eve"]`, `["token:ann", "token:mallory", "person:eve"]`, []string{"api.access.groups.admins: now token:mallory"}},
+		"for another":   {`"token:ann"`, `"token:mallory"`, []string{"api.access.groups.admins: no longer token:ann", "api.access.groups.admins: now token:mallory"}},
+		"another order": {`["token:ann", "person:eve"]`, `["person:eve", "token:ann"]`, nil},
+		"an identity":   {`["token:eve-laptop"]`, `["token:eve-laptop", "token:mallory"]`, []string{"api.access.groups.admins: now token:mallory", "api.access.people.eve: now token:mallory"}},
+		"a new group":   {`group "admins" {`, "group \"ops\" {\n members = [\"token:mallory\"]\n}\n group \"admins\" {", []string{"api.access.groups.ops: now token:mallory"}},
+		"an approver":   {`["group:admins", "token:cio"]`, `["group:admins", "token:mallory"]`, []string{"approval.from: no longer token:cio", "approval.from: now token:mallory"}},
+	} {
+		after := strings.Replace(before, tt.from, tt.to, 1)
+		got := config.SettingChanges(was, configtest.Load(t, dir, "f.hcl", after))
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }

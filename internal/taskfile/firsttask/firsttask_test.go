@@ -29,6 +29,9 @@ func TestFiles_LoadWithoutAWarningForAnyName(t *testing.T) {
 			if len(cfg.Warnings) > 0 || cfg.Consul.Address != address || len(cfg.Tasks) != 1 || cfg.Tasks[0].Name != task.Name {
 				t.Errorf("services %q, Consul %s: %+v, warnings %v", services, address, cfg.Tasks, cfg.Warnings)
 			}
+			if !cfg.Tasks[0].Guard.HoldEmpty {
+				t.Errorf("services %q: the loss of the last entry is applied without a person", services)
+			}
 			if watched := cfg.Tasks[0].Condition.Spec.(condition.Services); !slices.Equal(watched[0].Names, services) {
 				t.Errorf("services %q are watched as %q", services, watched[0].Names)
 			}
