@@ -17,6 +17,9 @@ import (
 // out of date. It is transient.
 var ErrNoLeader = errors.New("the cluster has no leader; list its servers with `consul operator raft list-peers`")
 
+// errNoAnswer says that a request has timed out.
+var errNoAnswer = errors.New("no answer")
+
 // kind is the kind of a readError. errors.Is compares a readError with its kind.
 type kind int
 

@@ -269,6 +269,7 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 		wg    sync.WaitGroup
 		marks = Marks{}
 		errs  = make([]error, len(g.gates))
+		began = time.Now()
 	)
 	for i, gate := range g.gates {
 		wg.Go(func() {
@@ -282,24 +283,27 @@ func (c *Client) Poll(ctx context.Context, g GateSet) (Marks, error) {
 		})
 	}
 	wg.Wait()
-	return marks, g.Failed(errs)
+	return marks, g.failed(errs, time.Since(began))
 }
 
 // gateErrors are why gates cannot be read.
 type gateErrors struct {
 	error
-	by map[string]error // by key
+	by      map[string]error // by key
+	silence time.Duration
 }
 
 func (e *gateErrors) Unwrap() error { return e.error }
 
 // Failed is one error for those of the gates, in their order.
-func (g GateSet) Failed(errs []error) error {
+func (g GateSet) Failed(errs []error) error { return g.failed(errs, 0) }
+
+func (g GateSet) failed(errs []error, silence time.Duration) error {
 	all := joined(errs)
 	if all == nil {
 		return nil
 	}
-	e := &gateErrors{all, map[string]error{}}
+	e := &gateErrors{all, map[string]error{}, silence}
 	for i, err := range errs {
 		if err != nil {
 			e.by[g.gates[i].Key] = err
@@ -315,6 +319,15 @@ func GateError(all error, key string) error {
 		return e.by[key]
 	}
 	return nil
+}
+
+// Silence returns, by the error of all gates, how long ago the request began with which
+// the latest of them failed: a Consul that is silent is noticed only at its timeout.
+func Silence(all error) time.Duration {
+	if e := (*gateErrors)(nil); errors.As(all, &e) {
+		return e.silence
+	}
+	return 0
 }
 
 // mark reads a gate without waiting. The index is 0 if there is none to wait for.

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,7 +14,9 @@ import (
 
 // How a Watch paces itself.
 const (
-	longWait   = time.Minute            // a blocking query: a Consul that hangs is found after that
+	// longWait is the wait of a blocking query. A Consul that falls silent is found when such a query
+	// and the read after it have timed out: after 108 s, so before the outage is unhealthy (2 minutes).
+	longWait   = 45 * time.Second
 	pollEvery  = 5 * time.Second        // without an index or a free connection
 	minSpacing = 100 * time.Millisecond // between two requests of one gate
 	minBackoff = time.Second            // after a first failure; doubles up to maxBackoff
@@ -29,10 +32,11 @@ type Watch struct {
 	signal chan struct{}
 	done   chan struct{}
 
-	mu     sync.Mutex
-	marks  Marks
-	errs   []error // by gate
-	breaks []int   // by gate: outages, and indexes that have fallen
+	mu         sync.Mutex
+	marks      Marks
+	errs       []error     // by gate
+	unanswered []time.Time // by gate: when the first request began that failed; zero if the latest succeeded
+	breaks     []int       // by gate: outages, and indexes that have fallen
 }
 
 // pace is shorter in tests.
@@ -46,14 +50,15 @@ func (c *Client) Watch(ctx context.Context, g GateSet, since Marks) *Watch {
 
 func (c *Client) watch(ctx context.Context, g GateSet, since Marks, p pace) *Watch {
 	w := &Watch{
-		client: c,
-		gates:  g,
-		pace:   p,
-		signal: make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		marks:  Marks{},
-		errs:   make([]error, len(g.gates)),
-		breaks: make([]int, len(g.gates)),
+		client:     c,
+		gates:      g,
+		pace:       p,
+		signal:     make(chan struct{}, 1),
+		done:       make(chan struct{}),
+		marks:      Marks{},
+		errs:       make([]error, len(g.gates)),
+		unanswered: make([]time.Time, len(g.gates)),
+		breaks:     make([]int, len(g.gates)),
 	}
 	var gates sync.WaitGroup
 	for _, gate := range g.gates {
@@ -81,7 +86,13 @@ func (w *Watch) Done() <-chan struct{} { return w.done }
 func (w *Watch) Marks() (Marks, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.marks), w.gates.Failed(w.errs)
+	var began time.Time
+	for _, at := range w.unanswered {
+		if at.After(began) {
+			began = at
+		}
+	}
+	return maps.Clone(w.marks), w.gates.failed(w.errs, time.Since(began))
 }
 
 // hold watches one gate until the context ends.
@@ -90,8 +101,9 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 	for ctx.Err() == nil {
 		// The first request has no index: if Consul was restored or replaced and has
 		// not reached the index, it would block for the whole wait.
+		began := time.Now()
 		mark, index, err := w.client.mark(ctx, g)
-		w.note(ctx, n, g, mark, err)
+		w.note(ctx, n, g, mark, began, err)
 		if err != nil {
 			failures++
 			delay.For(ctx, w.backoff(failures))
@@ -119,7 +131,13 @@ func (w *Watch) hold(ctx context.Context, n int, g gate, held bool) {
 func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answered bool) {
 	for {
 		delay.For(ctx, w.pace.spacing)
+		began := time.Now()
 		a, err := w.client.block(ctx, request{Request: g.Request}, index, w.pace.wait)
+		if errors.Is(err, errNoAnswer) { // if the next read fails, too, the outage began here
+			w.mu.Lock()
+			w.unanswered[n] = began
+			w.mu.Unlock()
+		}
 		if err != nil {
 			return answered
 		}
@@ -133,13 +151,13 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 			return true
 		}
 		index = a.index
-		w.note(ctx, n, g, g.indexMark(a), nil)
+		w.note(ctx, n, g, g.indexMark(a), began, nil)
 	}
 }
 
-// note keeps what a gate showed. It changes marks after each break: if Consul was
-// replaced or restored, the same index may mean other content.
-func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error) {
+// note keeps what a gate showed to a request. It changes marks after each break: if
+// Consul was replaced or restored, the same index may mean other content.
+func (w *Watch) note(ctx context.Context, n int, g gate, mark string, began time.Time, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -150,6 +168,12 @@ func (w *Watch) note(ctx context.Context, n int, g gate, mark string, err error)
 		w.breaks[n]++
 	}
 	w.errs[n] = err
+	switch {
+	case err == nil:
+		w.unanswered[n] = time.Time{}
+	case w.unanswered[n].IsZero():
+		w.unanswered[n] = began
+	}
 	if mark != "" && w.breaks[n] > 0 {
 		mark = fmt.Sprintf("%s after %d breaks", mark, w.breaks[n])
 	}

@@ -79,6 +79,7 @@ func (t *tick) sight(rec state.Reconcile, now time.Time) state.Sight {
 		}
 		next.Gates[a.Key] = gate
 	}
+	since := now.Add(-consul.Silence(t.opts.GatesErr))
 	switch {
 	case next.Fails(was):
 		next.ConsulError = was.ConsulError
@@ -88,8 +89,8 @@ func (t *tick) sight(rec state.Reconcile, now time.Time) state.Sight {
 		}
 	case next.ConsulError == "":
 		next.Since = time.Time{}
-	case was.ConsulError == "", next.ConsulUnreachable && !was.ConsulUnreachable:
-		next.Since = now
+	case was.ConsulError == "", next.ConsulUnreachable && !was.ConsulUnreachable, since.Before(was.Since):
+		next.Since = since
 	}
 	return next
 }

@@ -3,9 +3,12 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -113,8 +116,11 @@ func TestTick_DeadConsulIsUnhealthyAndNoTaskIsUnreadable(t *testing.T) {
 		w.now = w.now.Add(3 * time.Minute)
 	}
 	rec := w.reconcileRecord()
-	if sick := overview.Unhealthy(w.store, rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since "+noon.Format(time.RFC3339)) {
+	if sick := overview.Unhealthy(w.store, rec, noon, rec.Since.Add(121*time.Second)); !rec.ConsulUnreachable || !strings.HasPrefix(sick, "Consul cannot be watched since ") {
 		t.Errorf("two minutes after the outage began, health says %q", sick)
+	}
+	if before := noon.Sub(rec.Since); before < 0 || before > 30*time.Second { // the first request that failed
+		t.Errorf("the first tick of the outage is at %s, and the outage since %s", noon, rec.Since)
 	}
 	if rec.Concerned != 15 {
 		t.Errorf("the outage concerns %d tasks", rec.Concerned)
@@ -251,4 +257,51 @@ func TestOutage_GatesThatFailOneByOneAreUnhealthyAfterTwoMinutes(t *testing.T) {
 			t.Errorf("with gate %d back: %+v", first, rec.Sight)
 		}
 	}
+}
+
+// fallsSilent is a Consul in memory that answers blocking queries when their wait ends, and nothing from a moment on.
+type fallsSilent struct{ from time.Time }
+
+func (m fallsSilent) RoundTrip(r *http.Request) (*http.Response, error) {
+	wait, _ := time.ParseDuration(r.FormValue("wait"))
+	if !time.Now().Add(wait).Before(m.from) {
+		wait = time.Hour
+	}
+	select {
+	case <-time.After(wait):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Consul-Index": {"7"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+}
+
+// A Consul that hangs, or whose host vanishes without a reset, ends no connection: the outage counts since
+// the requests that it left open, not since they timed out.
+func TestOutage_SilentConsulIsUnhealthyAfterTwoMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, tasks(1)...)
+		b.Windowed = true
+		b.now = time.Now()
+		b.settle()
+		client, err := consul.New(config.Consul{Address: "127.0.0.1:1"})
+		b.must(err)
+		silent := time.Now().Add(time.Minute)
+		watch := client.Over(fallsSilent{silent}).Watch(t.Context(), b.watched, nil)
+		for time.Now().Before(silent.Add(2*time.Minute + time.Second)) {
+			b.now = time.Now()
+			marks, failed := watch.Marks()
+			_, err := b.Tick(t.Context(), TickOptions{Marks: marks, GatesErr: failed})
+			b.must(err)
+			if rec := b.reconcileRecord(); b.now.Before(silent.Add(time.Minute)) && overview.Unhealthy(b.store, rec, b.now, b.now) != "" {
+				t.Fatalf("%s after Consul fell silent: %+v", b.now.Sub(silent), rec.Sight)
+			}
+			select {
+			case <-watch.C():
+			case <-time.After(5 * time.Second):
+			}
+		}
+		if rec := b.reconcileRecord(); overview.Unhealthy(b.store, rec, b.now, silent.Add(2*time.Minute+time.Second)) == "" {
+			t.Errorf("two minutes after Consul fell silent: healthy with %+v", rec.Sight)
+		}
+	})
 }

@@ -65,8 +65,13 @@ func exported[T any](p *pages, name string, columns []export.Column[T], request 
 		}
 		query.Set("limit", "1000")
 		ctx := access.With(r.Context(), p.Viewer(r))
-		rows, next, err := read(ctx, query)
-		if err != nil {
+		var rows []T
+		var next string
+		part := func() (err error) {
+			rows, next, err = read(ctx, query)
+			return err
+		}
+		if err := p.all.inTurn(ctx, part); err != nil {
 			p.fail(w, r, err)
 			return
 		}
@@ -84,7 +89,7 @@ func exported[T any](p *pages, name string, columns []export.Column[T], request 
 				panic(http.ErrAbortHandler)
 			}
 			query.Set("before", next)
-			if rows, next, err = read(ctx, query); err != nil {
+			if err := p.all.inTurn(ctx, part); err != nil {
 				panic(http.ErrAbortHandler) // the client must not take what it has for everything
 			}
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 )
 
@@ -16,6 +18,7 @@ type scopes struct {
 	each bool // viewers may differ
 
 	counts counts
+	turn   chan struct{} // has an element while an export reads a part
 
 	mu   sync.Mutex
 	kept map[string]*scope // by the rights to view
@@ -50,6 +53,21 @@ func (s *scopes) of(viewer access.Caller) *scope {
 	made := newPages(s.ctx, s.Options, viewer, s)
 	s.kept[key] = made
 	return made
+}
+
+// inTurn reads a part of an export. Exports take turns, whoever views them, and other requests and
+// the ticks get as much time as they do. The turn ends before the part is sent: clients can be slow.
+func (s *scopes) inTurn(ctx context.Context, read func() error) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	began := time.Now()
+	err := read()
+	delay.For(ctx, time.Since(began))
+	return err
 }
 
 // acted has everything read again after somebody has acted, and open pages be told if something changed.

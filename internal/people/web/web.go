@@ -58,7 +58,7 @@ var files embed.FS
 // New returns the handler of the pages, all of which are below outbox.PagesPath. Streams to
 // pages end with ctx.
 func New(ctx context.Context, o Options) http.Handler {
-	s := &scopes{ctx: ctx, Options: o, kept: map[string]*scope{}}
+	s := &scopes{ctx: ctx, Options: o, kept: map[string]*scope{}, turn: make(chan struct{}, 1)}
 	if o.Viewer == nil {
 		s.Viewer = access.Sender
 	}
