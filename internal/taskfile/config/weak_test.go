@@ -29,7 +29,7 @@ func TestLoad_AcceptsWhatCTSDecodesWeakly(t *testing.T) {
 			"f.hcl:8: task[0].condition.services.cts_user_defined_meta.a: a list of one, where a single value is expected: its element is used; remove the brackets",
 			"f.hcl:10: task[0].buffer_period.min: a list of one, where a single value is expected: its element is used; remove the brackets",
 		}},
-		{"booleans in metadata", "f.hcl", "port = 8559\n"+aTask("labels { a = true }\ncondition \"services\" {\n names = [\"web\"]\n cts_user_defined_meta {\n  a = true\n  b = \"true\"\n }\n}"), []string{
+		{"booleans in metadata", "f.hcl", "port = 8559\n" + aTask("labels { a = true }\ncondition \"services\" {\n names = [\"web\"]\n cts_user_defined_meta {\n  a = true\n  b = \"true\"\n }\n}"), []string{
 			`f.hcl:9: task[0].condition.services.cts_user_defined_meta.a: the module gets "true", and got "1" from Consul-Terraform-Sync; write it in quotes: "true", or "1" if the module compares with that`,
 		}},
 		{"null for blocks", "f.json", `{"port": 8559, "driver": {"terraform": {"backend": {"local": {}}}}, "terraform_provider": null, "task": {"name": "t", "module": "./m", "module_input": null, "condition": {"services": {"names": ["web"]}}}}`, nil},
