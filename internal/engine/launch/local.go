@@ -21,7 +21,7 @@ const (
 	checkShare = 4
 
 	// maxPlans limits how many plans wait.
-	maxPlans = 1000
+	maxPlans = 6000
 )
 
 // Local executes the runs of launches in this process, several in parallel. A failed run does not

@@ -31,7 +31,7 @@ type hand struct {
 }
 
 func newHand(t *testing.T) *hand {
-	return &hand{t: t, begun: make(chan string, 1000), goOn: make(chan struct{})}
+	return &hand{t: t, begun: make(chan string, maxPlans+1000), goOn: make(chan struct{})}
 }
 
 func (h *hand) run(ctx context.Context, launch state.Launch, run state.PlannedRun) error {
@@ -197,8 +197,8 @@ func TestLocal_RefusesPlansWhenTooManyWait(t *testing.T) {
 	if all := admitted["ann"] + admitted["bob"]; all > maxPlans || admitted["bob"] < maxPlans/4 {
 		t.Errorf("admitted are %v", admitted)
 	}
-	if _, err := l.Admits(t.Context(), "cho", 3000); !errors.Is(err, reconcile.ErrBusy) {
-		t.Errorf("a request for 3000 plans: %v", err)
+	if _, err := l.Admits(t.Context(), "cho", 10_000); !errors.Is(err, reconcile.ErrBusy) {
+		t.Errorf("a request for 10,000 plans: %v", err)
 	}
 	if err := planBy(t, l, "cho", 0); err != nil {
 		t.Errorf("there is no place for a third sender: %v", err)
@@ -216,9 +216,9 @@ func TestLocal_RefusesARequestForMorePlansThanMayWait(t *testing.T) {
 	if _, err := l.Admits(t.Context(), "ann", maxPlans/2); err != nil {
 		t.Errorf("half of the places: %v", err)
 	}
-	_, err := l.Admits(t.Context(), "ann", 3000)
-	if !errors.Is(err, reconcile.ErrBusy) || !strings.Contains(err.Error(), "3000 requested, and at most 500") || !strings.Contains(err.Error(), "fewer tasks") {
-		t.Errorf("of 3000 plans it says %v", err)
+	_, err := l.Admits(t.Context(), "ann", 10_000)
+	if !errors.Is(err, reconcile.ErrBusy) || !strings.Contains(err.Error(), "10000 requested, and at most 3000") || !strings.Contains(err.Error(), "fewer tasks") {
+		t.Errorf("of 10,000 plans it says %v", err)
 	}
 }
 
