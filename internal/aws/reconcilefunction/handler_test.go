@@ -369,7 +369,7 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 	if c := found["table"]; c.OK || c.Found != "no such table" || c.Fix != "deploy the stack again" {
 		t.Errorf("%+v", c)
 	}
-	for name, want := range map[string]string{"tasks": "1 soon", "bundle": "b1 with 1 task", "consul rights": "1 condition can be read",
+	for name, want := range map[string]string{"tasks": "1 soon", "bundle": "b1 with 1 task; the loss of the last entry is applied without an approval (guard { on_empty = \"hold\" } holds it): web", "consul rights": "1 condition can be read",
 		"paused": "the next tick pauses the new deployment: nothing is applied until `terrapulse resume -stack=network`"} {
 		if c := found[name]; !c.OK || c.Found != want {
 			t.Errorf("%+v, want %q", c, want)
