@@ -87,7 +87,7 @@ func (e *entry) brief() apispec.TaskOverview {
 	t := apispec.TaskOverview{Name: e.name, Phase: apispec.PhaseApplied, Enabled: true, Due: apiview.Moment(e.row.Due)}
 	reason := state.Reason{Code: state.ReasonUnchanged, Text: e.row.Reason}
 	if e.row.Rest == state.RestDisabled {
-		t.Phase, t.Enabled, reason.Code = apispec.PhaseStopped, false, state.ReasonDisabled
+		t.Phase, t.Enabled, t.Due, reason.Code = apispec.PhaseStopped, false, nil, state.ReasonDisabled
 	}
 	t.Reason = apiview.Reason(reason)
 	if d := e.definition; d != nil {
