@@ -26,7 +26,7 @@ func (s *step) checked(ctx context.Context, run Run, p Phase, text string, read 
 		return
 	}
 	found, err := read(ctx, run)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoContent) {
 		err = fmt.Errorf("%w: the token may not read it: give its team the right to read state and plans", err)
 	}
 	if err != nil {

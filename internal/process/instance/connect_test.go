@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/consul"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 func TestConnect_WaitsForAnElectionOfConsulsServers(t *testing.T) {
@@ -34,5 +37,21 @@ func TestConnect_WaitsForAnElectionOfConsulsServers(t *testing.T) {
 				t.Errorf("%s: %v after %s", name, err, took)
 			}
 		})
+	}
+}
+
+// It is what -once and start do first.
+func TestConnect_AsksAgainInAnElection(t *testing.T) {
+	asked := 0
+	servers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		leader := "10.0.0.1:8300"
+		if asked++; asked < 3 {
+			leader = ""
+		}
+		fmt.Fprintf(w, "%q", leader)
+	}))
+	defer servers.Close()
+	if _, err := Connect(t.Context(), &config.Config{Consul: config.Consul{Address: servers.URL}}, true); err != nil || asked != 3 {
+		t.Errorf("after %d requests: %v", asked, err)
 	}
 }
