@@ -375,34 +375,15 @@ func TestWatch_RequestsThatAreCutShortMakeNoStorm(t *testing.T) {
 	}
 }
 
-// fallsSilent is a Consul in memory that answers blocking queries when their wait ends. From a moment on it
-// accepts requests and never answers.
-type fallsSilent struct{ from time.Time }
-
-func (s *fallsSilent) RoundTrip(r *http.Request) (*http.Response, error) {
-	wait, _ := time.ParseDuration(r.FormValue("wait"))
-	answered := time.Now().Add(wait)
-	if !s.from.IsZero() && !answered.Before(s.from) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	select {
-	case <-time.After(wait):
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Consul-Index": {"7"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
-}
-
 // A Consul that hangs, or whose host vanishes without a reset, is found before the outage is unhealthy, and
 // the outage begins with the last answer.
 func TestWatch_ConsulThatIsSilentIsFoundWithinTwoMinutes(t *testing.T) {
 	for _, asked := range []time.Duration{500 * time.Millisecond, 20 * time.Second, longWait - time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			consul := &fallsSilent{from: time.Now().Add(longWait + asked)} // so long after the second request
+			consul := consultest.FallsSilent{From: time.Now().Add(longWait + asked)} // so long after the second request
 			set := BlockGates([]Query{query(t, services("web")), query(t, condition.ConsulKV{Path: "a"})})
 			w := client(t, "127.0.0.1:1").Over(consul).Watch(t.Context(), set, nil)
-			time.Sleep(time.Until(consul.from))
+			time.Sleep(time.Until(consul.From))
 			if _, err := w.Marks(); err != nil {
 				t.Fatal(err)
 			}
@@ -410,11 +391,11 @@ func TestWatch_ConsulThatIsSilentIsFoundWithinTwoMinutes(t *testing.T) {
 				<-w.C()
 				marks, err := w.Marks()
 				failing = len(slices.DeleteFunc(set.Keys(), func(key string) bool { return GateError(err, key) == nil }))
-				if found := time.Since(consul.from); found > 115*time.Second || failing == set.Len() && set.Sees(marks, err) {
+				if found := time.Since(consul.From); found > 115*time.Second || failing == set.Len() && set.Sees(marks, err) {
 					t.Fatalf("%s after a request, Consul falls silent; after %s %d of %d gates fail: %v", asked, found, failing, set.Len(), err)
 				}
-				if since := time.Now().Add(-Silence(err)); failing == set.Len() && since.After(consul.from.Add(time.Second)) {
-					t.Errorf("%s after a request, Consul falls silent; the outage counts %s later", asked, since.Sub(consul.from))
+				if since := time.Now().Add(-Silence(err)); failing == set.Len() && since.After(consul.From.Add(time.Second)) {
+					t.Errorf("%s after a request, Consul falls silent; the outage counts %s later", asked, since.Sub(consul.From))
 				}
 			}
 		})

@@ -3,8 +3,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -259,22 +257,6 @@ func TestOutage_GatesThatFailOneByOneAreUnhealthyAfterTwoMinutes(t *testing.T) {
 	}
 }
 
-// fallsSilent is a Consul in memory that answers blocking queries when their wait ends, and nothing from a moment on.
-type fallsSilent struct{ from time.Time }
-
-func (m fallsSilent) RoundTrip(r *http.Request) (*http.Response, error) {
-	wait, _ := time.ParseDuration(r.FormValue("wait"))
-	if !time.Now().Add(wait).Before(m.from) {
-		wait = time.Hour
-	}
-	select {
-	case <-time.After(wait):
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Consul-Index": {"7"}}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
-}
-
 // A Consul that hangs, or whose host vanishes without a reset, ends no connection: the outage counts since
 // the requests that it left open, not since they timed out.
 func TestOutage_SilentConsulIsUnhealthyAfterTwoMinutes(t *testing.T) {
@@ -286,7 +268,7 @@ func TestOutage_SilentConsulIsUnhealthyAfterTwoMinutes(t *testing.T) {
 		client, err := consul.New(config.Consul{Address: "127.0.0.1:1"})
 		b.must(err)
 		silent := time.Now().Add(time.Minute)
-		watch := client.Over(fallsSilent{silent}).Watch(t.Context(), b.watched, nil)
+		watch := client.Over(consultest.FallsSilent{From: silent}).Watch(t.Context(), b.watched, nil)
 		for time.Now().Before(silent.Add(2*time.Minute + time.Second)) {
 			b.now = time.Now()
 			marks, failed := watch.Marks()
