@@ -13,23 +13,13 @@ const sso = "AWSReservedSSO_"
 func Person(name string) string {
 	m := session.FindStringSubmatch(name)
 	if m == nil || strings.HasPrefix(m[3], sso) {
-		return folded(name)
+		return Folded(name)
 	}
 	return m[0]
 }
 
-// Folded returns an identity, and an entry that names identities, without the case that means nothing where
-// people are told apart.
-func Folded(who Identity, entry string) (Identity, string) {
-	also := make([]string, len(who.Also))
-	for i, name := range who.Also {
-		also[i] = folded(name)
-	}
-	who.Name, who.Also = folded(who.Name), also
-	return who, folded(entry)
-}
-
-func folded(name string) string {
+// Folded is a name without the case that means nothing where people are told apart.
+func Folded(name string) string {
 	if strings.HasPrefix(name, "cert:") || strings.HasPrefix(name, "user:") {
 		return strings.ToLower(name)
 	}

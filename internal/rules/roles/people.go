@@ -21,15 +21,10 @@ func (p People) Of(name string) string {
 	if len(p) == 0 {
 		return ""
 	}
-	return p.of(identity.OfRecord(name))
-}
-
-func (p People) of(who identity.Identity) string {
+	who := identity.OfRecord(identity.Folded(name))
 	for _, person := range slices.Sorted(maps.Keys(p)) {
-		for _, entry := range p[person] {
-			if folded, entry := identity.Folded(who, entry); named(entry, folded) {
-				return person
-			}
+		if slices.ContainsFunc(p[person], func(entry string) bool { return named(identity.Folded(entry), who) }) {
+			return person
 		}
 	}
 	return ""
