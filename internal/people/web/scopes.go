@@ -55,8 +55,8 @@ func (s *scopes) of(viewer access.Caller) *scope {
 	return made
 }
 
-// inTurn reads a part of an export. Exports take turns, whoever views them, and other requests and
-// the ticks get as much time as they do. The turn ends before the part is sent: clients can be slow.
+// inTurn reads a part of an export. All exports of the process take turns. After each part, other requests and
+// the ticks have as much time as the part took. The turn ends before the part is sent: clients can be slow.
 func (s *scopes) inTurn(ctx context.Context, read func() error) error {
 	select {
 	case s.turn <- struct{}{}:

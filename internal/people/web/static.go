@@ -51,11 +51,12 @@ func readStatic(name string) ([]byte, error) {
 
 // joinedScripts and smallStyle are made when a browser first loads them.
 var (
-	joinedScripts = sync.OnceValues(func() (all []byte, err error) {
+	joinedScripts = sync.OnceValues(func() ([]byte, error) {
+		var all []byte
 		for _, script := range scripts {
 			raw, err := files.ReadFile("static/" + script)
-			if script == ownScript {
-				raw, err = compact("script", script)
+			if err == nil && script == ownScript {
+				raw, err = compact("script", raw)
 			}
 			if err != nil {
 				return nil, err
@@ -64,7 +65,13 @@ var (
 		}
 		return all, nil
 	})
-	smallStyle = sync.OnceValues(func() ([]byte, error) { return compact("style", styleSheet) })
+	smallStyle = sync.OnceValues(func() ([]byte, error) {
+		raw, err := files.ReadFile("static/" + styleSheet)
+		if err != nil {
+			return nil, err
+		}
+		return compact("style", raw)
+	})
 )
 
 // indentation has no meaning in our own files: no text in them has several lines.
@@ -72,13 +79,9 @@ var indentation = regexp.MustCompile(`\n\s+`)
 
 // compact returns one of our own files without comments, which html/template leaves out of what it finds
 // in an element, and without indentation. Browsers load less.
-func compact(element, name string) ([]byte, error) {
-	raw, err := files.ReadFile("static/" + name)
-	if err != nil {
-		return nil, err
-	}
+func compact(element string, file []byte) ([]byte, error) {
 	begin, end := "<"+element+">", "</"+element+">"
-	t, err := template.New(name).Delims("<%", "%>").Parse(begin + string(raw) + end)
+	t, err := template.New(element).Delims("<%", "%>").Parse(begin + string(file) + end)
 	if err != nil {
 		return nil, err
 	}
