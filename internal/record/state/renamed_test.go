@@ -96,3 +96,17 @@ func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
 		t.Errorf("the next attempt is at %s, which is more than the backoff of the new name: %s", next.RetryAt, limit)
 	}
 }
+
+// The task has had that name before: its run under it moved the state, and could not save it. A run elsewhere would
+// move the older state once more.
+func TestRename_StateThatAnEarlierMoveCouldNotSaveIsKept(t *testing.T) {
+	left := &Unsaved{Run: "r1", Instance: true, Runner: "cts-01", Place: "errored.tfstate"}
+	next, _ := Rename{From: "old", To: "new"}.Take(Task{}, Task{Stops: Stops{Unsaved: left}})
+	if by, only := next.Keeper(); by != "cts-01" || !only {
+		t.Errorf("the next run may begin on %q (alone: %v), and cts-01 keeps the latest state", by, only)
+	}
+	later := &Unsaved{Run: "r2", Instance: true, Runner: "cts-02", Place: "errored.tfstate"}
+	if next, _ = (Rename{From: "old", To: "new"}).Take(Task{Stops: Stops{Unsaved: later}}, Task{Stops: Stops{Unsaved: left}}); next.Unsaved != later {
+		t.Errorf("the state that the former name keeps is not taken along: %+v", next.Unsaved)
+	}
+}
