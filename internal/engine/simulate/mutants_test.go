@@ -232,7 +232,7 @@ var engineMutants = []mutant{
 		says: "a bundle never goes back",
 	}, {
 		rule: "a run whose launcher does not answer is not lost before its runner has yielded",
-		seed: 33182,
+		seed: 41290,
 		file: "engine/reconcile/live.go",
 		old:  "grace += yieldPatience",
 		new:  "grace += 0",

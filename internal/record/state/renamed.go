@@ -60,9 +60,9 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
 	next.MissingSince, next.RemovedAt, next.Deleted, next.DeletedBy, next.DeletedAccount, next.Leaving = time.Time{}, time.Time{}, false, "", "", nil
-	next.OnRemoval = "" // it is kept for the new name
+	next.OnRemoval = ""                             // it is kept for the new name
 	next.Unsaved = cmp.Or(from.Unsaved, to.Unsaved) // an earlier move may have failed to save what it made
-	next.Drift = nil // its findings have addresses of the former name
+	next.Drift = nil                                // its findings have addresses of the former name
 	next.History, next.Recent, next.Events = to.History, to.Recent, to.Events
 
 	left = Task{Removal: Removal{RemovedAt: r.At}, Naming: Naming{MovedTo: r.To, Renamed: from.Renamed}, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
