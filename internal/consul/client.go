@@ -168,7 +168,7 @@ func (c *Client) getWithin(ctx context.Context, r request, timeout time.Duration
 	case <-ctx.Done():
 		return answer{}, c.transportError(ctx, r, ctx.Err())
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w within %s", errNoAnswer, timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
 	defer cancel()
 	return c.do(ctx, r, decode)
 }
@@ -178,7 +178,7 @@ func (c *Client) getWithin(ctx context.Context, r request, timeout time.Duration
 func (c *Client) block(ctx context.Context, r request, index uint64, wait time.Duration) (answer, error) {
 	// Consul adds up to a sixteenth to the wait, so that not all come at once.
 	timeout := wait + wait/16 + c.timeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w within %s", errNoAnswer, timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
 	defer cancel()
 	query := url.Values{
 		"index": {strconv.FormatUint(index, 10)},

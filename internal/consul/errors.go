@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 )
@@ -17,8 +18,10 @@ import (
 // out of date. It is transient.
 var ErrNoLeader = errors.New("the cluster has no leader; list its servers with `consul operator raft list-peers`")
 
-// errNoAnswer says that a request has timed out.
-var errNoAnswer = errors.New("no answer")
+// noAnswer says that a request has timed out, after this time.
+type noAnswer time.Duration
+
+func (n noAnswer) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(n)) }
 
 // kind is the kind of a readError. errors.Is compares a readError with its kind.
 type kind int

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 )
 
@@ -182,29 +180,35 @@ func (r *reading) loadViews(ctx context.Context, views []condition.View) {
 		}
 	}
 	var (
-		mu    sync.Mutex
-		gone  = outages{}
-		group errgroup.Group
+		mu      sync.Mutex
+		gone    = outages{}
+		readers sync.WaitGroup
+		work    = make(chan condition.View, len(todo))
 	)
-	group.SetLimit(maxReads)
 	for _, v := range todo {
-		group.Go(func() error {
-			req := v.Request()
-			datacenter := req.Scope.Datacenter
-			mu.Lock()
-			l := loaded{err: gone.in(datacenter)}
-			mu.Unlock()
-			if l.err == nil {
-				l = r.loadView(ctx, v, request{Request: req})
+		work <- v
+	}
+	close(work)
+	// A goroutine for each view would grow its stack anew for each.
+	for range min(maxReads, len(todo)) {
+		readers.Go(func() {
+			for v := range work {
+				req := v.Request()
+				datacenter := req.Scope.Datacenter
+				mu.Lock()
+				l := loaded{err: gone.in(datacenter)}
+				mu.Unlock()
+				if l.err == nil {
+					l = r.loadView(ctx, v, request{Request: req})
+				}
+				mu.Lock()
+				gone.note(datacenter, l.err)
+				r.loaded[v] = l
+				mu.Unlock()
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			gone.note(datacenter, l.err)
-			r.loaded[v] = l
-			return nil
 		})
 	}
-	_ = group.Wait() // errors are those of the views
+	readers.Wait()
 }
 
 // loadView reads a view. If access control has hidden everything, that is an

@@ -133,7 +133,7 @@ func (w *Watch) follow(ctx context.Context, n int, g gate, index uint64) (answer
 		delay.For(ctx, w.pace.spacing)
 		began := time.Now()
 		a, err := w.client.block(ctx, request{Request: g.Request}, index, w.pace.wait)
-		if errors.Is(err, errNoAnswer) { // if the next read fails, too, the outage began here
+		if _, late := errors.AsType[noAnswer](err); late { // if the next read fails, too, the outage began here
 			w.mu.Lock()
 			w.unanswered[n] = began
 			w.mu.Unlock()
