@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -221,7 +222,7 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		return answer{}, c.failed(r, unavailable, ErrNoLeader, "")
 	}
 	if decode != nil && !a.missing {
-		err = decode(json.NewDecoder(resp.Body))
+		err = decodeBody(resp.Body, decode)
 	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body)
@@ -230,6 +231,35 @@ func (c *Client) do(ctx context.Context, r request, decode func(*json.Decoder) e
 		return answer{}, c.transportError(ctx, r, err)
 	}
 	return a, nil
+}
+
+// decoders are decoders that have read their answers to the end. Their buffers would otherwise be a quarter of
+// what a read of many services allocates.
+var decoders sync.Pool
+
+// decoder decodes one body after the other.
+type decoder struct {
+	body io.Reader
+	json *json.Decoder
+}
+
+func (d *decoder) Read(p []byte) (int, error) { return d.body.Read(p) }
+
+func decodeBody(body io.Reader, decode func(*json.Decoder) error) error {
+	d, ok := decoders.Get().(*decoder)
+	if !ok {
+		d = new(decoder)
+		d.json = json.NewDecoder(d)
+	}
+	d.body = body
+	if err := decode(d.json); err != nil {
+		return err
+	}
+	rest, err := io.ReadAll(d.json.Buffered())
+	if d.body = nil; err == nil && len(bytes.TrimSpace(rest)) == 0 {
+		decoders.Put(d)
+	}
+	return err
 }
 
 func (c *Client) httpRequest(ctx context.Context, r request) (*http.Request, error) {
