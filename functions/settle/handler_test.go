@@ -13,12 +13,12 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/aws/ecs"
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
-	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -309,7 +309,7 @@ func TestHandle_SettlesALaunchOnECSWithAnyOrderOfEvents(t *testing.T) {
 			t.Errorf("%s: %v", event, err)
 		}
 	}})
-	client := awsjson.New(aws.Config{Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
+	client := awsecs.NewFromConfig(aws.Config{Region: ecstest.Region, BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
 	launcher := &ecs.Launcher{Client: client, Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(), Subnets: []string{"subnet-1"}, Now: time.Now}
 	b.cluster, b.family = s.Cluster(), ecstask.Family(s.TaskDefinition())
 

@@ -20,7 +20,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/base/awsconfig"
-	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -61,7 +60,7 @@ func access(s *ecstest.Server) aws.Config {
 
 func newLauncher(s *ecstest.Server, now func() time.Time) *ecs.Launcher {
 	return &ecs.Launcher{
-		Client: awsjson.New(access(s)), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(),
+		Client: awsecs.NewFromConfig(access(s)), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(),
 		Capacity: settings.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, Now: now,
 	}
@@ -183,6 +182,61 @@ func TestStart_LostAnswerStartsNoSecondContainer(t *testing.T) {
 	}
 }
 
+// ECS remembers that it started nothing with a token, and an attempt has another address of the program. So
+// the next attempt has another token, however the answer was lost.
+func TestStart_FailureDoesNotBindTheNextAttempt(t *testing.T) {
+	for name, lost := range map[string]bool{"": false, "whose answer was lost": true} {
+		t.Run(name, func(t *testing.T) {
+			s := ecstest.Start(t, ecstest.Options{TaskDefinition: types.TaskDefinition{Family: aws.String("prod-runner"),
+				ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner")}, {Name: aws.String("install")}}}})
+			l, launch := newLauncher(s, time.Now), newLaunch()
+			signed := 0
+			l.Program = func(context.Context) (string, error) {
+				signed++
+				return fmt.Sprintf("https://bucket/program?signature=%d", signed), nil
+			}
+			s.Inject(ecstest.Fault{Operation: "RunTask", Failure: "RESOURCE:MEMORY", Lose: lost})
+			for attempt := 0; ; attempt++ {
+				err := l.Start(t.Context(), launch)
+				if err == nil {
+					break
+				}
+				if attempt == 3 {
+					t.Fatal(err)
+				}
+				if errors.Is(err, reconcile.ErrRefused) {
+					launch.Refused++
+				}
+			}
+			if n := len(s.Tasks(launch.ID)); n != 1 {
+				t.Errorf("%d containers", n)
+			}
+			if err := l.Start(t.Context(), launch); err != nil || len(s.Tasks(launch.ID)) != 1 {
+				t.Errorf("once more: %d containers, %v", len(s.Tasks(launch.ID)), err)
+			}
+		})
+	}
+}
+
+// For up to a minute, ECS may not know a task that it has just started: it is requested again, and is the
+// same one.
+func TestStart_TaskThatIsMissingForAMinuteIsNotStartedTwice(t *testing.T) {
+	c := newClock()
+	s := ecstest.Start(t, ecstest.Options{Now: c.Now})
+	s.Lag(time.Minute)
+	l, launch := newLauncher(s, c.Now), newLaunch()
+	for range 60 {
+		start(t, l, launch)
+		if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || statuses[launch.ID].Running {
+			t.Fatalf("%+v, %v", statuses, err)
+		}
+		c.advance(time.Second)
+	}
+	if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || !statuses[launch.ID].Running || len(s.Tasks(launch.ID)) != 1 {
+		t.Errorf("after a minute: %+v, %v, %d containers", statuses, err, len(s.Tasks(launch.ID)))
+	}
+}
+
 func TestStart_LaunchRequestedBeforeADeployment(t *testing.T) {
 	s := ecstest.Start(t, ecstest.Options{})
 	l, launch := newLauncher(s, time.Now), newLaunch()
@@ -250,6 +304,12 @@ func TestStart_ErrorsAreClassifiedAndSayWhatToDo(t *testing.T) {
 				if !strings.Contains(err.Error(), says) {
 					t.Errorf("%q is not said: %v", says, err)
 				}
+			}
+			if errors.Is(err, reconcile.ErrRefused) != (tt.fault.Failure != "" || tt.fault.Code == "ConflictException") {
+				t.Errorf("ECS has started nothing, and remembers that: %v", err)
+			}
+			if errors.Is(err, reconcile.ErrRefused) {
+				launch.Refused++
 			}
 			start(t, l, launch)
 			if n := len(s.Tasks(launch.ID)); n != 1 {
@@ -500,7 +560,7 @@ func TestLauncher_WorksWithTheEnvironmentOfAFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, launch := newLauncher(s, time.Now), newLaunch()
-	l.Client = awsjson.New(cfg)
+	l.Client = awsecs.NewFromConfig(cfg)
 	s.Inject(ecstest.Fault{Operation: "RunTask", Code: "ThrottlingException", Message: "Rate exceeded", Times: 2})
 	start(t, l, launch)
 	if n := len(s.Tasks(launch.ID)); n != 1 {

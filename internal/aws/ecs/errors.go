@@ -10,11 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/terrapulse/terrapulse/internal/base/fault"
+	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 )
 
 const (
@@ -32,8 +35,7 @@ var rules = []struct {
 	kind         fault.Kind
 	advice       string
 }{
-	// The same launch is being asked for at this moment. Requests of ECS itself to other services
-	// can be throttled, too.
+	// Requests of ECS itself to other services can be throttled, too.
 	{[]string{"ConflictException"}, []string{"requestlimitexceeded", "request limit exceeded", "rate exceeded", "too many concurrent"}, fault.Transient, adviceLater},
 	{[]string{"LimitExceededException"}, []string{"reached the limit on the number of", "above your limit", "limit exceeded"},
 		fault.Transient, "the next tick tries again; lower the parameter MaxContainers, or have AWS raise the account's quota of Fargate vCPUs"},
@@ -85,11 +87,15 @@ func classify(act string, err error) error {
 	if answer := new(smithyhttp.ResponseError); !throttled && errors.As(err, &answer) && answer.HTTPStatusCode() < 500 {
 		kind, advice = fault.Person, adviceWrong
 	}
-	return failed(act, api.ErrorCode()+": "+api.ErrorMessage(), kind, advice)
+	err = failed(act, api.ErrorCode()+": "+api.ErrorMessage(), kind, advice)
+	if api.ErrorCode() == "ConflictException" { // its token belongs to a request that started nothing
+		err = fmt.Errorf("%w: %w", reconcile.ErrRefused, err)
+	}
+	return err
 }
 
 // refused classifies a failure that RunTask returns in a successful answer.
-func refused(act string, f failure) error {
-	text := cmp.Or(strings.TrimSuffix(f.Reason+": "+f.Detail, ": "), "ECS started none, and does not say why")
-	return failed(act, text, fault.Transient, adviceLater)
+func refused(act string, f types.Failure) error {
+	text := cmp.Or(strings.TrimSuffix(aws.ToString(f.Reason)+": "+aws.ToString(f.Detail), ": "), "ECS started none, and does not say why")
+	return fmt.Errorf("%w: %w", reconcile.ErrRefused, failed(act, text, fault.Transient, adviceLater))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/aws/consulsecrets"
@@ -44,7 +45,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	table, files, source := dynamo.New(cfg, s.Table), s3.NewFromConfig(cfg), secrets.New(cfg)
 	store := summary.Keep(table)
 	containers := &ecs.Launcher{
-		Client: awsjson.New(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition,
+		Client: awsecs.NewFromConfig(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition,
 		Capacity: s.Capacity, Subnets: s.Subnets, SecurityGroups: s.SecurityGroups, PublicIP: s.PublicIP, Function: s.Function, MaxPlans: s.MaxContainers, Now: time.Now,
 	}
 	if s.Program != (s3url.URL{}) {

@@ -1,6 +1,5 @@
 // Package awsjson calls single operations of AWS services without the SDK's clients of these
-// services: the client of SSM alone makes a function 1.2 MB larger, that of ECS 0.9 MB, and that of
-// EventBridge 0.4 MB.
+// services: the client of SSM alone makes a function 1.2 MB larger, and that of EventBridge 0.4 MB.
 // The SDK does the rest: signatures, retries, hosts and errors.
 package awsjson
 
@@ -42,16 +41,6 @@ const (
 	DescribeTable      Action = "dynamodb:DescribeTable"
 	DescribeTimeToLive Action = "dynamodb:DescribeTimeToLive"
 
-	RunTask                Action = "ecs:RunTask"
-	ListTasks              Action = "ecs:ListTasks"
-	DescribeTasks          Action = "ecs:DescribeTasks"
-	DescribeTaskDefinition Action = "ecs:DescribeTaskDefinition"
-	DescribeClusters       Action = "ecs:DescribeClusters"
-
-	// Those that the deployment uses.
-	CreateCluster Action = "ecs:CreateCluster"
-	DeleteCluster Action = "ecs:DeleteCluster"
-
 	// Those that commands use.
 	FilterLogEvents    Action = "logs:FilterLogEvents"
 	GetQueueAttributes Action = "sqs:GetQueueAttributes"
@@ -70,7 +59,6 @@ var services = map[string]struct {
 	"ssm":            {"SSM", "ssm", "1.1", "AmazonSSM"},
 	"events":         {"EventBridge", "events", "1.1", "AWSEvents"},
 	"dynamodb":       {"DynamoDB", "dynamodb", "1.0", "DynamoDB_20120810"},
-	"ecs":            {"ECS", "ecs", "1.1", "AmazonEC2ContainerServiceV20141113"},
 	"logs":           {"CloudWatch Logs", "logs", "1.1", "Logs_20140328"},
 	"sqs":            {"SQS", "sqs", "1.0", "AmazonSQS"},
 	"cloudwatch":     {"CloudWatch", "monitoring", "1.0", "GraniteServiceVersion20100801"},

@@ -15,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -107,7 +106,7 @@ func TestCall_ErrorsAreThoseOfTheSDK(t *testing.T) {
 }
 
 func TestEndpoint_IsTheOneOfTheSDKInEveryPartition(t *testing.T) {
-	ofSecrets, ofECS, ofDynamoDB := secretsmanager.NewDefaultEndpointResolverV2(), ecs.NewDefaultEndpointResolverV2(), dynamodb.NewDefaultEndpointResolverV2()
+	ofSecrets, ofDynamoDB := secretsmanager.NewDefaultEndpointResolverV2(), dynamodb.NewDefaultEndpointResolverV2()
 	for _, region := range []string{"eu-west-1", "us-east-1", "cn-north-1", "us-gov-west-1", "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1", "eusc-de-east-1"} {
 		for _, c := range []struct{ fips, dual bool }{{}, {fips: true}, {dual: true}, {true, true}} {
 			client := New(aws.Config{Region: region})
@@ -123,9 +122,6 @@ func TestEndpoint_IsTheOneOfTheSDKInEveryPartition(t *testing.T) {
 			if e, err := ofSecrets.ResolveEndpoint(t.Context(), secretsmanager.EndpointParameters{Region: &region, UseFIPS: &c.fips, UseDualStack: &c.dual}); err == nil && (both || !c.dual) {
 				wants["secretsmanager"] = e.URI.String() + "/"
 			}
-			if e, err := ofECS.ResolveEndpoint(t.Context(), ecs.EndpointParameters{Region: &region, UseFIPS: &c.fips, UseDualStack: &c.dual}); err == nil {
-				wants["ecs"] = e.URI.String() + "/"
-			}
 			if e, err := ofDynamoDB.ResolveEndpoint(t.Context(), dynamodb.EndpointParameters{Region: &region, UseFIPS: &c.fips, UseDualStack: &c.dual}); err == nil {
 				wants["dynamodb"] = e.URI.String()
 			}
@@ -134,7 +130,7 @@ func TestEndpoint_IsTheOneOfTheSDKInEveryPartition(t *testing.T) {
 					t.Errorf("in %s, %+v: %s, %v; want %s", region, c, got, err, want)
 				}
 			}
-			if !c.dual && len(wants) < 3 {
+			if !c.dual && len(wants) < 2 {
 				t.Errorf("in %s, %+v: the SDK has the hosts %v", region, c, wants)
 			}
 		}

@@ -1,9 +1,13 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,6 +115,76 @@ func TestTick_NoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 	}
 	if len(b.launchedRuns()) != 250 {
 		t.Errorf("%d of 250 tasks were run", len(b.launchedRuns()))
+	}
+}
+
+// picky refuses single launches.
+type picky struct {
+	*launcher
+	refuses func(state.Launch) error
+}
+
+func (p picky) Start(ctx context.Context, launch state.Launch) error {
+	if err := p.refuses(launch); err != nil {
+		return err
+	}
+	return p.launcher.Start(ctx, launch)
+}
+
+// What a launcher has refused may be remembered there: each attempt says how often it was refused.
+func TestTick_RefusedLaunchIsAskedForAnewAndStopsNoOther(t *testing.T) {
+	b := newBench(t, tasks(250)...)
+	var mu sync.Mutex
+	first, asked := "", []int(nil)
+	b.Launcher = picky{b.launcher, func(launch state.Launch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		first = cmp.Or(first, launch.ID)
+		if launch.ID != first {
+			return nil
+		}
+		if asked = append(asked, launch.Refused); launch.Refused < 2 {
+			return fmt.Errorf("%w: RESOURCE:MEMORY", ErrRefused)
+		}
+		return nil
+	}}
+	report := b.tick()
+	if len(report.Launches) != 250/runsPerLaunch || len(report.Postponed) > 0 || len(b.launchedRuns()) != 250-runsPerLaunch {
+		t.Fatalf("%d launches, %d postponed, %d runs started", len(report.Launches), len(report.Postponed), len(b.launchedRuns()))
+	}
+	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "RESOURCE:MEMORY") {
+		t.Errorf("the record says %+v", rec)
+	}
+	b.tick()
+	if b.tick(); b.reconcileRecord().Stalled != "" || !slices.Equal(asked, []int{0, 1, 2}) {
+		t.Errorf("attempts %v; the record says %q", asked, b.reconcileRecord().Stalled)
+	}
+	for name, n := range b.launchedRuns() {
+		if n != 1 {
+			t.Errorf("%s was run %d times", name, n)
+		}
+	}
+	if len(b.launchedRuns()) != 250 {
+		t.Errorf("%d of 250 tasks were run", len(b.launchedRuns()))
+	}
+}
+
+// What concerns all launches does.
+func TestTick_OutageOfTheLauncherIsNotHiddenByARefusal(t *testing.T) {
+	b := newBench(t, tasks(250)...)
+	var mu sync.Mutex
+	n := 0
+	b.Launcher = picky{b.launcher, func(state.Launch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n == 1 {
+			return fmt.Errorf("%w: RESOURCE:MEMORY", ErrRefused)
+		}
+		return errors.New("no answer")
+	}}
+	report := b.tick()
+	if len(report.Launches) != startsAtOnce || !strings.Contains(b.reconcileRecord().Stalled, "no answer") {
+		t.Errorf("%d launches; the record says %q", len(report.Launches), b.reconcileRecord().Stalled)
 	}
 }
 

@@ -28,7 +28,7 @@ const startsAtOnce = 8
 
 // start starts launches, except those that a runner that lingers takes. If that
 // fails, their intents stay, so that the next tick starts them under the same ids, and
-// this tick begins no others.
+// this tick begins no others, unless the launcher has refused these alone.
 func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	began := t.Now()
 	takers, errs := make([]string, len(launches)), make([]error, len(launches))
@@ -65,9 +65,29 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 		} else {
 			t.Log.Error("launch not started, will retry: the cause must be removed", attrs...)
 		}
-		if t.report.Stalled == nil {
+		refused := errors.Is(err, ErrRefused)
+		if refused {
+			t.noteRefused(ctx, launches[i])
+		}
+		if t.report.Stalled == nil || t.onlyRefused() && !refused {
 			t.report.Stalled = fmt.Errorf("start launch %s: %w", launches[i].ID, err)
 		}
+	}
+}
+
+// onlyRefused reports whether the launches of this tick that were not started were each refused by themselves.
+func (t *tick) onlyRefused() bool { return errors.Is(t.report.Stalled, ErrRefused) }
+
+// noteRefused writes that a launch was refused, so that the next attempt is a new one. Without that, it has the
+// answer of this one, and is noted then.
+func (t *tick) noteRefused(ctx context.Context, launch state.Launch) {
+	rec, err := state.Read[state.Launch](ctx, t.Store, state.LaunchKey(launch.ID))
+	if err == nil && rec.Exists() && rec.Data.Refused == launch.Refused {
+		rec.Data.Refused++
+		_, err = t.opts.Lease.Apply(ctx, rec.Write(rec.Data))
+	}
+	if err != nil {
+		t.Log.Warn("cannot note that a launch was refused", "launch", launch.ID, "fence", launch.Fence, "error", err)
 	}
 }
 
@@ -145,7 +165,7 @@ func (t *tick) offering() *linger.Offers {
 func (t *tick) full() string {
 	under := len(t.live) + len(t.report.Launches)
 	switch {
-	case t.report.Stalled != nil:
+	case t.report.Stalled != nil && !t.onlyRefused():
 		return cannotStart + state.Cut(t.report.Stalled.Error())
 	case !t.opts.Until.IsZero() && !t.Now().Before(t.opts.Until):
 		return "this tick has no time left"

@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -29,12 +30,15 @@ type Consul interface {
 // Launcher starts runners.
 type Launcher interface {
 	// Start starts a runner for the launch. To start one again with the same
-	// id is harmless.
+	// id is harmless. ErrRefused is among its errors if it is certain that none was started.
 	Start(ctx context.Context, launch state.Launch) error
 	// Status says of each launch whether its runner lives. It is given the ids of
 	// launches, and of runners that have taken the launches of others.
 	Status(ctx context.Context, ids []string) (map[string]LaunchStatus, error)
 }
+
+// ErrRefused says that a launcher has answered, and has started nothing for this launch. Others may begin.
+var ErrRefused = errors.New("nothing was started")
 
 // Sharer is a Launcher that gives launches to other instances of a cluster while its process leads.
 type Sharer interface {

@@ -250,6 +250,9 @@ type Launch struct {
 	Runs    []PlannedRun    `json:"runs"`
 	// Begun is when this process began to work on the launch.
 	Begun time.Time `json:"-"`
+	// Refused is how often the launcher has answered that it starts nothing. It may remember that for the
+	// launch, and is asked by another name the next time.
+	Refused int `json:"refused,omitempty"`
 
 	// Linger is how long its runner waits for another launch afterwards; 0 if it ends
 	// at once. Offer is the runner to which the launch was offered, and Taker who has it

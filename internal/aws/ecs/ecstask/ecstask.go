@@ -45,18 +45,25 @@ type Task struct {
 	LastStatus     string
 	StopCode       string
 	StoppedReason  string
-	Containers     []struct {
-		Name     string
-		ExitCode *int32 // nil if it never ran
-		Reason   string
-	}
-	Overrides struct {
-		ContainerOverrides []struct {
-			Name        string
-			Environment []struct{ Name, Value string }
-		}
-	}
+	Containers     []Ended
+	Overrides      struct{ ContainerOverrides []Override }
 }
+
+// Ended is a container of a task, and how it ended.
+type Ended struct {
+	Name     string
+	ExitCode *int32 // nil if it never ran
+	Reason   string
+}
+
+// Override is what a task gives to one of its containers.
+type Override struct {
+	Name        string
+	Environment []Variable
+}
+
+// Variable is an environment variable.
+type Variable struct{ Name, Value string }
 
 // Launch returns the id of the launch that the task was started for; "" if it is not a task of
 // Terrapulse.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
@@ -139,18 +140,36 @@ func (s *Server) runTask(in *awsecs.RunTaskInput, fault Fault) (smithy.Serializa
 		return nil, err
 	}
 	known, ok := s.tokens[name]
-	switch {
-	case ok && s.opts.Now().Sub(known.at) < tokenMemory && known.request != string(request):
-		return nil, &types.ConflictException{ResourceIds: []string{*known.task.now.TaskArn},
-			Message: aws.String("A previous request with the same client token and other parameters has started tasks.")}
-	case ok && s.opts.Now().Sub(known.at) < tokenMemory:
+	switch valid := ok && known.valid(s.opts.Now()); {
+	case valid && known.request != string(request):
+		conflict := &types.ConflictException{Message: aws.String("A previous request with the same client token had other parameters.")}
+		if known.task != nil {
+			conflict.ResourceIds = []string{*known.task.now.TaskArn}
+		}
+		return nil, conflict
+	case valid && known.task != nil:
 		return &awsecs.RunTaskOutput{Tasks: []types.Task{known.task.now}}, nil
+	case valid:
+		return &awsecs.RunTaskOutput{Failures: []types.Failure{{Reason: &known.failure}}}, nil
 	case fault.Failure != "":
+		s.tokens[name] = token{request: string(request), failure: fault.Failure, at: s.opts.Now()}
 		return &awsecs.RunTaskOutput{Failures: []types.Failure{{Reason: &fault.Failure}}}, nil
 	}
 	t := s.begin(in, d, fault.FailToStart)
-	s.tokens[name] = token{string(request), t, s.opts.Now()}
+	s.tokens[name] = token{request: string(request), task: t, at: s.opts.Now()}
 	return &awsecs.RunTaskOutput{Tasks: []types.Task{t.now}}, nil
+}
+
+// valid reports whether ECS still knows a client token: as long as the task and an hour. That of a request
+// that started nothing counts, too.
+func (k token) valid(now time.Time) bool {
+	switch {
+	case k.task == nil:
+		return now.Sub(k.at) < tokenMemory
+	case k.task.now.StoppedAt != nil:
+		return now.Sub(*k.task.now.StoppedAt) < stoppedMemory
+	}
+	return true
 }
 
 // check refuses what ECS refuses.

@@ -52,7 +52,7 @@ func await(t *testing.T, what string, true func() bool) {
 	}
 }
 
-func TestRunTask_ClientTokenIsValidForADay(t *testing.T) {
+func TestRunTask_ClientTokenIsValidAsLongAsTheTaskAndAnHour(t *testing.T) {
 	now := time.Now()
 	var mu sync.Mutex
 	s := ecstest.Start(t, ecstest.Options{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }})
@@ -66,12 +66,39 @@ func TestRunTask_ClientTokenIsValidForADay(t *testing.T) {
 	if conflict := new(types.ConflictException); !errors.As(err, &conflict) || len(conflict.ResourceIds) != 1 || conflict.ResourceIds[0] != first {
 		t.Errorf("the same token with another subnet: %v", err)
 	}
-	mu.Lock()
-	now = now.Add(24 * time.Hour)
-	mu.Unlock()
-	if again := run(t, s, "l-1"); again == first {
-		t.Error("the token counts for more than a day")
+	pass := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+	pass(48 * time.Hour)
+	if again := run(t, s, "l-1"); again != first {
+		t.Error("the token is forgotten before the task has stopped")
 	}
+	await(t, "the task runs", func() bool { return s.LastStatus(first) == "RUNNING" })
+	s.Kill(first, "")
+	await(t, "the task has stopped", func() bool { return s.LastStatus(first) == "STOPPED" })
+	pass(59 * time.Minute)
+	if again := run(t, s, "l-1"); again != first {
+		t.Error("the token is forgotten within an hour")
+	}
+	pass(time.Minute)
+	if again := run(t, s, "l-1"); again == first {
+		t.Error("the token counts for more than an hour")
+	}
+}
+
+func TestRunTask_FailureBindsItsClientToken(t *testing.T) {
+	s := ecstest.Start(t, ecstest.Options{})
+	s.Inject(ecstest.Fault{Operation: "RunTask", Failure: "RESOURCE:MEMORY"})
+	for range 2 {
+		if out, err := client(s).RunTask(t.Context(), request(s, "l-1")); err != nil || len(out.Tasks) > 0 || len(out.Failures) != 1 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	other := request(s, "l-1")
+	other.NetworkConfiguration.AwsvpcConfiguration.Subnets[0] = "subnet-2"
+	_, err := client(s).RunTask(t.Context(), other)
+	if conflict := new(types.ConflictException); !errors.As(err, &conflict) || len(conflict.ResourceIds) > 0 {
+		t.Errorf("the same token with another subnet: %v", err)
+	}
+	run(t, s, "l-2")
 }
 
 func TestServer_RefusesWhatECSRefuses(t *testing.T) {

@@ -31,8 +31,8 @@ const (
 
 	clusterName = "terrapulse"
 
-	// tokenMemory is how long a client token is valid, and stoppedMemory how long a stopped task is
-	// still listed. https://docs.aws.amazon.com/AmazonECS/latest/APIReference/ECS_Idempotency.html
+	// stoppedMemory is how long a stopped task is still listed, and its client token valid. tokenMemory is how
+	// long a client token is valid that started nothing. https://docs.aws.amazon.com/AmazonECS/latest/APIReference/ECS_Idempotency.html
 	tokenMemory   = 24 * time.Hour
 	stoppedMemory = time.Hour
 
@@ -103,8 +103,9 @@ type Server struct {
 
 // token is the memory of a client token.
 type token struct {
-	request string // without the token
-	task    *task
+	request string
+	task    *task  // nil if none was started
+	failure string // why
 	at      time.Time
 }
 
