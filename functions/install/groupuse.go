@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/cfn"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
 // groupUse says who else uses the stack's security group when the stack is deleted. EC2 refuses to
 // delete such a group, which CloudFormation tries last, after up to 45 minutes, and does not say who.
 type groupUse struct {
-	EC2 *query
+	EC2 *ec2.Client
 	Log *slog.Logger
 }
 
@@ -40,36 +42,42 @@ func (g *groupUse) handle(ctx context.Context, e cfn.Event) (id string, data map
 // waits for that.
 func (g *groupUse) users(ctx context.Context, group string) (users []string, err error) {
 	for filter, kind := range map[string]string{"ip-permission.group-id": "an inbound", "egress.ip-permission.group-id": "an outbound"} {
-		var found struct {
-			Items []struct {
-				ID   string `xml:"groupId"`
-				Name string `xml:"groupName"`
-			} `xml:"securityGroupInfo>item"`
-		}
-		err = errors.Join(err, g.EC2.call(ctx, "DescribeSecurityGroups", filtered(filter, group), &found))
-		for _, other := range found.Items {
-			if other.ID != group {
-				users = append(users, fmt.Sprintf("the security group %s (%s) has %s rule with it", other.ID, other.Name, kind))
+		pages := ec2.NewDescribeSecurityGroupsPaginator(g.EC2, &ec2.DescribeSecurityGroupsInput{Filters: filtered(filter, group)})
+		err = errors.Join(err, eachPage(ctx, pages, func(page *ec2.DescribeSecurityGroupsOutput) {
+			for _, other := range page.SecurityGroups {
+				if *other.GroupId != group {
+					users = append(users, fmt.Sprintf("the security group %s (%s) has %s rule with it", *other.GroupId, aws.ToString(other.GroupName), kind))
+				}
+			}
+		}))
+	}
+	pages := ec2.NewDescribeNetworkInterfacesPaginator(g.EC2, &ec2.DescribeNetworkInterfacesInput{Filters: filtered("group-id", group)})
+	err = errors.Join(err, eachPage(ctx, pages, func(page *ec2.DescribeNetworkInterfacesOutput) {
+		for _, i := range page.NetworkInterfaces {
+			if i.InterfaceType != types.NetworkInterfaceTypeLambda {
+				users = append(users, fmt.Sprintf("the network interface %s (%s) has it", *i.NetworkInterfaceId, aws.ToString(i.Description)))
 			}
 		}
-	}
-	var found struct {
-		Items []struct {
-			ID          string `xml:"networkInterfaceId"`
-			Type        string `xml:"interfaceType"`
-			Description string `xml:"description"`
-		} `xml:"networkInterfaceSet>item"`
-	}
-	err = errors.Join(err, g.EC2.call(ctx, "DescribeNetworkInterfaces", filtered("group-id", group), &found))
-	for _, i := range found.Items {
-		if i.Type != "lambda" {
-			users = append(users, fmt.Sprintf("the network interface %s (%s) has it", i.ID, i.Description))
-		}
-	}
+	}))
 	return users, err
 }
 
-// filtered returns the parameters that filter by one value.
-func filtered(name, value string) url.Values {
-	return url.Values{"Filter.1.Name": {name}, "Filter.1.Value.1": {value}}
+// filtered returns what filters by one value.
+func filtered(name, value string) []types.Filter {
+	return []types.Filter{{Name: &name, Values: []string{value}}}
+}
+
+// eachPage visits the pages of a list.
+func eachPage[Out, Options any](ctx context.Context, pages interface {
+	HasMorePages() bool
+	NextPage(context.Context, ...func(*Options)) (*Out, error)
+}, visit func(*Out)) error {
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return err
+		}
+		visit(page)
+	}
+	return nil
 }

@@ -9,15 +9,15 @@ import (
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // newGroupUse returns the resource with an EC2 at an address.
-func newGroupUse(address string) *groupUse {
-	cfg := aws.Config{Region: "eu-west-1", HTTPClient: http.DefaultClient, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}
-	return &groupUse{EC2: newEC2(cfg, address), Log: slog.New(slog.DiscardHandler)}
+func newGroupUse(t *testing.T, address string) *groupUse {
+	return &groupUse{EC2: ec2.NewFromConfig(configFor(t, address)), Log: slog.New(slog.DiscardHandler)}
 }
 
 func (g *groupUse) remove(t *testing.T, id, group string) error {
@@ -32,25 +32,25 @@ func TestGroupUse_DeletionSaysWhoUsesTheGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts moto")
 	}
-	g := newGroupUse(testtools.StartMoto(t))
-	n := &network{EC2: g.EC2}
-	vpc := n.create(t, "CreateVpc", "vpcId", "CidrBlock=10.0.0.0/16")
-	subnet := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.0.0/24")
-	own := n.create(t, "CreateSecurityGroup", "groupId", "VpcId="+vpc, "GroupName=own", "GroupDescription=own")
-	consul := n.create(t, "CreateSecurityGroup", "groupId", "VpcId="+vpc, "GroupName=consul-servers", "GroupDescription=consul")
+	g := newGroupUse(t, testtools.StartMoto(t))
+	a := ec2Account{g.EC2}
+	vpc := a.vpc()
+	subnet := a.subnet(vpc, 0)
+	own, consul := a.group(vpc, "own"), a.group(vpc, "consul-servers")
 	if err := g.remove(t, own, own); err != nil {
 		t.Errorf("nobody uses the group: %v", err)
 	}
-	n.create(t, "AuthorizeSecurityGroupIngress", "", "GroupId="+consul, "IpPermissions.1.IpProtocol=tcp", "IpPermissions.1.FromPort=8501", "IpPermissions.1.ToPort=8501", "IpPermissions.1.Groups.1.GroupId="+own)
+	rule := []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(8501), ToPort: aws.Int32(8501), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &own}}}}
+	must(g.EC2.AuthorizeSecurityGroupIngress(t.Context(), &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &consul, IpPermissions: rule}))
 	if err := g.remove(t, own, own); err == nil || !strings.Contains(err.Error(), consul+" (consul-servers) has an inbound rule with it") {
 		t.Errorf("with a rule of Consul's group: %v", err)
 	}
 	if err := g.remove(t, "failed", own); err != nil {
 		t.Errorf("after a failed creation: %v", err)
 	}
-	n.create(t, "RevokeSecurityGroupIngress", "", "GroupId="+consul, "IpPermissions.1.IpProtocol=tcp", "IpPermissions.1.FromPort=8501", "IpPermissions.1.ToPort=8501", "IpPermissions.1.Groups.1.GroupId="+own)
-	eni := n.create(t, "CreateNetworkInterface", "networkInterfaceId", "SubnetId="+subnet, "SecurityGroupId.1="+own, "Description=of a person")
-	if err := g.remove(t, own, own); err == nil || !strings.Contains(err.Error(), eni+" (of a person) has it") {
+	must(g.EC2.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{GroupId: &consul, IpPermissions: rule}))
+	made := must(g.EC2.CreateNetworkInterface(t.Context(), &ec2.CreateNetworkInterfaceInput{SubnetId: &subnet, Groups: []string{own}, Description: aws.String("of a person")}))
+	if err := g.remove(t, own, own); err == nil || !strings.Contains(err.Error(), *made.NetworkInterface.NetworkInterfaceId+" (of a person) has it") {
 		t.Errorf("with a network interface: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestGroupUse_DeletionIsNotHeldByLambdaOrAMissingRight(t *testing.T) {
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte(answer))
 		}))
-		if err := newGroupUse(server.URL).remove(t, "sg-1", "sg-1"); err != nil {
+		if err := newGroupUse(t, server.URL).remove(t, "sg-1", "sg-1"); err != nil {
 			t.Errorf("%d: %v", status, err)
 		}
 		server.Close()

@@ -14,12 +14,16 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 )
 
 // network finds the VPC of the subnets, and refuses subnets in which the function or the containers
 // could not work.
 type network struct {
-	EC2      *query
+	EC2      *ec2.Client
 	Patience time.Duration
 	Log      *slog.Logger
 }
@@ -75,11 +79,11 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 	}
 	id, before := identify(w, e.PhysicalResourceID)
 	var f found
-	err = patiently(ctx, n.Patience, isUnauthorized, func() (err error) {
+	err = patiently(ctx, n.Patience, func() (err error) {
 		f, err = n.find(ctx, account(e.StackID), slices.Concat(w.Subnets, w.FunctionSubnets))
 		return err
 	})
-	if isUnauthorized(err) && !w.OwnGroup {
+	if isDenied(err) && !w.OwnGroup {
 		n.Log.Warn("the subnets are not checked: the right to read them is missing", "error", err)
 		return id, map[string]any{"VpcId": "", "Ipv6": "false"}, nil
 	}
@@ -90,7 +94,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 			err = nil
 		}
 	}
-	if refusal := new(queryError); err != nil && w.AllFunctions && !f.complete && !errors.As(err, &refusal) {
+	if answer := smithy.APIError(nil); err != nil && w.AllFunctions && !f.complete && !errors.As(err, &answer) {
 		err = fmt.Errorf("the function reaches no EC2 from its subnets: %w: with AllFunctionsInVpc=true, they need a NAT gateway or the endpoints of infra/network.yaml", err)
 	}
 	if err != nil {
@@ -186,43 +190,36 @@ func onInternet(image string) bool {
 func (n *network) find(ctx context.Context, account string, ids []string) (found, error) {
 	f := found{Subnets: map[string]subnet{}, Endpoints: map[string][]string{}}
 	slices.Sort(ids)
-	var subnets struct {
-		Items []struct {
-			ID    string `xml:"subnetId"`
-			VPC   string `xml:"vpcId"`
-			Owner string `xml:"ownerId"`
-			IPv6  []struct {
-				State string `xml:"ipv6CidrBlockState>state"`
-			} `xml:"ipv6CidrBlockAssociationSet>item"`
-		} `xml:"subnetSet>item"`
-	}
-	if err := n.EC2.call(ctx, "DescribeSubnets", list("SubnetId", slices.Compact(ids)...), &subnets); err != nil {
+	var subnets []types.Subnet
+	pages := ec2.NewDescribeSubnetsPaginator(n.EC2, &ec2.DescribeSubnetsInput{SubnetIds: slices.Compact(ids)})
+	err := eachPage(ctx, pages, func(page *ec2.DescribeSubnetsOutput) { subnets = append(subnets, page.Subnets...) })
+	if err != nil {
 		return f, err
 	}
 	tables := map[string]map[string]route{} // by VPC and subnet; "" is the main table's
-	for _, s := range subnets.Items {
-		if tables[s.VPC] == nil {
-			var err error
-			if tables[s.VPC], err = n.routes(ctx, s.VPC); err != nil {
+	for _, s := range subnets {
+		id, vpc := *s.SubnetId, *s.VpcId
+		if tables[vpc] == nil {
+			if tables[vpc], err = n.routes(ctx, vpc); err != nil {
 				return f, err
 			}
-			if f.Endpoints[s.VPC], err = n.endpoints(ctx, s.VPC); err != nil {
+			if f.Endpoints[vpc], err = n.endpoints(ctx, vpc); err != nil {
 				return f, err
 			}
 		}
-		r, ok := tables[s.VPC][s.ID]
+		r, ok := tables[vpc][id]
 		if !ok {
-			r = tables[s.VPC][""]
+			r = tables[vpc][""]
 		}
-		if account != "" && s.Owner != "" && s.Owner != account {
+		if account != "" && s.OwnerId != nil && *s.OwnerId != account {
 			r = routed // perhaps
 		}
-		gone := []string{"disassociating", "disassociated", "failing", "failed"}
-		six := false
-		for _, block := range s.IPv6 {
-			six = six || !slices.Contains(gone, block.State)
-		}
-		f.Subnets[s.ID] = subnet{s.ID, s.VPC, r, six}
+		gone := []types.SubnetCidrBlockStateCode{types.SubnetCidrBlockStateCodeDisassociating, types.SubnetCidrBlockStateCodeDisassociated,
+			types.SubnetCidrBlockStateCodeFailing, types.SubnetCidrBlockStateCodeFailed}
+		six := slices.ContainsFunc(s.Ipv6CidrBlockAssociationSet, func(block types.SubnetIpv6CidrBlockAssociation) bool {
+			return block.Ipv6CidrBlockState == nil || !slices.Contains(gone, block.Ipv6CidrBlockState.State)
+		})
+		f.Subnets[id] = subnet{id, vpc, r, six}
 	}
 	f.complete = true
 	return f, nil
@@ -231,66 +228,53 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 // routes returns where the subnets of a VPC lead, by their ids; those that are not in it lead where
 // the entry "" leads.
 func (n *network) routes(ctx context.Context, vpc string) (map[string]route, error) {
-	var tables struct {
-		Items []struct {
-			Routes []struct {
-				Destination  string `xml:"destinationCidrBlock"`
-				Destination6 string `xml:"destinationIpv6CidrBlock"`
-				Gateway      string `xml:"gatewayId"`
-				State        string `xml:"state"`
-			} `xml:"routeSet>item"`
-			Associations []struct {
-				Main   bool   `xml:"main"`
-				Subnet string `xml:"subnetId"`
-			} `xml:"associationSet>item"`
-		} `xml:"routeTableSet>item"`
-	}
-	if err := n.EC2.call(ctx, "DescribeRouteTables", filtered("vpc-id", vpc), &tables); err != nil {
-		return nil, err
-	}
 	routes := map[string]route{}
-	for _, t := range tables.Items {
-		to := isolated
-		for _, r := range t.Routes {
-			switch {
-			case r.State == "blackhole", r.Gateway == "local", strings.HasPrefix(r.Gateway, "vpce-"):
-			case strings.HasPrefix(r.Gateway, "igw-"):
-				if r.Destination == "0.0.0.0/0" {
-					to = public
-				} else if r.Destination6 == "::/0" && to == isolated { // IPv4 may go through a NAT gateway
-					to = routed
+	pages := ec2.NewDescribeRouteTablesPaginator(n.EC2, &ec2.DescribeRouteTablesInput{Filters: filtered("vpc-id", vpc)})
+	err := eachPage(ctx, pages, func(page *ec2.DescribeRouteTablesOutput) {
+		for _, t := range page.RouteTables {
+			to := isolated
+			for _, r := range t.Routes {
+				to = max(to, leads(r))
+			}
+			for _, a := range t.Associations {
+				if aws.ToBool(a.Main) {
+					routes[""] = to
+				} else if a.SubnetId != nil {
+					routes[*a.SubnetId] = to
 				}
-			case to == isolated: // to a NAT gateway, a peering connection, a network interface…
-				to = routed
 			}
 		}
-		for _, a := range t.Associations {
-			if a.Main {
-				routes[""] = to
-			} else if a.Subnet != "" {
-				routes[a.Subnet] = to
-			}
+	})
+	return routes, err
+}
+
+// leads returns where a route leads to. IPv6 alone is no way to AWS's services, whose addresses are those
+// of IPv4 here; nor is a peering connection, which leads to one other VPC, but not to its gateways.
+// https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
+func leads(r types.Route) route {
+	gateway := aws.ToString(r.GatewayId)
+	switch {
+	case r.State == types.RouteStateBlackhole, gateway == "local", strings.HasPrefix(gateway, "vpce-"),
+		r.VpcPeeringConnectionId != nil, r.EgressOnlyInternetGatewayId != nil:
+		return isolated
+	case strings.HasPrefix(gateway, "igw-"):
+		if aws.ToString(r.DestinationCidrBlock) == "0.0.0.0/0" {
+			return public
 		}
+		return isolated
 	}
-	return routes, nil
+	return routed // a NAT gateway, a transit gateway, a network interface…
 }
 
 // endpoints returns the services that have an interface endpoint in a VPC.
-func (n *network) endpoints(ctx context.Context, vpc string) ([]string, error) {
-	var endpoints struct {
-		Items []struct {
-			Service string `xml:"serviceName"`
-			Type    string `xml:"vpcEndpointType"`
-		} `xml:"vpcEndpointSet>item"`
-	}
-	if err := n.EC2.call(ctx, "DescribeVpcEndpoints", filtered("vpc-id", vpc), &endpoints); err != nil {
-		return nil, err
-	}
-	var services []string
-	for _, e := range endpoints.Items {
-		if e.Type == "Interface" {
-			services = append(services, e.Service)
+func (n *network) endpoints(ctx context.Context, vpc string) (services []string, err error) {
+	pages := ec2.NewDescribeVpcEndpointsPaginator(n.EC2, &ec2.DescribeVpcEndpointsInput{Filters: filtered("vpc-id", vpc)})
+	err = eachPage(ctx, pages, func(page *ec2.DescribeVpcEndpointsOutput) {
+		for _, e := range page.VpcEndpoints {
+			if e.VpcEndpointType == types.VpcEndpointTypeInterface {
+				services = append(services, *e.ServiceName)
+			}
 		}
-	}
-	return services, nil
+	})
+	return services, err
 }

@@ -1,20 +1,22 @@
 package main
 
 import (
-	"encoding/xml"
+	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/terrapulse/terrapulse/internal/base/awsenv"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -74,25 +76,23 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts moto")
 	}
-	n := &network{EC2: newEC2(aws.Config{Region: "eu-west-1", HTTPClient: http.DefaultClient, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}, testtools.StartMoto(t)),
-		Log: slog.New(slog.DiscardHandler)}
-	vpc := n.create(t, "CreateVpc", "vpcId", "CidrBlock=10.0.0.0/16")
-	public := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.0.0/24")
-	private := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.1.0/24")
-	alone := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.2.0/24")
-	gateway := n.create(t, "CreateInternetGateway", "internetGatewayId")
-	n.create(t, "AttachInternetGateway", "", "InternetGatewayId="+gateway, "VpcId="+vpc)
-	address := n.create(t, "AllocateAddress", "allocationId", "Domain=vpc")
-	nat := n.create(t, "CreateNatGateway", "natGatewayId", "SubnetId="+public, "AllocationId="+address)
-	other := n.create(t, "CreateSubnet", "subnetId", "VpcId="+vpc, "CidrBlock=10.0.3.0/24")
-	n.create(t, "AssociateVpcCidrBlock", "associationId", "VpcId="+vpc, "AmazonProvidedIpv6CidrBlock=true")
-	n.create(t, "AssociateSubnetCidrBlock", "associationId", "SubnetId="+other, "Ipv6CidrBlock=2600:1f18:1::/64")
-	routeTables := map[string]string{} // by subnet
-	for subnet, to := range map[string]string{public: "GatewayId=" + gateway, private: "NatGatewayId=" + nat, other: "NatGatewayId=" + nat} {
-		table := n.create(t, "CreateRouteTable", "routeTableId", "VpcId="+vpc)
+	n := newNetwork(t, testtools.StartMoto(t))
+	a := ec2Account{n.EC2}
+	vpc := a.vpc()
+	public, private, alone, other := a.subnet(vpc, 0), a.subnet(vpc, 1), a.subnet(vpc, 2), a.subnet(vpc, 3)
+	gateway := must(n.EC2.CreateInternetGateway(t.Context(), &ec2.CreateInternetGatewayInput{})).InternetGateway.InternetGatewayId
+	must(n.EC2.AttachInternetGateway(t.Context(), &ec2.AttachInternetGatewayInput{InternetGatewayId: gateway, VpcId: &vpc}))
+	address := must(n.EC2.AllocateAddress(t.Context(), &ec2.AllocateAddressInput{Domain: types.DomainTypeVpc}))
+	nat := must(n.EC2.CreateNatGateway(t.Context(), &ec2.CreateNatGatewayInput{SubnetId: &public, AllocationId: address.AllocationId})).NatGateway.NatGatewayId
+	must(n.EC2.AssociateVpcCidrBlock(t.Context(), &ec2.AssociateVpcCidrBlockInput{VpcId: &vpc, AmazonProvidedIpv6CidrBlock: aws.Bool(true)}))
+	must(n.EC2.AssociateSubnetCidrBlock(t.Context(), &ec2.AssociateSubnetCidrBlockInput{SubnetId: &other, Ipv6CidrBlock: aws.String("2600:1f18:1::/64")}))
+	routeTables := map[string]*string{} // by subnet
+	for subnet, to := range map[string]ec2.CreateRouteInput{public: {GatewayId: gateway}, private: {NatGatewayId: nat}, other: {NatGatewayId: nat}} {
+		table := must(n.EC2.CreateRouteTable(t.Context(), &ec2.CreateRouteTableInput{VpcId: &vpc})).RouteTable.RouteTableId
 		routeTables[subnet] = table
-		n.create(t, "CreateRoute", "", "RouteTableId="+table, "DestinationCidrBlock=0.0.0.0/0", to)
-		n.create(t, "AssociateRouteTable", "associationId", "RouteTableId="+table, "SubnetId="+subnet)
+		to.RouteTableId, to.DestinationCidrBlock = table, aws.String("0.0.0.0/0")
+		must(n.EC2.CreateRoute(t.Context(), &to))
+		must(n.EC2.AssociateRouteTable(t.Context(), &ec2.AssociateRouteTableInput{RouteTableId: table, SubnetId: &subnet}))
 	}
 	ask := func(subnets, functionSubnets string, public string) (map[string]any, error) {
 		id, data, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": subnets, "FunctionSubnets": functionSubnets,
@@ -128,7 +128,7 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	if _, err := ask("subnet-00000000", "", "false"); err == nil || !strings.Contains(err.Error(), "InvalidSubnetID.NotFound") {
 		t.Errorf("%v", err)
 	}
-	n.create(t, "CreateVpcEndpoint", "vpcEndpointId", "VpcId="+vpc, "ServiceName=com.amazonaws.eu-west-1.logs", "VpcEndpointType=Interface")
+	must(n.EC2.CreateVpcEndpoint(t.Context(), &ec2.CreateVpcEndpointInput{VpcId: &vpc, ServiceName: aws.String("com.amazonaws.eu-west-1.logs"), VpcEndpointType: types.VpcEndpointTypeInterface}))
 	if _, err := ask(alone, "", "false"); err == nil || !strings.Contains(err.Error(), "cannot be pulled") {
 		t.Errorf("%v", err)
 	}
@@ -146,7 +146,7 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	if err == nil || refused != was {
 		t.Errorf("a public subnet: %s, %v", refused, err)
 	}
-	n.create(t, "DeleteRoute", "", "RouteTableId="+routeTables[private], "DestinationCidrBlock=0.0.0.0/0")
+	must(n.EC2.DeleteRoute(t.Context(), &ec2.DeleteRouteInput{RouteTableId: routeTables[private], DestinationCidrBlock: aws.String("0.0.0.0/0")}))
 	if _, err := update(private, "network"); err == nil {
 		t.Error("accepted a subnet without a route")
 	}
@@ -165,66 +165,111 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	}
 }
 
-// The route of IPv4 decides whether a subnet is public.
-func TestRoutes_OfSubnetsWithIPv6(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "<answer><routeTableSet>")
-		for subnet, gateways := range map[string][2]string{"private": {"nat-1", "igw-1"}, "public": {"igw-1", "igw-1"}, "six": {"", "igw-1"}} {
-			fmt.Fprintf(w, `<item><associationSet><item><subnetId>%s</subnetId></item></associationSet><routeSet>
-				<item><destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><gatewayId>%s</gatewayId></item>`, subnet, gateways[1])
-			if gateways[0] != "" {
-				fmt.Fprintf(w, `<item><destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><gatewayId>%s</gatewayId></item>`, gateways[0])
+// What leads to AWS's services, whose addresses are those of IPv4, decides.
+func TestRoutes_LeadToAWSOrNot(t *testing.T) {
+	const (
+		local      = `<destinationCidrBlock>10.0.0.0/16</destinationCidrBlock><gatewayId>local</gatewayId>`
+		nat        = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId>`
+		internet   = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><gatewayId>igw-1</gatewayId>`
+		internet6  = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><gatewayId>igw-1</gatewayId>`
+		egressOnly = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>`
+		peering    = `<destinationCidrBlock>10.2.0.0/16</destinationCidrBlock><vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>`
+		transit    = `<destinationCidrBlock>10.0.0.0/8</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
+		nat64      = `<destinationIpv6CidrBlock>64:ff9b::/96</destinationIpv6CidrBlock><natGatewayId>nat-1</natGatewayId>`
+		endpoint   = `<destinationPrefixListId>pl-1</destinationPrefixListId><gatewayId>vpce-1</gatewayId>`
+		gone       = nat + `<state>blackhole</state>`
+	)
+	for name, tt := range map[string]struct {
+		routes []string
+		want   route
+	}{
+		"NAT, and IPv6 by an internet gateway": {[]string{local, internet6, nat}, routed},
+		"an internet gateway for both":         {[]string{local, internet6, internet}, public},
+		"a transit gateway":                    {[]string{local, transit}, routed},
+		"peering and NAT":                      {[]string{peering, nat}, routed},
+		"NAT64":                                {[]string{local, nat64, egressOnly}, routed},
+
+		"nothing":                           {[]string{local}, isolated},
+		"IPv6 by an internet gateway alone": {[]string{local, internet6}, isolated},
+		"an egress-only gateway alone":      {[]string{local, egressOnly}, isolated},
+		"a peering connection alone":        {[]string{local, peering}, isolated},
+		"an endpoint of S3 alone":           {[]string{local, endpoint}, isolated},
+		"a NAT gateway that is gone":        {[]string{local, gone}, isolated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, "<answer><routeTableSet><item><associationSet><item><subnetId>subnet-1</subnetId></item></associationSet><routeSet><item>%s</item></routeSet></item></routeTableSet></answer>",
+					strings.Join(tt.routes, "</item><item>"))
+			}))
+			defer server.Close()
+			if routes, err := newNetwork(t, server.URL).routes(t.Context(), "vpc-1"); err != nil || routes["subnet-1"] != tt.want {
+				t.Errorf("%v, %v, want %v", routes, err, tt.want)
 			}
-			fmt.Fprint(w, "</routeSet></item>")
-		}
-		fmt.Fprint(w, "</routeTableSet></answer>")
-	}))
-	defer server.Close()
-	n := &network{EC2: newEC2(aws.Config{Region: "eu-west-1", HTTPClient: http.DefaultClient, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}, server.URL)}
-	routes, err := n.routes(t.Context(), "vpc-1")
-	if want := map[string]route{"private": routed, "public": public, "six": routed}; err != nil || !maps.Equal(routes, want) {
-		t.Errorf("%v, %v, want %v", routes, err, want)
+		})
 	}
 }
 
-// create calls an operation with parameters such as VpcId=vpc-1, and returns an element of the
-// answer.
-func (n *network) create(t *testing.T, operation, element string, parameters ...string) string {
-	t.Helper()
-	values := url.Values{}
-	for _, p := range parameters {
-		name, value, _ := strings.Cut(p, "=")
-		values.Set(name, value)
-	}
-	var answer struct {
-		Content []byte `xml:",innerxml"`
-	}
-	if err := n.EC2.call(t.Context(), operation, values, &answer); err != nil {
-		t.Fatal(err)
-	}
-	decoder := xml.NewDecoder(strings.NewReader("<answer>" + string(answer.Content) + "</answer>"))
-	for element != "" {
-		token, err := decoder.Token()
-		if err != nil {
-			t.Fatalf("%s: no %s in %s", operation, element, answer.Content)
-		}
-		if start, ok := token.(xml.StartElement); ok && start.Name.Local == element {
-			var text string
-			if err := decoder.DecodeElement(&text, &start); err != nil {
-				t.Fatal(err)
+// One throttled answer of EC2 does not roll a whole deployment back.
+func TestNetwork_OutlivesAMoodOfEC2(t *testing.T) {
+	for name, mood := range moods {
+		t.Run(name, func(t *testing.T) {
+			var left atomic.Int32
+			left.Store(int32(1 + awsenv.Retryer().MaxAttempts())) // more often than the SDK repeats a request
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if left.Add(-1) >= 0 {
+					mood(w, r)
+					return
+				}
+				fmt.Fprint(w, `<answer><subnetSet><item><subnetId>subnet-1</subnetId><vpcId>vpc-1</vpcId></item></subnetSet><routeTableSet><item><associationSet><item><main>true</main></item></associationSet>
+					<routeSet><item><destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId></item></routeSet></item></routeTableSet></answer>`)
+			}))
+			defer server.Close()
+			n := newNetwork(t, server.URL)
+			if name == "no answer within the limit" {
+				cfg := configFor(t, server.URL)
+				cfg.HTTPClient = awsenv.HTTPClient(200 * time.Millisecond)
+				n.EC2 = ec2.NewFromConfig(cfg)
 			}
-			return text
-		}
+			_, data, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": "subnet-1", "OwnGroup": "true"}})
+			if err != nil || data["VpcId"] != "vpc-1" {
+				t.Errorf("%v, %v", data, err)
+			}
+		})
 	}
-	return ""
+}
+
+func newNetwork(t *testing.T, address string) *network {
+	return &network{EC2: ec2.NewFromConfig(configFor(t, address)), Patience: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
+}
+
+// ec2Account makes what a network has.
+type ec2Account struct{ *ec2.Client }
+
+func (a ec2Account) vpc() string {
+	return *must(a.CreateVpc(context.Background(), &ec2.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId
+}
+
+func (a ec2Account) subnet(vpc string, number int) string {
+	return *must(a.CreateSubnet(context.Background(), &ec2.CreateSubnetInput{VpcId: &vpc, CidrBlock: aws.String(fmt.Sprintf("10.0.%d.0/24", number))})).Subnet.SubnetId
+}
+
+func (a ec2Account) group(vpc, name string) string {
+	return *must(a.CreateSecurityGroup(context.Background(), &ec2.CreateSecurityGroupInput{VpcId: &vpc, GroupName: &name, Description: &name})).GroupId
+}
+
+func must[Out any](out Out, err error) Out {
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 // With all functions in the VPC, this function may not reach EC2. The error says what to do.
 func TestNetwork_WithoutAWayToEC2SaysWhatIsMissing(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
-	n := &network{EC2: newEC2(aws.Config{Region: "eu-west-1", HTTPClient: http.DefaultClient, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")}, server.URL),
-		Log: slog.New(slog.DiscardHandler)}
+	n := newNetwork(t, server.URL)
+	n.Patience = 100 * time.Millisecond
 	for all, want := range map[string]string{"true": "they need a NAT gateway or the endpoints of infra/network.yaml", "false": "connection refused"} {
 		_, _, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": "subnet-1", "FunctionSubnets": "subnet-1", "AllFunctions": all}})
 		if err == nil || !strings.Contains(err.Error(), want) || all == "false" && strings.Contains(err.Error(), "AllFunctionsInVpc") {

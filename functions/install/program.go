@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,7 +54,7 @@ func (p *programs) handle(ctx context.Context, e cfn.Event) (id string, data map
 	if e.RequestType == cfn.RequestDelete {
 		// After a failed Create, CloudFormation deletes an id that is not a location.
 		if e.PhysicalResourceID == id {
-			err = p.remove(ctx, at, "", 0)
+			err = patiently(ctx, p.Patience, func() error { return p.remove(ctx, at, "", 0) })
 		}
 		if isDenied(err) { // a failure would keep the stack from being deleted
 			p.Log.Warn("cannot remove programs: they stay in the bucket", "location", at.String(), "error", err)
@@ -69,7 +68,7 @@ func (p *programs) handle(ctx context.Context, e cfn.Event) (id string, data map
 	}
 	sum := sha256.Sum256(archive)
 	name := hex.EncodeToString(sum[:])
-	err = patiently(ctx, p.Patience, isDenied, func() error {
+	err = patiently(ctx, p.Patience, func() error {
 		_, err := p.Client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &at.Bucket, Key: aws.String(at.Key(name)), Body: bytes.NewReader(archive),
 			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:])),
@@ -86,12 +85,6 @@ func (p *programs) handle(ctx context.Context, e cfn.Event) (id string, data map
 		}
 	}
 	return id, map[string]any{"Url": at.String() + "/" + name, "Sha256": name}, nil
-}
-
-// isDenied reports whether S3 denies access.
-func isDenied(err error) bool {
-	code, status := s3url.Code(err)
-	return status == http.StatusForbidden || code == "AccessDenied"
 }
 
 // pack returns an archive with the program, as runner, and the certificates, below trust/. The same

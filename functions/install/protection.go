@@ -26,11 +26,12 @@ type protection struct {
 func (p *protection) handle(ctx context.Context, e cfn.Event) (id string, data map[string]any, err error) {
 	table := property(e.ResourceProperties, "Table")
 	protect := e.RequestType != cfn.RequestDelete
-	err = patiently(ctx, p.Patience, p.notYet, func() error { return p.set(ctx, table, protect) })
+	busy := func(err error) bool { return errors.As(err, new(*types.ResourceInUseException)) } // it is being changed
+	err = patiently(ctx, p.Patience, func() error { return p.set(ctx, table, protect) }, busy)
 	if gone := (*types.ResourceNotFoundException)(nil); errors.As(err, &gone) && !protect {
 		err = nil
 	}
-	if isDeniedByDynamoDB(err) && !protect { // a failure would keep the stack, which retains its table, from being deleted
+	if isDenied(err) && !protect { // a failure would keep the stack, which retains its table, from being deleted
 		p.Log.Warn("cannot end the protection of the table against deletion", "table", table, "error", err)
 		err = nil
 	}
@@ -38,17 +39,6 @@ func (p *protection) handle(ctx context.Context, e cfn.Event) (id string, data m
 		return e.PhysicalResourceID, nil, fmt.Errorf("protect table %s against deletion: %w", table, err)
 	}
 	return table, nil, nil
-}
-
-// notYet reports whether an error ends by itself: the rights of the role are new, or the table is
-// being changed.
-func (p *protection) notYet(err error) bool {
-	return isDeniedByDynamoDB(err) || errors.As(err, new(*types.ResourceInUseException))
-}
-
-// isDeniedByDynamoDB reports whether DynamoDB denies access.
-func isDeniedByDynamoDB(err error) bool {
-	return isCode(err, "AccessDeniedException")
 }
 
 func (p *protection) set(ctx context.Context, table string, protect bool) error {

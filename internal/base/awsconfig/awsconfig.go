@@ -18,7 +18,7 @@ import (
 // AWS command line would use.
 func Load(ctx context.Context) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithHTTPClient(awsenv.HTTPClient()), config.WithLogger(awsenv.Logger(ctx)), config.WithRetryer(awsenv.Retryer))
+		config.WithHTTPClient(awsenv.HTTPClient(awsenv.AnswerLimit)), config.WithLogger(awsenv.Logger(ctx)), config.WithRetryer(awsenv.Retryer))
 	if err != nil {
 		return aws.Config{}, fmt.Errorf("find the credentials and the region for AWS: %w", err)
 	}

@@ -26,10 +26,10 @@ const (
 	attempts    = 4
 	longestWait = time.Second
 
-	// connectLimit and answerLimit end a request whose packets are dropped, for example by a
+	// connectLimit and AnswerLimit end a request whose packets are dropped, for example by a
 	// security group. DynamoDB, ECS and S3 answer in milliseconds.
 	connectLimit = 3 * time.Second
-	answerLimit  = 5 * time.Second
+	AnswerLimit  = 5 * time.Second
 )
 
 // Config returns a configuration with limits for a tick.
@@ -40,7 +40,7 @@ func Config(ctx context.Context) (aws.Config, error) {
 	}
 	return aws.Config{
 		Region: region, Credentials: credentials.NewStaticCredentialsProvider(id, secret, os.Getenv("AWS_SESSION_TOKEN")),
-		HTTPClient: HTTPClient(), Logger: Logger(ctx), Retryer: Retryer,
+		HTTPClient: HTTPClient(AnswerLimit), Logger: Logger(ctx), Retryer: Retryer,
 		ConfigSources: []any{endpoints{}},
 	}, nil
 }
@@ -73,11 +73,12 @@ func (endpoints) GetUseDualStackEndpoint(context.Context) (aws.DualStackEndpoint
 
 func isTrue(name string) bool { return strings.EqualFold(os.Getenv(name), "true") }
 
-// HTTPClient returns a client that waits for seconds at most.
-func HTTPClient() aws.HTTPClient {
+// HTTPClient returns a client that waits for seconds until it is connected, and for a time until an answer
+// begins.
+func HTTPClient(answer time.Duration) aws.HTTPClient {
 	return awshttp.NewBuildableClient().
 		WithDialerOptions(func(d *net.Dialer) { d.Timeout = connectLimit }).
-		WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerLimit })
+		WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answer })
 }
 
 // Logger returns what logs messages of the SDK.
