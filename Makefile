@@ -54,15 +54,15 @@ HALF = $$(($(JOBS) / 2))
 COMPILE = go list -export -f '{{""}}'
 
 compiled:
-	@$(COMPILE) -race -trimpath ./...
+	@$(COMPILE) -race -trimpath $(PACKAGES) ./internal/people/web
 	@for arch in amd64 arm64; do export GOOS=linux GOARCH=$$arch; \
-		$(SAME) $(COMPILE) -gcflags 'github.com/terrapulse/...=-l' -gcflags 'github.com/aws/...=-l' -gcflags 'github.com/hashicorp/...=-l' -gcflags 'github.com/zclconf/...=-l' -tags lambda.norpc ./functions/... && $(SAME) $(COMPILE) ./cmd/terrapulse || exit 1; done
+		$(SAME) $(COMPILE) -tags lambda.norpc ./functions/... && $(SAME) $(COMPILE) ./cmd/terrapulse || exit 1; done
 
 # What these tests exercise are other programs (Terraform, the SAM CLI, a browser, terrapulse itself),
 # histories that run in one goroutine, or the text of the source: the race detector would take three to
-# ten times their processor time and find nothing that the tests of the packages do not. `make test-all`
-# has it in them, too.
-PROGRAMS = ./cmd/terrapulse ./functions/e2e ./infra ./internal/people/web ./internal ./internal/engine/simulate ./examples ./examples/demo
+# ten times their processor time and find nothing that the tests of the packages do not. functions/install does
+# one thing at a time, and would have EC2's client compiled once more. `make test-all` has it in them, too.
+PROGRAMS = ./cmd/terrapulse ./functions/e2e ./functions/install ./infra ./internal/people/web ./internal ./internal/engine/simulate ./examples ./examples/demo
 PACKAGES = $(filter-out $(PROGRAMS:./%=github.com/terrapulse/terrapulse/%),$(shell go list ./...))
 
 # The packages that take longest begin first: otherwise some of them would run alone at the end.
@@ -162,8 +162,7 @@ test-release: ## Build a whole release, for all platforms, and check what is in 
 clean: ## Remove built files; downloaded tools stay in the user's cache
 	rm -rf bin dist .tools
 
-# Targets of `sam build`. Each function has a program for both processors: the parameter
-# Architecture alone decides which one runs.
+# Targets of `sam build`. Each function has a program for both processors: tests run it here.
 FUNCTION = sh '$(ROOT)/functions/build' '$(ARTIFACTS_DIR)' '$(VERSION)'
 
 .PHONY: build-InstallFunction build-ReconcileFunction build-SettleFunction build-NotificationFunction build-ApiFunction build-TrustLayer runner-image daemon-image

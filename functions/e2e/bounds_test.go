@@ -120,7 +120,7 @@ func (m *bounds) cold(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m.row(b, "size of the function's program", fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "18 MB", info.Size() <= 18e6)
+	m.row(b, "size of the function's program", fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "40 MB", info.Size() <= 40e6)
 	var took []time.Duration
 	for range 9 {
 		took = append(took, c.lambda.firstRequest(b, c.reconcile))
