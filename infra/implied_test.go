@@ -4,9 +4,7 @@ package infra_test
 var implied = map[string]map[string]string{
 	"InstallRole": {
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda", "s3:DeleteObjectVersion": "S3, for a deletion of a version",
-		"ec2:DescribeSubnets": "the VPC", "ec2:DescribeRouteTables": "the VPC", "ec2:DescribeVpcEndpoints": "the VPC",
-		"ec2:DescribeSecurityGroups": "the stack's group", "ec2:DescribeNetworkInterfaces": "the stack's group",
-		"iam:CreateServiceLinkedRole": "the role of ECS",
+		"iam:CreateServiceLinkedRole": "ECS, which creates its role with the first cluster",
 		"kms:Decrypt":                 "S3", "kms:GenerateDataKey": "S3",
 	},
 	"ReconcileRole": {

@@ -164,41 +164,44 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 	}
 }
 
-// Lambda manages network interfaces with the roles of functions in a VPC. The code of the functions
-// has none of these rights.
+// Lambda manages network interfaces with the roles of functions in a VPC. The code of the functions may
+// change none, and that of other functions has no rights to any.
 func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
-	// https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSLambdaENIManagementAccess.html
-	managed := []string{"ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses"}
+	// https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
+	changing := []string{"ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses"}
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
 	parameters["AllFunctionsInVpc"] = "true"
 	all := deployed(t, "network", parameters)
-	for _, tt := range []struct {
-		stack      *rehearsal.Stack
-		conditions []string
-	}{{bounds(t), []string{`"InVpc"`}}, {all, []string{`"InVpc"`, `"AllInVpc"`}}} {
-		for role, policy := range tt.stack.Roles {
-			text, err := json.Marshal(tt.stack.Template.Resources[role].Properties["ManagedPolicyArns"])
-			if err != nil {
-				t.Fatal(err)
+	for what, stack := range map[string]*rehearsal.Stack{"FunctionInVpc": bounds(t), "AllFunctionsInVpc": all} {
+		for name, f := range stack.Functions {
+			in := len(f.VPC.SubnetIDs) > 0
+			if in != (stack == all || name == "ReconcileFunction") {
+				t.Errorf("%s: %s is in a VPC: %v", what, name, in)
 			}
-			manages := strings.Contains(string(text), "AWSLambdaENIManagementAccess") &&
-				slices.ContainsFunc(tt.conditions, func(c string) bool { return strings.Contains(string(text), c) })
-			var denied []string
-			for _, s := range policy {
-				if once, _ := s.Condition["Null"].(map[string]any); s.Effect == "Deny" && once["lambda:SourceFunctionArn"] == "false" && slices.Equal(s.Resources, []string{"*"}) {
+			role := strings.TrimSuffix(name, "Function") + "Role"
+			var allowed, denied []string
+			for _, s := range stack.Roles[role] {
+				switch once, _ := s.Condition["Null"].(map[string]any); {
+				case !slices.Equal(s.Resources, []string{"*"}):
+				case s.Effect == "Allow":
+					allowed = append(allowed, s.Actions...)
+				case once["lambda:SourceFunctionArn"] == "false":
 					denied = append(denied, s.Actions...)
 				}
 			}
-			for _, action := range managed {
-				if manages != slices.Contains(denied, action) {
-					t.Errorf("with %v, Lambda may use %s with %s: %v; its code is denied %v", tt.conditions, action, role, manages, denied)
+			for _, action := range changing {
+				if slices.Contains(allowed, action) != in || slices.Contains(denied, action) != in {
+					t.Errorf("%s: %s is in a VPC: %v; with its role, %s is allowed: %v; to its code it is denied: %v", what, name, in, action, slices.Contains(allowed, action), slices.Contains(denied, action))
 				}
 			}
-		}
-		for name, f := range tt.stack.Functions {
-			if in := len(f.VPC.SubnetIDs) > 0; in != (tt.stack == all || name == "ReconcileFunction") {
-				t.Errorf("with %v, %s is in a VPC: %v", tt.conditions, name, in)
+			for _, action := range []string{"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"} {
+				if in && !slices.Contains(allowed, action) {
+					t.Errorf("%s: Lambda may not use %s with %s", what, action, role)
+				}
+				if slices.Contains(denied, action) {
+					t.Errorf("%s: %s is denied %s, which functions/install uses", what, role, action)
+				}
 			}
 		}
 	}

@@ -42,7 +42,7 @@ const (
 
 // maxProgram limits the programs of functions that answer often, in bytes: Lambda loads them at
 // each cold start.
-const maxProgram = 18_000_000
+const maxProgram = 40_000_000
 
 // everything returns a value for every parameter that changes the resources.
 func everything() rehearsal.Parameters {
@@ -453,6 +453,34 @@ func matches(pattern, event map[string]any) bool {
 		}
 	}
 	return true
+}
+
+// Whoever gives an address learns of every alarm, unless alarms go elsewhere.
+func TestTemplate_AlarmsReachSomebody(t *testing.T) {
+	const topic = "arn:aws:sns:eu-west-1:123456789012:alarms"
+	for name, tt := range map[string]struct {
+		given rehearsal.Parameters
+		says  string
+	}{
+		"nobody":            {nil, ""},
+		"an address":        {rehearsal.Parameters{"NotificationEmail": "you@example.com"}, "Notifications"},
+		"a topic":           {rehearsal.Parameters{"AlarmTopicArn": topic}, topic},
+		"a topic and a bus": {rehearsal.Parameters{"AlarmTopicArn": topic, "NotificationTopic": "true"}, topic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parameters := rehearsal.Minimal("10.0.0.1:8500")
+			maps.Copy(parameters, tt.given)
+			stack := deployed(t, "alarms", parameters)
+			if len(stack.Alarms) == 0 {
+				t.Fatal("no alarms")
+			}
+			for alarm, actions := range stack.Alarms {
+				if told := strings.Join(actions, " "); (tt.says == "") != (told == "") || !strings.Contains(told, tt.says) {
+					t.Errorf("alarm %s goes to %q, want %q", alarm, told, tt.says)
+				}
+			}
+		})
+	}
 }
 
 // Alarms and the dashboard use existing metrics, and each alarm is explained.

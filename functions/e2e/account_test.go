@@ -179,11 +179,15 @@ func (a *account) sam(w http.ResponseWriter, r *http.Request) {
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	call := request{folder: lines[0], arguments: lines[1:], answer: make(chan error, 1)}
 	a.requests <- call
-	if err := <-call.answer; err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	select {
+	case <-a.t.Context().Done(): // it has failed
+	case err := <-call.answer:
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintf(w, "sam %s: done\n", call.arguments[0])
 	}
-	fmt.Fprintf(w, "sam %s: done\n", call.arguments[0])
 }
 
 // answer deploys or deletes.

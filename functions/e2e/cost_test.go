@@ -26,17 +26,17 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// Prices are AWS's list prices in us-east-1, in dollars, on arm64, as they were
+// Prices are AWS's list prices in us-east-1, in dollars, as they were
 // in November 2026 to the knowledge of who wrote them down: without free tiers.
 const (
 	lambdaRequest  = 0.20 / 1e6
-	lambdaGBSecond = 0.0000133334
-	readUnit       = 0.125 / 1e6 // strongly consistent, of 4 KB
-	writeUnit      = 0.625 / 1e6 // of 1 KB
+	lambdaGBSecond = 0.0000133334 // on arm64
+	readUnit       = 0.125 / 1e6  // strongly consistent, of 4 KB
+	writeUnit      = 0.625 / 1e6  // of 1 KB
 	scheduleEvent  = 1.00 / 1e6
-	busEvent       = 1.00 / 1e6     // of 64 KB
-	fargateVCPU    = 0.03238 / 3600 // a second
-	fargateGB      = 0.00356 / 3600 // a second
+	busEvent       = 1.00 / 1e6      // of 64 KB
+	fargateVCPU    = 0.04048 / 3600  // on x86_64, a second
+	fargateGB      = 0.004445 / 3600 // a second
 	objectPut      = 0.005 / 1000
 	objectGet      = 0.0004 / 1000
 	logGB          = 0.50
@@ -434,7 +434,7 @@ func TestTheUnitPricesThatAreDocumentedAreThoseOfTheTables(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	for row, price := range map[string]float64{
 		"CloudWatch: a metric, a month": metricMonth, "CloudWatch: an alarm on one metric, a month": alarmMonth, "CloudWatch Logs: a GB": logGB,
-		"Fargate on arm64: a vCPU hour": fargateVCPU * 3600, "Fargate on arm64: a GB hour of memory": fargateGB * 3600,
+		"Fargate on x86_64: a vCPU hour": fargateVCPU * 3600, "Fargate on x86_64: a GB hour of memory": fargateGB * 3600,
 		"Lambda on arm64: a million GB seconds": lambdaGBSecond * 1e6, "Lambda: a million requests": lambdaRequest * 1e6,
 		"DynamoDB on demand: a million reads": readUnit * 1e6, "DynamoDB on demand: a million writes": writeUnit * 1e6,
 		"EventBridge Scheduler: a million invocations": scheduleEvent * 1e6, "EventBridge: a million events": busEvent * 1e6,

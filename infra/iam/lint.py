@@ -24,6 +24,8 @@ DOCUMENTED = {
 # Actions that may name every resource, and why.
 EVERY = {
     "ecs:ListTasks",  # by family it names no resource; the condition names the cluster
+    # For Lambda alone, as in AWS's own policy for functions in a VPC: their code is denied them.
+    "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 }
 
 

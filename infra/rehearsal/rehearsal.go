@@ -107,6 +107,7 @@ type Stack struct {
 	Functions map[string]Function  `json:"functions"` // by logical id, such as ReconcileFunction
 	Roles     map[string]Policy    `json:"roles"`     // by logical id, such as RunnerRole
 	Rules     map[string]EventRule `json:"rules"`     // by logical id
+	Alarms    map[string][]string  `json:"alarms"`    // where each goes, by logical id: a parameter's value, or a resource
 	// Template is the CloudFormation template. Moto creates no alarms, no dashboard and no
 	// schedule: they are only here.
 	Template Template `json:"template"`

@@ -111,6 +111,8 @@ def deploy(asked):
             if r["PhysicalResourceId"]:
                 resources[r["LogicalResourceId"]] = {"type": r["ResourceType"], "id": r["PhysicalResourceId"]}
 
+    attach_policies(template, resources)
+
     def of(kind):
         return {k: r["id"] for k, r in resources.items() if r["type"] == kind}
 
@@ -121,6 +123,7 @@ def deploy(asked):
         "roles": {k: statements(v) for k, v in of("AWS::IAM::Role").items()},
         "taskDefinitions": {k: task_definition(v) for k, v in of("AWS::ECS::TaskDefinition").items()},
         "rules": {k: rule(v, bus if k == "NotificationRule" and bus else "default") for k, v in of("AWS::Events::Rule").items()},
+        "alarms": alarms(template, values(template, asked["parameters"]) | {"conditions": template["Conditions"]}),
         "template": template,
     }
 
@@ -243,6 +246,30 @@ def installed(template, given):
         return (yes if holds({"Condition": condition}, given) else no) == {"Ref": "AWS::NoValue"}
 
     return {**template, "Resources": {k: put(r) for k, r in template["Resources"].items()}}
+
+
+def attach_policies(template, resources):
+    """Attaches the stack's own managed policies to its roles, which moto does not do."""
+    for name, r in template["Resources"].items():
+        given = r["Properties"].get("ManagedPolicyArns", []) if r["Type"] == "AWS::IAM::Role" else []
+        for arn in given if isinstance(given, list) else []:
+            policy = arn["Fn::If"][1].get("Ref") if "Fn::If" in arn else None
+            if name in resources and policy in resources:
+                client("iam").attach_role_policy(RoleName=resources[name]["id"], PolicyArn=resources[policy]["id"])
+
+
+def alarms(template, given):
+    """Where each alarm goes."""
+    def chosen(value):
+        if isinstance(value, list):
+            return [chosen(v) for v in value]
+        if "Fn::If" in value:
+            condition, yes, no = value["Fn::If"]
+            return chosen(yes if holds({"Condition": condition}, given) else no)
+        return given.get(value["Ref"], value["Ref"])
+
+    found = {k: chosen(r["Properties"]["AlarmActions"]) for k, r in template["Resources"].items() if r["Type"] == "AWS::CloudWatch::Alarm"}
+    return {k: [] if actions == "AWS::NoValue" else actions for k, actions in found.items()}
 
 
 def without_unknown(template):
