@@ -25,8 +25,8 @@ var documentMutants = []mutant{
 	}, {
 		rule: "documents: an answer that is cut short shows nothing",
 		file: "consul/client.go",
-		old:  "err = decode(json.NewDecoder(resp.Body))",
-		new:  "_ = decode(json.NewDecoder(resp.Body))",
+		old:  "err = decodeBody(resp.Body, decode)",
+		new:  "_ = decodeBody(resp.Body, decode)",
 		test: "consul TestClient_AnswerThatIsCutShortIsAnError",
 	}, {
 		rule: "documents: what has no index is polled again after its interval",
