@@ -35,6 +35,20 @@ func (b *bench) launchedRuns() map[string]int {
 	return n
 }
 
+// ranOnce checks that a number of tasks were run since forget, each once.
+func (b *bench) ranOnce(tasks int) {
+	b.t.Helper()
+	runs := b.launchedRuns()
+	for name, n := range runs {
+		if n != 1 {
+			b.t.Errorf("%s was run %d times", name, n)
+		}
+	}
+	if len(runs) != tasks {
+		b.t.Errorf("%d of %d tasks were run", len(runs), tasks)
+	}
+}
+
 func TestTick_MaxLaunchesAreNotExceeded(t *testing.T) {
 	b := newBench(t, tasks(60)...)
 	b.MaxLaunches = 2
@@ -53,14 +67,7 @@ func TestTick_MaxLaunchesAreNotExceeded(t *testing.T) {
 	if again := b.tick(); len(again.Launches) != 1 || len(again.Postponed) != 0 {
 		t.Errorf("%d launches and %d postponed once there is room", len(again.Launches), len(again.Postponed))
 	}
-	for name, n := range b.launchedRuns() {
-		if n != 1 {
-			t.Errorf("%s was run %d times", name, n)
-		}
-	}
-	if len(b.launchedRuns()) != 60 {
-		t.Errorf("%d of 60 tasks were run", len(b.launchedRuns()))
-	}
+	b.ranOnce(60)
 }
 
 func TestTick_PostponedRequestIsKept(t *testing.T) {
@@ -108,14 +115,7 @@ func TestTick_NoIntentIsWrittenWhileLaunchesFail(t *testing.T) {
 	if rec := b.reconcileRecord(); rec.Stalled != "" || rec.LastSuccess.IsZero() {
 		t.Errorf("afterwards the record says %+v", rec)
 	}
-	for name, n := range b.launchedRuns() {
-		if n != 1 {
-			t.Errorf("%s was run %d times", name, n)
-		}
-	}
-	if len(b.launchedRuns()) != 250 {
-		t.Errorf("%d of 250 tasks were run", len(b.launchedRuns()))
-	}
+	b.ranOnce(250)
 }
 
 // picky refuses single launches.
@@ -159,14 +159,7 @@ func TestTick_RefusedLaunchIsAskedForAnewAndStopsNoOther(t *testing.T) {
 	if b.tick(); b.reconcileRecord().Stalled != "" || !slices.Equal(asked, []int{0, 1, 2}) {
 		t.Errorf("attempts %v; the record says %q", asked, b.reconcileRecord().Stalled)
 	}
-	for name, n := range b.launchedRuns() {
-		if n != 1 {
-			t.Errorf("%s was run %d times", name, n)
-		}
-	}
-	if len(b.launchedRuns()) != 250 {
-		t.Errorf("%d of 250 tasks were run", len(b.launchedRuns()))
-	}
+	b.ranOnce(250)
 }
 
 // What concerns all launches does.
