@@ -455,7 +455,7 @@ func matches(pattern, event map[string]any) bool {
 	return true
 }
 
-// Whoever gives an address learns of every alarm, unless alarms go elsewhere.
+// With NotificationEmail, all alarms are sent to that address. With AlarmTopicArn, they go to that topic instead.
 func TestTemplate_AlarmsReachSomebody(t *testing.T) {
 	const topic = "arn:aws:sns:eu-west-1:123456789012:alarms"
 	for name, tt := range map[string]struct {
