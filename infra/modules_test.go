@@ -1,48 +1,12 @@
 package infra_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 )
-
-// moduleSecrets are the parameters for private modules.
-func moduleSecrets() rehearsal.Parameters {
-	const secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:"
-	return rehearsal.Parameters{
-		"GitCredentialsArn": secret + "git-AbCdEf:https::", "GitSshKeyArn": secret + "git-AbCdEf:key::",
-		"GitKnownHostsArn": "arn:aws:ssm:eu-west-1:123456789012:parameter/git/hosts", "RegistryCredentialsArn": secret + "registry-AbCdEf",
-	}
-}
-
-// ECS gives the container the credentials for private modules; no other role may read them.
-func TestTemplate_OnlyContainersGetCredentialsForModules(t *testing.T) {
-	stack := every(t)
-	given := map[string]string{}
-	for _, s := range stack.Runner().Secrets {
-		given[*s.Name] = *s.ValueFrom
-	}
-	for name, parameter := range map[string]string{"TERRAPULSE_GIT_CREDENTIALS": "GitCredentialsArn", "TERRAPULSE_GIT_SSH_KEY": "GitSshKeyArn",
-		"TERRAPULSE_GIT_KNOWN_HOSTS": "GitKnownHostsArn", "TERRAPULSE_REGISTRY_CREDENTIALS": "RegistryCredentialsArn"} {
-		arn := moduleSecrets()[parameter]
-		if given[name] != arn {
-			t.Errorf("%s is %s", name, given[name])
-		}
-		// The right is for the secret, without the key.
-		action, arn := "secretsmanager:GetSecretValue", strings.Join(strings.Split(arn, ":")[:min(7, strings.Count(arn, ":")+1)], ":")
-		if strings.Contains(arn, ":ssm:") {
-			action = "ssm:GetParameters"
-		}
-		for role, policy := range stack.Roles {
-			if policy.Allows(action, arn) != (role == "ExecutionRole") {
-				t.Errorf("%s, %s on %s: %v", role, action, arn, policy.Allows(action, arn))
-			}
-		}
-	}
-}
 
 // Only containers use the cache of providers. They cannot remove anything from it.
 func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
@@ -80,10 +44,4 @@ func TestTemplate_SomeAddressesAreReachedWithoutTheProxy(t *testing.T) {
 			t.Errorf("without a proxy, the template sets %s=%s", *v.Name, *v.Value)
 		}
 	}
-}
-
-// withModules adds the parameters for private modules and a proxy.
-func withModules(p rehearsal.Parameters) {
-	maps.Copy(p, moduleSecrets())
-	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128", "NoProxy": ".internal.example.com"})
 }

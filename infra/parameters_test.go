@@ -1,6 +1,7 @@
 package infra_test
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"strconv"
@@ -21,8 +22,7 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 	}{
 		{"the least parameters", nil, ""},
 		{"every parameter", everything(), ""},
-		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerCpu": "4096", "RunnerMemory": "4096"}, "RunnerCpu=4096 with a RunnerMemory of 8192 to 30720"},
-		{"memory between two steps", rehearsal.Parameters{"RunnerCpu": "8192", "RunnerMemory": "17408"}, "in steps of 4096"},
+		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerSize": "4096/4096"}, "RunnerSize"},
 		{"a function in public subnets", rehearsal.Parameters{"AssignPublicIp": "true"}, "A function has no public address"},
 		{"subnets for a function outside of the VPC", rehearsal.Parameters{"FunctionInVpc": "false", "FunctionSubnets": "subnet-1"}, "FunctionSubnets needs FunctionInVpc=true"},
 		{"all functions in the VPC, without a group", rehearsal.Parameters{"AllFunctionsInVpc": "true"}, "AllFunctionsInVpc=true needs FunctionInVpc=true, and SecurityGroups or FunctionSecurityGroups"},
@@ -32,7 +32,7 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "2001:db8::1"}, "with an IPv6 address in brackets"},
 		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "[::]:8501"}, "with an IPv6 address in brackets"},
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
-		{"a certificate without its key", rehearsal.Parameters{"ConsulCertArn": certARN}, "ConsulCertArn needs ConsulKeyArn"},
+		{"one key of a secret", rehearsal.Parameters{"SecretArn": secretARN + ":token::"}, "the ARN of a Secrets Manager secret"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
 		{"more people than fit into the environment of a function", rehearsal.Parameters{"ActArns": strings.Repeat("arn:aws:iam::123456789012:user/ann,", 80)}, "Let an asterisk stand for several roles"},
 		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
@@ -50,30 +50,41 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// Every pair of CPU and memory that Fargate has is accepted.
+// Fargate has every size, and a size for each of its CPUs. Memory, in GiB, grows from the least to the most by steps.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html
-func TestTemplate_HasARuleForEachCpu(t *testing.T) {
-	text := read(t, "template.yaml")
-	_, cpu, _ := strings.Cut(text, "\n  RunnerCpu:\n")
-	_, values, _ := strings.Cut(cpu, "AllowedValues: [")
-	values, _, _ = strings.Cut(values, "]")
-	for _, value := range strings.Split(values, ", ") {
-		if !strings.Contains(text, `RuleCondition: !Equals [!Ref RunnerCpu, "`+value+`"]`) {
-			t.Errorf("no rule says which memory is possible with %s", value)
+func TestTemplate_SizesArePairsThatFargateHas(t *testing.T) {
+	steps := map[int][3]int{512: {1, 4, 1}, 1024: {2, 8, 1}, 2048: {4, 16, 1}, 4096: {8, 30, 1}, 8192: {16, 60, 4}, 16384: {32, 120, 8}}
+	_, sizes, _ := strings.Cut(read(t, "template.yaml"), "\n  RunnerSize:\n")
+	_, sizes, _ = strings.Cut(sizes, "AllowedValues: [")
+	sizes, _, _ = strings.Cut(sizes, "]")
+	seen := map[int]bool{}
+	for _, size := range strings.Split(sizes, ", ") {
+		var cpu, memory int
+		if _, err := fmt.Sscanf(size, "%d/%d", &cpu, &memory); err != nil {
+			t.Fatal(size, err)
 		}
+		seen[cpu] = true
+		of := steps[cpu]
+		if cpu == 256 {
+			if memory != 512 && memory != 1024 && memory != 2048 {
+				t.Error(size)
+			}
+		} else if memory%1024 != 0 || memory < of[0]*1024 || memory > of[1]*1024 || (memory/1024-of[0])%of[2] != 0 {
+			t.Error(size)
+		}
+	}
+	if len(seen) != len(steps)+1 {
+		t.Errorf("sizes are for the CPUs %v", seen)
 	}
 }
 
-// CloudFormation documents Fn::Contains of rules only by its full name, and with a list of texts.
+// CloudFormation documents functions of rules only by their full names.
 // https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/intrinsic-function-reference-rules.html
 func TestTemplate_RulesUseFunctionsInTheirDocumentedForm(t *testing.T) {
 	_, rules, _ := strings.Cut(read(t, "template.yaml"), "\nRules:\n")
 	rules, _, _ = strings.Cut(rules, "\nGlobals:\n")
 	if found := regexp.MustCompile(`!(Contains|EachMember\w+|RefAll|ValueOf\w*)\b`).FindAllString(rules, -1); len(found) > 0 {
 		t.Errorf("short forms: %v", found)
-	}
-	if !strings.Contains(rules, `{ "Fn::Contains": [["`) {
-		t.Error("no rule has Fn::Contains")
 	}
 	if found := regexp.MustCompile(`(?:Fn::|!)(Join|Sub|Split|If|Select|FindInMap)`).FindAllString(rules, -1); len(found) > 0 {
 		t.Errorf("rules do not support %v", found)

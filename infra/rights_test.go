@@ -88,9 +88,8 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		{"InstallRole", "s3:DeleteObjectVersion", bucket + "some/prefix/programs/other/0123", false}, // of another stack
 		{"ReconcileRole", "s3:PutObject", bucket + "some/prefix/current", false},
 		{"ReconcileRole", "dynamodb:GetItem", "arn:aws:dynamodb:eu-west-1:123456789012:table/other", false},
-		{"ReconcileRole", "secretsmanager:GetSecretValue", tokenARN, true}, // also of CERT and KEY, without :key::
+		{"ReconcileRole", "secretsmanager:GetSecretValue", secretARN, true},
 		{"ReconcileRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf", false},
-		{"ReconcileRole", "ssm:GetParameter", caARN, true},
 		{"ReconcileRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/other", false},
 		{"ReconcileRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/pager-AbCdEf", true},
 		{"ReconcileRole", "ssm:GetParameter", "arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack", true},
@@ -103,12 +102,10 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		{"ReconcileRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/network", true},
 		{"ReconcileRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/default", false},
 		{"RunnerRole", "events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/network", false},
-		{"ExecutionRole", "secretsmanager:GetSecretValue", tokenARN, true},
-		{"ExecutionRole", "ssm:GetParameters", caARN, true},
-		{"ExecutionRole", "secretsmanager:GetSecretValue", vaultARN, true},
-		{"ReconcileRole", "secretsmanager:GetSecretValue", vaultARN, false}, // it asks nothing of Vault
-		{"RunnerRole", "secretsmanager:GetSecretValue", vaultARN, false},
-		{"RunnerRole", "secretsmanager:GetSecretValue", tokenARN, false}, // ECS gives it what it needs
+		{"ExecutionRole", "secretsmanager:GetSecretValue", secretARN, true},
+		{"ExecutionRole", "secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf", false},
+		{"RunnerRole", "secretsmanager:GetSecretValue", secretARN, false}, // ECS gives it what it needs
+		{"SettleRole", "secretsmanager:GetSecretValue", secretARN, false},
 		{"RunnerRole", "s3:GetObject", bucket + "some/prefix/state/task/key", true},
 		{"RunnerRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", false}, // of another project in the same bucket
 		{"RunnerRole", "s3:DeleteObject", bucket + "env:/task/terraform.tfstate", false},
@@ -124,14 +121,12 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		{"ApiRole", "s3:GetObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
 		{"ApiRole", "s3:GetObject", bucket + "env:/task/terraform.tfstate", false}, // state holds secrets
 		{"ApiRole", "s3:PutObject", bucket + "some/prefix/current", false},
-		{"ApiRole", "secretsmanager:GetSecretValue", tokenARN, false},
+		{"ApiRole", "secretsmanager:GetSecretValue", secretARN, false},                 // it has functions/reconcile read the output in HCP Terraform
 		{"ApiRole", "ecs:RunTask", account + "task-definition/bounds-runner:7", false}, // it has the function do that
 		{"RunnerRole", "lambda:InvokeFunction", "arn:aws:lambda:eu-west-1:123456789012:function:other", false},
-		{"ReconcileRole", "secretsmanager:GetSecretValue", hcpARN, true},
 		{"ReconcileRole", "s3:PutObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
 		{"ReconcileRole", "s3:GetObject", bucket + "some/prefix/logs/web/0123.log.gz", true},
-		{"ApiRole", "secretsmanager:GetSecretValue", hcpARN, false}, // it has functions/reconcile read the output there
-		{"NotificationRole", "secretsmanager:GetSecretValue", hcpARN, false},
+		{"NotificationRole", "secretsmanager:GetSecretValue", secretARN, false},
 		{"NotificationRole", "ssm:GetParameter", notificationARN, true},
 		{"NotificationRole", "lambda:InvokeFunction", "arn:aws:lambda:eu-west-1:123456789012:function:other", false},
 		{"NotificationRole", "dynamodb:GetItem", "arn:aws:dynamodb:eu-west-1:123456789012:table/bounds-Table", false},

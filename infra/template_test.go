@@ -29,13 +29,8 @@ import (
 )
 
 const (
-	tokenARN        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
-	caARN           = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul/ca"
-	certARN         = tokenARN + ":certificate::"
-	keyARN          = tokenARN + ":key::"
-	vaultARN        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:vault-AbCdEf"
+	secretARN       = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:terrapulse-AbCdEf"
 	notifyARN       = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:notify/*,arn:aws:ssm:eu-west-1:123456789012:parameter/notify/slack"
-	hcpARN          = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:hcp-AbCdEf"
 	notificationARN = "arn:aws:ssm:eu-west-1:123456789012:parameter/hcp/notifications"
 	kmsARN          = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 )
@@ -49,8 +44,7 @@ func everything() rehearsal.Parameters {
 	p := rehearsal.Minimal("consul.example.com:8501")
 	maps.Copy(p, rehearsal.Parameters{
 		"ConsulScheme": "https", "ConsulTlsServerName": "server.dc1.consul",
-		"ConsulTokenArn": tokenARN, "ConsulCaArn": caARN, "ConsulCertArn": certARN, "ConsulKeyArn": keyARN, "VaultTokenArn": vaultARN + ":token::",
-		"HcpTokenArn": hcpARN + ":token::", "HcpNotificationTokenArn": notificationARN,
+		"SecretArn": secretARN, "HcpNotificationTokenArn": notificationARN,
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"Window": "50s", "Linger": "300s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
@@ -61,7 +55,7 @@ func everything() rehearsal.Parameters {
 		"TaskRoleArns":        "arn:aws:iam::123456789012:role/network/*,arn:aws:iam::999999999999:role/dns",
 		"ActArns":             "arn:aws:iam::123456789012:role/NetworkOperator,arn:aws:iam::123456789012:user/ann",
 	})
-	withModules(p)
+	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128", "NoProxy": ".internal.example.com"})
 	return p
 }
 
@@ -186,15 +180,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if subnets := stack.Functions["ReconcileFunction"].VPC.SubnetIDs; !slices.Equal(subnets, []string{"subnet-3", "subnet-4"}) {
 		t.Errorf("the function is in %v", subnets)
 	}
-	given := map[string]string{}
-	for _, s := range stack.Runner().Secrets {
-		if !strings.HasPrefix(*s.Name, "TERRAPULSE_GIT_") && !strings.HasPrefix(*s.Name, "TERRAPULSE_REGISTRY_") { // modules_test.go has these
-			given[*s.Name] = *s.ValueFrom
-		}
-	}
-	want := map[string]string{"CONSUL_HTTP_TOKEN": tokenARN, "TERRAPULSE_CONSUL_CA": caARN, "TERRAPULSE_CONSUL_CERT": certARN, "TERRAPULSE_CONSUL_KEY": keyARN,
-		"VAULT_TOKEN": vaultARN + ":token::"}
-	if !maps.Equal(given, want) {
+	if given := stack.Runner().Secrets; len(given) != 1 || *given[0].Name != "TERRAPULSE_SECRET" || *given[0].ValueFrom != secretARN {
 		t.Errorf("ECS gives the container %v", given)
 	}
 	for name, r := range stack.Template.Resources {

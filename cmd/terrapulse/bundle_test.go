@@ -151,12 +151,12 @@ func TestWhatIsWrongIsNotPushed(t *testing.T) {
 		{"a module that lacks what it is given", map[string]string{"lb/main.tf": ""}, exitConfig, []string{"services"}},
 		{"a module that is not there", map[string]string{"tasks/tasks.yaml": strings.ReplaceAll(aTask, "./lb", "./gone")}, exitConfig, []string{"gone"}},
 		{"a secret", map[string]string{"tasks/tasks.yaml": aTask + "consul:\n  token: S3CRET\n"}, exitConfig,
-			[]string{"tasks.yaml:3: consul.token: looks like a secret in plain text", "ConsulTokenArn", "-allow-literal-secrets"}},
+			[]string{"tasks.yaml:3: consul.token: looks like a secret in plain text", "consul_token", "-allow-literal-secrets"}},
 		{"certificates of this machine, and state on a container", map[string]string{"tasks/tasks.yaml": aTask + "consul:\n  tls: {ca_cert: /etc/ca.pem}\ndriver: {terraform: {backend: {local: {}}}}\n"}, exitConfig,
-			[]string{"tasks.yaml:3: consul.tls.ca_cert", "ConsulCaArn", "backend.local: the state would be on the disk of a container"}},
+			[]string{"tasks.yaml:3: consul.tls.ca_cert", "consul_ca_cert", "backend.local: the state would be on the disk of a container"}},
 		{"an absolute path", map[string]string{"tasks/tasks.yaml": strings.ReplaceAll(aTask, "./lb", "DIR/lb")}, exitConfig, []string{"tasks.yaml:1", "is an absolute path"}},
 		{"a file that is not there in AWS", map[string]string{"token": "x", "tasks/tasks.yaml": aTask + "vault: {address: \"http://x\", vault_agent_token_file: token}\n"}, exitConfig,
-			[]string{"tasks.yaml:2: vault.vault_agent_token_file", "VaultTokenArn"}},
+			[]string{"tasks.yaml:2: vault.vault_agent_token_file", "vault_token"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

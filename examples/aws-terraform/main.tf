@@ -26,7 +26,7 @@ resource "aws_cloudformation_stack" "terrapulse" {
 
   parameters = merge({
     ConsulAddress    = var.consul_address
-    ConsulTokenArn   = var.consul_token_arn
+    SecretArn        = var.secret_arn
     Subnets          = join(",", var.subnets)
     RunnerPolicyArns = join(",", var.runner_policy_arns)
   }, var.parameters)

@@ -19,8 +19,8 @@ variable "consul_address" {
   type        = string
 }
 
-variable "consul_token_arn" {
-  description = "ARN of the secret with Consul's token; empty without ACLs"
+variable "secret_arn" {
+  description = "ARN of the secret with Consul's token in JSON; empty without ACLs"
   type        = string
   default     = ""
 }

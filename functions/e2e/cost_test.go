@@ -399,7 +399,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 		says("a page that is always open, with "+p.with, always.dollars())
 	}
 
-	says("a secret in Secrets Manager (Consul's token), read every 5 minutes", secretMonth+ticks/5*secretRead)
+	says("the stack's secret in Secrets Manager, read every 5 minutes", secretMonth+ticks/5*secretRead)
 	says("a public address for each container (`AssignPublicIp`), with a change every 10 minutes", often.billed().Seconds()*publicAddress)
 	endpoint := endpointHour * month.Hours()
 	says("an interface endpoint, in one zone", endpoint)

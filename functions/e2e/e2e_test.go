@@ -236,18 +236,18 @@ func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
 	c := deploy(t, options{consul: []consultest.Option{consultest.WithACLs()},
-		parameters: rehearsal.Parameters{"ConsulTokenArn": arn}, secrets: map[string]string{arn: ""}})
+		parameters: rehearsal.Parameters{"SecretArn": arn}, secrets: map[string]string{arn: ""}})
 	c.register("web-1", 8080)
 	first, second := c.token(), c.token()
-	// As --secret-string file://token stores it. The function reads it itself,
-	// the container gets it from ECS.
-	c.setSecret(arn, first+"\n")
+	// The function reads it itself, the container gets it from ECS. Files end in a newline.
+	held := func(token string) string { return `{"consul_token": "` + token + `\n"}` }
+	c.setSecret(arn, held(first))
 	c.module("")
 	c.tasks(consulBackend, "lb")
 	c.mustPush()
 	c.tickUntil("applied", func() bool { return c.out("lb") != "" })
 	c.untilIdle() // a container keeps the token that it was started with
-	c.setSecret(arn, second+"\n")
+	c.setSecret(arn, held(second))
 	tokens, _, err := c.consul.Client().ACL().TokenList(nil)
 	if err != nil {
 		t.Fatal(err)

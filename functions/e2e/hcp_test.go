@@ -33,8 +33,8 @@ func deployHCP(t *testing.T) (*cloud, *hcptest.Server) {
 	t.Helper()
 	hcp := hcptest.New(t)
 	c := deploy(t, options{
-		parameters: rehearsal.Parameters{"HcpTokenArn": hcpARN, "HcpNotificationTokenArn": notificationARN, "NotifySecretArns": passwordARN},
-		secrets:    map[string]string{hcpARN: hcp.Token + "\n", notificationARN: "key-of-notifications", passwordARN: "secret-of-the-provider"},
+		parameters: rehearsal.Parameters{"SecretArn": hcpARN, "HcpNotificationTokenArn": notificationARN, "NotifySecretArns": passwordARN},
+		secrets:    map[string]string{hcpARN: `{"hcp_token": "` + hcp.Token + `"}`, notificationARN: "key-of-notifications", passwordARN: "secret-of-the-provider"},
 	})
 	c.register("web-1", 8080)
 	return c, hcp

@@ -42,11 +42,6 @@ func TestDeploy_GuideIsFollowedLiterally(t *testing.T) {
 
 	clone := filepath.Join(a.dir, "terrapulse")
 	a.env["PATH"] = filepath.Join(clone, "bin") + ":" + a.env["PATH"]
-	for name, content := range map[string]string{"token": "a token\n"} {
-		if err := os.WriteFile(filepath.Join(clone, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	a.follow("aws s3api create-bucket --bucket the-bucket --create-bucket-configuration LocationConstraint=eu-west-1", clone)
 	named := strings.NewReplacer("BUCKET", "the-bucket", "vpc-1", a.first("vpcs", "VpcId"), "rtb-1", a.first("route-tables", "RouteTableId"),
 		"sg-1", a.first("security-groups", "GroupId"), "SubnetIds=subnet-1,subnet-2", "SubnetIds="+a.first("subnets", "SubnetId"))
@@ -61,7 +56,7 @@ func TestDeploy_GuideIsFollowedLiterally(t *testing.T) {
 		}
 	}
 	secrets := fmt.Sprint(a.secrets)
-	if !strings.Contains(secrets, "secret:terrapulse/consul-token-AbCdEf:a token") {
+	if !strings.Contains(secrets, `secret:terrapulse-AbCdEf:{"consul_token": "TOKEN"}`) {
 		t.Errorf("the secrets are %s", secrets)
 	}
 }

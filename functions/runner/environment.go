@@ -30,50 +30,38 @@ func prepareEnvironment(settings settings.Runner) error {
 	if err := trustCertificates(settings.Trust, settings.Work); err != nil {
 		return err
 	}
-	if err := trimTokens(); err != nil {
-		return err
-	}
-	if err := keepPEM(settings); err != nil {
+	_ = os.Unsetenv("TERRAPULSE_SECRET")
+	if err := useSecret(settings.Secret, settings.Work); err != nil {
 		return err
 	}
 	return prepareModules(settings)
 }
 
-// trimTokens trims the tokens that ECS has put into the environment, as the functions do with the
-// tokens that they read.
-func trimTokens() error {
-	for name, parameter := range map[string]string{"CONSUL_HTTP_TOKEN": "ConsulTokenArn", "VAULT_TOKEN": "VaultTokenArn"} {
-		value := os.Getenv(name)
-		trimmed := secrets.Trim(value)
-		switch {
-		case trimmed == value:
-			continue
-		case trimmed == "":
-			return fmt.Errorf("%s is empty: store the token in the secret that the parameter %s names", name, parameter)
-		}
-		_ = os.Setenv(name, trimmed)
-	}
-	return nil
-}
-
-// keepPEM writes the certificates and the key for Consul to files, and removes them from the
-// environment. It sets the variables for these files that Consul's own tools, Terraform's Consul
-// backend and the configuration use.
-func keepPEM(settings settings.Runner) error {
-	for _, pem := range []struct{ from, text, variable string }{
-		{"TERRAPULSE_CONSUL_CA", settings.ConsulCA, "CONSUL_CACERT"},
-		{"TERRAPULSE_CONSUL_CERT", settings.ConsulCert, "CONSUL_CLIENT_CERT"},
-		{"TERRAPULSE_CONSUL_KEY", settings.ConsulKey, "CONSUL_CLIENT_KEY"},
+// useSecret sets the variables that Consul's own tools, Terraform's Consul backend, Vault's provider and
+// the configuration use. Certificates and the key are in files.
+func useSecret(held secrets.Stack, work string) error {
+	for _, of := range []struct {
+		variable string
+		text     secrets.Text
+		inFile   bool
+	}{
+		{"CONSUL_HTTP_TOKEN", held.ConsulToken, false},
+		{"VAULT_TOKEN", held.VaultToken, false},
+		{"CONSUL_CACERT", held.ConsulCACert, true},
+		{"CONSUL_CLIENT_CERT", held.ConsulClientCert, true},
+		{"CONSUL_CLIENT_KEY", held.ConsulClientKey, true},
 	} {
-		if pem.text == "" {
+		value := string(of.text)
+		if value == "" {
 			continue
 		}
-		file, err := secrets.Keep(filepath.Join(settings.Work, "consul"), pem.text)
-		if err != nil {
-			return fmt.Errorf("write the content of %s to a file: %w", pem.from, err)
+		if of.inFile {
+			var err error
+			if value, err = secrets.Keep(filepath.Join(work, "consul"), value); err != nil {
+				return fmt.Errorf("write the content of %s to a file: %w", of.variable, err)
+			}
 		}
-		_ = os.Setenv(pem.variable, file)
-		_ = os.Unsetenv(pem.from)
+		_ = os.Setenv(of.variable, value)
 	}
 	return nil
 }

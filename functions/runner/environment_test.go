@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -20,9 +21,11 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 	for _, name := range []string{"HOME", "TMPDIR", "CONSUL_CACERT", "CONSUL_CLIENT_CERT", "CONSUL_CLIENT_KEY"} {
 		t.Setenv(name, "")
 	}
-	settings := settings.Runner{Work: work, ConsulCA: "the CA", ConsulKey: "the key"}
-	t.Setenv("TERRAPULSE_CONSUL_CA", settings.ConsulCA)
-	t.Setenv("TERRAPULSE_CONSUL_KEY", settings.ConsulKey)
+	settings := settings.Runner{Work: work, Secret: secrets.Stack{ConsulCACert: "the CA", ConsulClientKey: "the key", ConsulToken: "consul's token", VaultToken: "vault's"}}
+	for _, name := range []string{"CONSUL_HTTP_TOKEN", "VAULT_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("TERRAPULSE_SECRET", "all of it")
 	if err := prepareEnvironment(settings); err != nil {
 		t.Fatal(err)
 	}
@@ -42,33 +45,11 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 	if v := os.Getenv("CONSUL_CLIENT_CERT"); v != "" {
 		t.Errorf("CONSUL_CLIENT_CERT is %s although none was given", v)
 	}
-	for _, name := range []string{"TERRAPULSE_CONSUL_CA", "TERRAPULSE_CONSUL_KEY"} {
-		if _, there := os.LookupEnv(name); there {
-			t.Errorf("%s is still in the environment", name)
-		}
+	if _, there := os.LookupEnv("TERRAPULSE_SECRET"); there {
+		t.Error("the secret is still in the environment")
 	}
-}
-
-func TestPrepareEnvironment_TrimsTokens(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, name := range []string{"HOME", "TMPDIR"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("CONSUL_HTTP_TOKEN", "consul's token\n")
-	t.Setenv("VAULT_TOKEN", "vault's token \r\n")
-	settings := settings.Runner{Work: t.TempDir()}
-	if err := prepareEnvironment(settings); err != nil {
-		t.Fatal(err)
-	}
-	if got := os.Getenv("CONSUL_HTTP_TOKEN"); got != "consul's token" {
-		t.Errorf("Consul's token is %q", got)
-	}
-	if got := os.Getenv("VAULT_TOKEN"); got != "vault's token" {
-		t.Errorf("Vault's token is %q", got)
-	}
-	t.Setenv("VAULT_TOKEN", "\n")
-	if err := prepareEnvironment(settings); err == nil || !strings.Contains(err.Error(), "VaultTokenArn") {
-		t.Errorf("a secret that holds a line end only: %v", err)
+	if consul, vault := os.Getenv("CONSUL_HTTP_TOKEN"), os.Getenv("VAULT_TOKEN"); consul != "consul's token" || vault != "vault's" {
+		t.Errorf("Consul's token is %q, Vault's %q", consul, vault)
 	}
 }
 

@@ -33,9 +33,7 @@ resource "terraform_data" "seen" {
 
 func TestProgram_AsProcess1ModulesFindNoSecretsInTheContainer(t *testing.T) {
 	b := newBox(t, searches)
-	for _, name := range []string{"CONSUL_HTTP_TOKEN", "VAULT_TOKEN", "TERRAPULSE_GIT_SSH_KEY", "TERRAPULSE_GIT_KNOWN_HOSTS"} {
-		b.env[name] = "hunter2-" + name
-	}
+	b.env["TERRAPULSE_SECRET"] = `{"consul_token": "hunter2", "vault_token": "hunter2", "git_ssh_key": "hunter2", "git_known_hosts": "hunter2"}`
 	b.launch("l1")
 	var out testtools.Output
 	if err := b.start("l1", &out).Run(); err != nil {

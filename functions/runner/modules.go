@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -19,7 +18,7 @@ import (
 const sshCommand = "ssh"
 
 // prepareModules lets Terraform and git download private modules. It writes credentials to files of
-// this user, and removes them from the environment.
+// this user.
 func prepareModules(s settings.Runner) error {
 	dir := filepath.Join(s.Work, "git")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -30,9 +29,6 @@ func prepareModules(s settings.Runner) error {
 			return err
 		}
 	}
-	for _, name := range []string{"TERRAPULSE_GIT_CREDENTIALS", "TERRAPULSE_GIT_SSH_KEY", "TERRAPULSE_GIT_KNOWN_HOSTS", "TERRAPULSE_REGISTRY_CREDENTIALS"} {
-		_ = os.Unsetenv(name)
-	}
 	// Without credentials git would wait for somebody who types them.
 	_ = os.Setenv("GIT_TERMINAL_PROMPT", "0")
 	return nil
@@ -40,19 +36,19 @@ func prepareModules(s settings.Runner) error {
 
 // inFiles returns the secrets that prepareEnvironment writes to files.
 func inFiles(settings settings.Runner) []string {
-	return append(redact.Environment([]string{"GIT_CREDENTIALS=" + settings.GitCredentials}), settings.GitSSHKey, settings.ConsulKey)
+	return append(redact.Environment([]string{"GIT_CREDENTIALS=" + string(settings.Secret.GitCredentials)}), string(settings.Secret.GitSSHKey), string(settings.Secret.ConsulClientKey))
 }
 
 // useGitCredentials makes git log in to hosts over HTTPS.
 func useGitCredentials(settings settings.Runner, dir string) error {
-	if settings.GitCredentials == "" {
+	if settings.Secret.GitCredentials == "" {
 		return nil
 	}
-	const from = "the secret that the parameter GitCredentialsArn names"
+	const from = "git_credentials in the stack's secret"
 	file := filepath.Join(dir, "credentials")
 	config := fmt.Sprintf("[credential]\n\thelper = %q\n", "store --file='"+file+"'")
 	lines, forPaths := "", map[string]bool{}
-	for i, line := range strings.Split(settings.GitCredentials, "\n") {
+	for i, line := range strings.Split(string(settings.Secret.GitCredentials), "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
@@ -76,18 +72,15 @@ func useGitCredentials(settings settings.Runner, dir string) error {
 
 // useSSHKey makes git use this program as its SSH client, with the key.
 func useSSHKey(settings settings.Runner, dir string) error {
-	if settings.GitSSHKey == "" {
+	if settings.Secret.GitSSHKey == "" {
 		return nil
-	}
-	if settings.GitKnownHosts == "" {
-		return errors.New("there are no known hosts for git: store the output of `ssh-keyscan HOST` in a parameter of SSM, and set the parameter GitKnownHostsArn")
 	}
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	key, hosts := filepath.Join(dir, "key"), filepath.Join(dir, "known_hosts")
-	err = errors.Join(os.WriteFile(key, []byte(settings.GitSSHKey+"\n"), 0o600), os.WriteFile(hosts, []byte(settings.GitKnownHosts+"\n"), 0o600))
+	err = errors.Join(os.WriteFile(key, []byte(settings.Secret.GitSSHKey+"\n"), 0o600), os.WriteFile(hosts, []byte(settings.Secret.GitKnownHosts+"\n"), 0o600))
 	if err != nil {
 		return fmt.Errorf("write the SSH key of git: %w", err)
 	}
@@ -101,19 +94,11 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 // useRegistryCredentials makes Terraform log in to registries of modules and providers.
 func useRegistryCredentials(settings settings.Runner, _ string) error {
-	if settings.RegistryCredentials == "" {
-		return nil
-	}
-	const wanted = `the secret that the parameter RegistryCredentialsArn names must be JSON with a token for each host, such as {"app.terraform.io": "TOKEN"}`
-	var tokens map[string]string
-	if json.Unmarshal([]byte(settings.RegistryCredentials), &tokens) != nil { // its error may quote a token
-		return errors.New(wanted)
-	}
-	for host, token := range tokens {
+	for host, token := range settings.Secret.RegistryTokens {
 		if !hostName.MatchString(host) {
-			return fmt.Errorf("%q is no name of a host: %s", host, wanted)
+			return fmt.Errorf("registry_tokens in the stack's secret: %q is no name of a host: use one such as app.terraform.io", host)
 		}
-		_ = os.Setenv("TF_TOKEN_"+strings.NewReplacer("-", "__", ".", "_").Replace(host), strings.TrimSpace(token))
+		_ = os.Setenv("TF_TOKEN_"+strings.NewReplacer("-", "__", ".", "_").Replace(host), string(token))
 	}
 	return nil
 }

@@ -73,10 +73,8 @@ func TestProgram_DownloadsPrivateModulesInAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{
-		"HTTPS_PROXY": p.server.URL, "SSL_CERT_FILE": "/etc/ca.pem", "GIT_SSL_CAINFO": "/etc/ca.pem",
-		"TERRAPULSE_GIT_CREDENTIALS": "https://deploy:token@git.test", "TERRAPULSE_GIT_SSH_KEY": overSSH.Key, "TERRAPULSE_GIT_KNOWN_HOSTS": overSSH.Host,
-	} {
+	name, held, _ := strings.Cut(secretOf(t, map[string]any{"git_credentials": "https://deploy:token@git.test", "git_ssh_key": overSSH.Key, "git_known_hosts": overSSH.Host}), "=")
+	for name, value := range map[string]string{"HTTPS_PROXY": p.server.URL, "SSL_CERT_FILE": "/etc/ca.pem", "GIT_SSL_CAINFO": "/etc/ca.pem", name: held} {
 		b.env[name] = value
 	}
 	b.launch("l1")

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/aws/gitssh/gitsshtest"
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -181,8 +183,8 @@ func TestProgram_DownloadsPrivateModules(t *testing.T) {
 	search := s.env["PATH"] + ":" + os.Getenv("PATH")
 	environment := []string{
 		"PATH=" + search, "HTTPS_PROXY=" + p.server.URL, "SSL_CERT_FILE=" + authority.CA, "GIT_SSL_CAINFO=" + authority.CA,
-		"TERRAPULSE_GIT_CREDENTIALS=https://deploy:git%27s%20token@git.test\r\n", "TERRAPULSE_GIT_SSH_KEY=" + overSSH.Key,
-		"TERRAPULSE_GIT_KNOWN_HOSTS=" + overSSH.Host, `TERRAPULSE_REGISTRY_CREDENTIALS={"registry.test": "the registry's token"}`,
+		secretOf(t, map[string]any{"git_credentials": "https://deploy:git%27s%20token@git.test\r\n", "git_ssh_key": overSSH.Key,
+			"git_known_hosts": overSSH.Host, "registry_tokens": map[string]string{"registry.test": "the registry's token"}}),
 	}
 	var out testtools.Output
 	if err := s.container("l1", &out, environment...).Run(); err != nil {
@@ -214,22 +216,14 @@ func TestProgram_DownloadsPrivateModules(t *testing.T) {
 
 func TestPrepareModules_KeepsCredentialsOutOfTheEnvironment(t *testing.T) {
 	work := t.TempDir()
-	settings := settings.Runner{Work: work, GitSSHKey: "the key", GitKnownHosts: "the hosts",
-		GitCredentials:      "https://a:b@git.test\nhttps://c:d@other.test/team/web.git\nhttps://e:f@other.test/team/db.git",
-		RegistryCredentials: `{"registry.my-company.test": "a token\n"}`}
-	for _, name := range []string{"TERRAPULSE_GIT_CREDENTIALS", "TERRAPULSE_GIT_SSH_KEY", "TERRAPULSE_GIT_KNOWN_HOSTS", "TERRAPULSE_REGISTRY_CREDENTIALS"} {
-		t.Setenv(name, "secret")
-	}
+	settings := settings.Runner{Work: work, Secret: secrets.Stack{GitSSHKey: "the key", GitKnownHosts: "the hosts",
+		GitCredentials: "https://a:b@git.test\nhttps://c:d@other.test/team/web.git\nhttps://e:f@other.test/team/db.git",
+		RegistryTokens: map[string]secrets.Text{"registry.my-company.test": "a token"}}}
 	for _, name := range []string{"GIT_TERMINAL_PROMPT", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "TF_TOKEN_registry_my__company_test"} {
 		t.Setenv(name, "")
 	}
 	if err := prepareModules(settings); err != nil {
 		t.Fatal(err)
-	}
-	for _, entry := range os.Environ() {
-		if strings.HasPrefix(entry, "TERRAPULSE_GIT") || strings.HasPrefix(entry, "TERRAPULSE_REGISTRY") {
-			t.Errorf("the environment has %s", entry)
-		}
 	}
 	if token := os.Getenv("TF_TOKEN_registry_my__company_test"); token != "a token" {
 		t.Errorf("the registry's token is %q", token)
@@ -256,18 +250,25 @@ func TestPrepareModules_KeepsCredentialsOutOfTheEnvironment(t *testing.T) {
 
 func TestPrepareModules_RefusesWhatCannotWork(t *testing.T) {
 	for _, tt := range []struct {
-		settings settings.Runner
-		want     string
+		held secrets.Stack
+		want string
 	}{
-		{settings.Runner{GitCredentials: "https://a:b@git.test\nhttps://secret token@git.test"}, "line 2 of the secret that the parameter GitCredentialsArn"},
-		{settings.Runner{GitCredentials: "secret"}, "line 1 of"},
-		{settings.Runner{GitSSHKey: "secret"}, "GitKnownHostsArn"},
-		{settings.Runner{RegistryCredentials: `{"registry.test": {"token": "secret"}}`}, "JSON with a token for each host"},
-		{settings.Runner{RegistryCredentials: `{"https://registry.test": "secret"}`}, "is no name of a host"},
+		{secrets.Stack{GitCredentials: "https://a:b@git.test\nhttps://secret token@git.test"}, "line 2 of git_credentials"},
+		{secrets.Stack{GitCredentials: "secret"}, "line 1 of"},
+		{secrets.Stack{RegistryTokens: map[string]secrets.Text{"https://registry.test": "secret token"}}, "is no name of a host"},
 	} {
-		tt.settings.Work = t.TempDir()
-		if err := prepareModules(tt.settings); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret token") {
+		if err := prepareModules(settings.Runner{Work: t.TempDir(), Secret: tt.held}); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret token") {
 			t.Errorf("%v", err)
 		}
 	}
+}
+
+// secretOf is the variable with which ECS passes the stack's secret on.
+func secretOf(t *testing.T, held map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "TERRAPULSE_SECRET=" + string(text)
 }

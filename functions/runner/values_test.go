@@ -77,7 +77,7 @@ resource "terraform_data" "x" {
 	c.write("tasks.hcl", strings.Replace(c.read("tasks.hcl"), `  module = "./m1"`, `  module = "./m1"
   variables = { note = "{{ env \"OF_T1\" }}" }`, 1))
 	c.write("m1/note.tf", `variable "note" {}`)
-	settings := settings.Runner{Work: t.TempDir(), GitCredentials: "https://user:hunter2%21git@example.com"}
+	settings := settings.Runner{Work: t.TempDir(), Secret: secrets.Stack{GitCredentials: "https://user:hunter2%21git@example.com"}}
 	t.Setenv("HOME", settings.Work)
 	if err := prepareModules(settings); err != nil {
 		t.Fatal(err)

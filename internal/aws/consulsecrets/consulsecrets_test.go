@@ -5,55 +5,42 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/aws/consulsecrets"
-	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-const (
-	secretARN    = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul"
-	parameterARN = "arn:aws:ssm:eu-west-1:123456789012:parameter/consul"
-)
+const secretARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:terrapulse"
 
-// fake keeps secrets, and hands out what it was read first until that is dropped.
-type fake struct{ secrets, read map[string]string }
-
-func newFake(secrets map[string]string) *fake { return &fake{secrets, map[string]string{}} }
-
-func (f *fake) set(arn, value string) {
-	f.secrets[arn] = value
-	if arn != secretARN {
-		delete(f.read, arn) // as after some minutes
-	}
+// fake keeps a secret, and hands out what was read first until that is dropped.
+type fake struct {
+	now, read secrets.Stack
+	known     bool
 }
 
-func (f *fake) Get(_ context.Context, arn string) (string, error) {
-	if value, ok := f.read[arn]; ok {
-		return value, nil
+func (f *fake) Stack(_ context.Context, arn string) (secrets.Stack, error) {
+	switch {
+	case arn == "":
+		return secrets.Stack{}, nil
+	case arn != secretARN:
+		return secrets.Stack{}, errors.New("no such secret")
+	case !f.known:
+		f.read, f.known = f.now, true
 	}
-	value, ok := f.secrets[arn]
-	if !ok {
-		return "", errors.New("no such secret")
-	}
-	value = strings.TrimSpace(value) // as secrets.Source does
-	f.read[arn] = value
-	return value, nil
+	return f.read, nil
 }
 
-func (f *fake) Drop(arn, refused string) {
-	if f.read[arn] == refused {
-		delete(f.read, arn)
+func (f *fake) Drop(_ string, denied func(secrets.Stack) bool) {
+	if denied(f.read) {
+		f.known = false
 	}
 }
 
 func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
-	const ca, cert, key = parameterARN + "-ca", parameterARN + "-cert", parameterARN + "-key"
-	v := newFake(map[string]string{secretARN: "old", ca: "CA 1\n", cert: "CERT", key: "KEY"})
-	dir := filepath.Join(t.TempDir(), "consul")
-	c := consulsecrets.Consul{Source: v, Dir: dir, ARNs: settings.Consul{TokenARN: secretARN, CAARN: ca, CertARN: cert, KeyARN: key}}
+	v := &fake{now: secrets.Stack{ConsulToken: "old", ConsulCACert: "CA 1", ConsulClientCert: "CERT", ConsulClientKey: "KEY"}}
+	c := consulsecrets.Consul{Source: v, Dir: filepath.Join(t.TempDir(), "consul"), ARN: secretARN}
 	configure := func(cfg config.Consul) config.Consul {
 		t.Helper()
 		got, err := c.Configure(t.Context(), cfg)
@@ -80,7 +67,7 @@ func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
 		t.Errorf("it is another: %+v", again)
 	}
 
-	v.set(ca, "CA 2")
+	v.now.ConsulCACert, v.known = "CA 2", false // as after some minutes
 	if again := configure(plain); again == got || again.TLS.Cert != got.TLS.Cert {
 		t.Errorf("another CA makes no difference: %+v", again)
 	}
@@ -89,23 +76,23 @@ func TestConfigure_ConsulClientGetsTheSecrets(t *testing.T) {
 	if with := configure(own); with.Token != "own" || with.TLS.CACert != "/own" || with.TLS.Key != got.TLS.Key {
 		t.Errorf("what the task files say does not stay: %+v", with)
 	}
-	c.ARNs = settings.Consul{}
+	c.ARN = ""
 	if without := configure(plain); without != plain {
-		t.Errorf("without secrets it is %+v", without)
+		t.Errorf("without a secret it is %+v", without)
 	}
-	c.ARNs.TokenARN = "none"
-	if _, err := c.Configure(t.Context(), plain); err == nil || !strings.Contains(err.Error(), "ConsulTokenArn") {
-		t.Error(err)
+	c.ARN = "none"
+	if _, err := c.Configure(t.Context(), plain); err == nil {
+		t.Error("a secret that does not exist is not missed")
 	}
 }
 
 func TestRenew_TriesAnotherTokenAfterADenial(t *testing.T) {
-	v := newFake(map[string]string{secretARN: "old"})
-	c := consulsecrets.Consul{Source: v, ARNs: settings.Consul{TokenARN: secretARN}}
+	v := &fake{now: secrets.Stack{ConsulToken: "old"}}
+	c := consulsecrets.Consul{Source: v, ARN: secretARN}
 	if _, another, err := c.Renew(t.Context(), config.Consul{}, "old"); another || err != nil {
 		t.Errorf("there is another although the secret is the same: %v", err)
 	}
-	v.set(secretARN, "new")
+	v.now.ConsulToken = "new"
 	if fresh, another, err := c.Renew(t.Context(), config.Consul{}, "old"); !another || fresh.Token != "new" || err != nil {
 		t.Errorf("the other is %+v, %v, %v", fresh, another, err)
 	}

@@ -143,13 +143,13 @@ func (c call) connect() (*ssh.Client, error) {
 	}
 	key, err := ssh.ParsePrivateKey(text)
 	if errors.As(err, new(*ssh.PassphraseMissingError)) {
-		return nil, errors.New("the private key has a passphrase: store one without, in the secret that the parameter GitSshKeyArn names")
+		return nil, errors.New("the private key has a passphrase: store one without, as git_ssh_key in the stack's secret")
 	} else if err != nil {
-		return nil, fmt.Errorf("the secret that the parameter GitSshKeyArn names contains no private key: %w", err)
+		return nil, fmt.Errorf("git_ssh_key in the stack's secret contains no private key: %w", err)
 	}
 	known, err := knownhosts.New(c.knownHosts)
 	if err != nil {
-		return nil, fmt.Errorf("read the known hosts (parameter GitKnownHostsArn): %w", err)
+		return nil, fmt.Errorf("read the known hosts (git_known_hosts in the stack's secret): %w", err)
 	}
 	address := net.JoinHostPort(c.host, c.port)
 	conn, err := net.DialTimeout(c.network, address, connectFor)
@@ -175,11 +175,11 @@ func (c call) explain(err error) error {
 	switch {
 	case errors.As(err, &unknown) && len(unknown.Want) == 0:
 		return fmt.Errorf("the host is not known: append the output of `ssh-keyscan -p %s %s`, after you have compared the keys, "+
-			"to the secret or parameter that GitKnownHostsArn names", c.port, c.host)
+			"to git_known_hosts in the stack's secret", c.port, c.host)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("the server has another key than the known one (GitKnownHostsArn): either its key was changed, or this is another server")
+		return fmt.Errorf("the server has another key than the known one (git_known_hosts): either its key was changed, or this is another server")
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return fmt.Errorf("the server does not accept the key (GitSshKeyArn): add its public key to the git host: %w", err)
+		return fmt.Errorf("the server does not accept the key (git_ssh_key): add its public key to the git host: %w", err)
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func TestRun_SaysWhyItFails(t *testing.T) {
 		{"unknown host", server.Addr, server.Key, other.Host, "ssh-keyscan -p " + portOf(t, server.Addr) + " 127.0.0.1"},
 		{"other key of the host", server.Addr, server.Key, replaced, "another key than the known one"},
 		{"key that is not accepted", server.Addr, other.Key, server.Host, "add its public key to the git host"},
-		{"no key", server.Addr, "junk", server.Host, "GitSshKeyArn names contains no private key"},
+		{"no key", server.Addr, "junk", server.Host, "git_ssh_key in the stack's secret contains no private key"},
 		{"nobody listens", nobody.Addr().String(), server.Key, server.Host, "connect to 127.0.0.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -27,8 +27,8 @@ func (i *invocation) examine(ctx context.Context) invoke.Answer {
 	_, bundleErr := i.prepare(ctx) // once, for all checks that need it
 	checks := append([]doctor.Check{
 		{Name: "bundle", Look: func(context.Context) (string, error) { return i.checkBundle(bundleErr) }, Fix: "push one with `terrapulse bundle push`, or put right what is wrong with the one that was pushed"},
-		{Name: "consul", Look: i.checkConsul, Fix: "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and ConsulTokenArn are right"},
-		{Name: "consul rights", Look: i.checkRights, Fix: "set ConsulTokenArn, and give that token service:read and node:read, and key:read for the keys that tasks watch: " + docs.Page("acl.md")},
+		{Name: "consul", Look: i.checkConsul, Fix: "see whether the function's subnets and security groups let it reach Consul, and whether ConsulAddress and consul_token in the stack's secret are right"},
+		{Name: "consul rights", Look: i.checkRights, Fix: "store consul_token in the stack's secret, and give that token service:read and node:read, and key:read for the keys that tasks watch: " + docs.Page("acl.md")},
 		{Name: "paused", Look: i.checkPaused, Fix: "deploy the stack again, or restore the table: see " + docs.Page("operate-aws.md")},
 		{Name: "tasks", Look: i.checkTasks, Fix: "see `terrapulse status` for what each of them needs, and `terrapulse logs TASK`"},
 	}, i.checks...)

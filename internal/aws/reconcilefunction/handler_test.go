@@ -432,7 +432,7 @@ func TestDoctor_EmptyAnswerWithoutRightsIsAProblem(t *testing.T) {
 			return &client{connection: connection{Client: reader}}, nil
 		}
 		for _, c := range s.must(h, `{"mode":"doctor"}`).Checks {
-			if c.Name == "consul rights" && (c.OK != ok || !ok && (!strings.Contains(c.Found, "service:read") || !strings.Contains(c.Fix, "ConsulTokenArn"))) {
+			if c.Name == "consul rights" && (c.OK != ok || !ok && (!strings.Contains(c.Found, "service:read") || !strings.Contains(c.Fix, "consul_token"))) {
 				t.Errorf("with a token %v: %+v", ok, c)
 			}
 		}

@@ -55,7 +55,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	if err := os.RemoveAll(bundles.Dir); err != nil { // what a process that was killed has left
 		log.Warn("the files of earlier bundles are not removed", "error", err)
 	}
-	consul := &consulsecrets.Consul{Source: source, ARNs: s.Consul, Dir: filepath.Join(os.TempDir(), "terrapulse-consul")}
+	consul := &consulsecrets.Consul{Source: source, ARN: s.SecretARN, Dir: filepath.Join(os.TempDir(), "terrapulse-consul")}
 	ticks, runs := &client{connection: connection{secrets: consul}}, &connection{secrets: consul}
 	owner, said, console := lease.NewOwner(), new(outbox.Said), ecstask.Console{Stack: s.Stack, Cluster: s.Cluster, Logs: s.LogGroups}
 	h := &Handler{
@@ -83,10 +83,9 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		h.engine.bus = []outbox.Sink{sink, eventbridge.Messages{Sink: sink}}
 		h.checks = append(h.checks, doctor.Check{Name: "events", Look: sink.Check, Fix: "set EventBus to a bus of this account and region; in a VPC without NAT, create an endpoint for events, or set EventBus to nothing: " + docs.Page("deploy.md")})
 	}
-	arns := map[string]string{"HcpTokenArn": s.HCPTokenARN}
 	h.executor = executor{
-		drivers: remotes.All(func(k *remotes.Kind) remotes.Options {
-			tokens := tokens{source: source, arn: arns[k.Parameter], parameter: k.Parameter}
+		drivers: remotes.All(func(*remotes.Kind) remotes.Options {
+			tokens := tokens{source: source, arn: s.SecretARN}
 			return remotes.Options{Token: tokens.read, Values: values.Simple{Look: tokens.look}, Log: log}
 		}),
 		runner: &runner.Runner{

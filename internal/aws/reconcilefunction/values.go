@@ -15,23 +15,23 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// tokens reads tokens of a driver, and the values of templates.
+// tokens reads tokens of remote drivers, and the values of templates.
 type tokens struct {
-	source    *secrets.Source
-	arn       string // of the token, from the stack's parameter
-	parameter string // its name
+	source *secrets.Source
+	arn    string // of the stack's secret
 }
 
 // read returns a token as it is written in the task files, which may be a template. Without one, it
 // is that of the stack.
 func (t tokens) read(ctx context.Context, _ *config.Config, written string) (string, error) {
-	switch {
-	case written != "":
+	if written != "" {
 		return notify.Simple(t.look)(ctx, "token", written)
-	case t.arn == "":
-		return "", fault.As(fault.Person, errors.New("there is none: store it in a secret, and name that in the stack's parameter "+t.parameter))
 	}
-	return t.source.Get(ctx, t.arn)
+	held, err := t.source.Stack(ctx, t.arn)
+	if err == nil && held.HCPToken == "" {
+		err = fault.As(fault.Person, errors.New("there is none: store it as hcp_token in the secret that the stack's parameter SecretArn names"))
+	}
+	return string(held.HCPToken), err
 }
 
 // sinks returns the sinks of notify blocks. Their templates read from AWS and from the function's

@@ -79,13 +79,14 @@ func (s *Source) Get(ctx context.Context, name string) (string, error) {
 	return v.text, nil
 }
 
-// Drop removes a denied value from the cache, so that Get reads it again. It does nothing if the
-// cached value has changed meanwhile.
-func (s *Source) Drop(name, refused string) {
-	v := s.value(name)
+// Drop removes the stack's secret from the cache if it holds what was denied, so that Stack reads it
+// again.
+func (s *Source) Drop(arn string, denied func(Stack) bool) {
+	v := s.value(arn)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.text == refused {
+	var held Stack
+	if held.UnmarshalText([]byte(v.text)) == nil && denied(held) {
 		v.text, v.read, v.again = "", time.Time{}, time.Time{}
 	}
 }
@@ -180,13 +181,13 @@ func (s *Source) read(ctx context.Context, name string) (string, error) {
 	return "", fault.As(fault.Person, fmt.Errorf("%s is an ARN of %s: use one of a Secrets Manager secret or of an SSM parameter", name, at.Service))
 }
 
-// Trim removes spaces and newlines at the end of a secret. They come from the file that it was
+// trim removes spaces and newlines at the end of a secret. They come from the file that it was
 // stored from: `--secret-string file://token` keeps the last newline.
-func Trim(text string) string { return strings.TrimRight(text, " \t\r\n") }
+func trim(text string) string { return strings.TrimRight(text, " \t\r\n") }
 
 // filled trims a value and refuses an empty one: an empty secret is always a mistake.
 func filled(name, text string) (string, error) {
-	if text = Trim(text); text == "" {
+	if text = trim(text); text == "" {
 		return "", fault.As(fault.Person, fmt.Errorf("secret %s is empty: store the value in it", name))
 	}
 	return text, nil

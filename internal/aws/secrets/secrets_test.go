@@ -194,15 +194,19 @@ func TestGet_RevokedAccessEndsTheUseOfASecret(t *testing.T) {
 }
 
 func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
-	v := newVault(t, map[string]string{secretARN: "old"})
+	held := func(token string) string { return `{"consul_token": "` + token + `\n"}` }
+	is := func(token secrets.Text) func(secrets.Stack) bool {
+		return func(s secrets.Stack) bool { return s.ConsulToken == token }
+	}
+	v := newVault(t, map[string]string{secretARN: held("old")})
 	v.get(t, secretARN)
-	v.set(secretARN, "new", "")
+	v.set(secretARN, held("new"), "")
 	var all sync.WaitGroup
 	for range 8 { // requests that were refused at the same time
 		all.Go(func() {
-			v.source.Drop(secretARN, "old")
-			if got, err := v.source.Get(t.Context(), secretARN); err != nil || got != "new" {
-				t.Errorf("it is %q, %v", got, err)
+			v.source.Drop(secretARN, is("old"))
+			if got, err := v.source.Stack(t.Context(), secretARN); err != nil || got.ConsulToken != "new" {
+				t.Errorf("it is %+v, %v", got, err)
 			}
 		})
 	}
@@ -210,10 +214,10 @@ func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
 	if v.reads != 2 {
 		t.Errorf("it was read %d times", v.reads)
 	}
-	v.source.Drop("arn:of:another", "new")
-	v.set(secretARN, "newer", "InternalServiceError")
-	v.source.Drop(secretARN, "new")
-	if got, err := v.source.Get(t.Context(), secretARN); err == nil {
-		t.Errorf("a value that was refused is used again: %q", got)
+	v.source.Drop("arn:of:another", is("new"))
+	v.set(secretARN, held("newer"), "InternalServiceError")
+	v.source.Drop(secretARN, is("new"))
+	if got, err := v.source.Stack(t.Context(), secretARN); err == nil {
+		t.Errorf("a value that was refused is used again: %+v", got)
 	}
 }

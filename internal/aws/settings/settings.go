@@ -13,6 +13,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
@@ -29,13 +30,13 @@ type Common struct {
 // Reconcile are the settings of functions/reconcile.
 type Reconcile struct {
 	Common
-	Consul
 	Bundle s3url.URL `env:"TERRAPULSE_BUNDLE,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	Logs   s3url.URL `env:"TERRAPULSE_LOGS,notEmpty" from:"the bucket, made or given by the parameter Bucket"`
 	// LogGroups is the beginning of the names of the log groups, for links.
 	LogGroups string `env:"TERRAPULSE_LOG_GROUPS,notEmpty" from:"the resource ReconcileLog"`
-	// HCPTokenARN is the ARN of the token for HCP Terraform; empty with driver "terraform".
-	HCPTokenARN string `env:"TERRAPULSE_HCP_TOKEN_ARN" from:"the parameter HcpTokenArn"`
+	// SecretARN is the ARN of the stack's secret; empty without one. Consul's address and further
+	// settings are in the variables of Consul's own tools.
+	SecretARN string `env:"TERRAPULSE_SECRET_ARN" from:"the parameter SecretArn"`
 	// Window is how long an invocation watches the gates; 0 polls them once.
 	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
 	// ScheduleMinutes is the time between two invocations of the schedule.
@@ -59,15 +60,6 @@ type Reconcile struct {
 	Function string `env:"AWS_LAMBDA_FUNCTION_NAME" from:"Lambda"`
 	// EventBus is the bus that gets events; none if it is empty.
 	EventBus string `env:"TERRAPULSE_EVENT_BUS" from:"the parameter EventBus"`
-}
-
-// Consul are the ARNs of the secrets for Consul, in Secrets Manager or SSM parameters. Consul's
-// address and further settings are in the variables of Consul's own tools.
-type Consul struct {
-	TokenARN string `env:"TERRAPULSE_CONSUL_TOKEN_ARN" from:"the parameter ConsulTokenArn"`
-	CAARN    string `env:"TERRAPULSE_CONSUL_CA_ARN" from:"the parameter ConsulCaArn"`
-	CertARN  string `env:"TERRAPULSE_CONSUL_CERT_ARN" from:"the parameter ConsulCertArn"`
-	KeyARN   string `env:"TERRAPULSE_CONSUL_KEY_ARN" from:"the parameter ConsulKeyArn"`
 }
 
 // Settle are the settings of functions/settle.
@@ -114,17 +106,8 @@ type Runner struct {
 	// Trust is a folder with CA certificates, from layers/trust; empty if the image contains them.
 	Trust string `env:"TERRAPULSE_TRUST" from:"the resource TaskDefinition"`
 
-	// PEM texts, which ECS reads from the secrets that the parameters name.
-	ConsulCA   string `env:"TERRAPULSE_CONSUL_CA" from:"the parameter ConsulCaArn"`
-	ConsulCert string `env:"TERRAPULSE_CONSUL_CERT" from:"the parameter ConsulCertArn"`
-	ConsulKey  string `env:"TERRAPULSE_CONSUL_KEY" from:"the parameter ConsulKeyArn"`
-
-	// Credentials for private modules: lines of git's credential store, a private key, lines of
-	// known_hosts, and a JSON object with tokens by host.
-	GitCredentials      string `env:"TERRAPULSE_GIT_CREDENTIALS" from:"the parameter GitCredentialsArn"`
-	GitSSHKey           string `env:"TERRAPULSE_GIT_SSH_KEY" from:"the parameter GitSshKeyArn"`
-	GitKnownHosts       string `env:"TERRAPULSE_GIT_KNOWN_HOSTS" from:"the parameter GitKnownHostsArn"`
-	RegistryCredentials string `env:"TERRAPULSE_REGISTRY_CREDENTIALS" from:"the parameter RegistryCredentialsArn"`
+	// Secret is the content of the stack's secret, which ECS reads.
+	Secret secrets.Stack `env:"TERRAPULSE_SECRET" from:"the parameter SecretArn"`
 }
 
 // Capacity are the ECS capacity providers for containers.

@@ -19,17 +19,17 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_LOGS=s3://files/some/prefix/logs", "TERRAPULSE_WINDOW=50s", "TERRAPULSE_SCHEDULE_MINUTES=5",
 		"TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
 		"TERRAPULSE_SUBNETS=subnet-1,subnet-2", "TERRAPULSE_SECURITY_GROUPS=sg-1", "TERRAPULSE_PUBLIC_IP=true",
-		"TERRAPULSE_CONSUL_TOKEN_ARN=arn:aws:ssm:eu-west-1:1:parameter/token",
+		"TERRAPULSE_SECRET_ARN=arn:aws:ssm:eu-west-1:1:parameter/terrapulse",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := settings.Reconcile{
-		Common: settings.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
-		Consul: settings.Consul{TokenARN: "arn:aws:ssm:eu-west-1:1:parameter/token"},
-		Bundle: s3url.URL{Bucket: "files", Prefix: "some/prefix"},
-		Logs:   s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
-		Window: 50 * time.Second, ScheduleMinutes: 5,
+		Common:    settings.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
+		SecretARN: "arn:aws:ssm:eu-west-1:1:parameter/terrapulse",
+		Bundle:    s3url.URL{Bucket: "files", Prefix: "some/prefix"},
+		Logs:      s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
+		Window:    50 * time.Second, ScheduleMinutes: 5,
 		Cluster: "c", TaskDefinition: "family:7", LogGroups: "/terrapulse/prod/1",
 		Capacity: settings.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, PublicIP: true,

@@ -23,8 +23,6 @@ var Kinds = []*Kind{hcpKind}
 type Kind struct {
 	Name   string // of its block in task files
 	System string // that carries out the runs, for people
-	// Parameter is the stack's parameter that names the driver's token in AWS.
-	Parameter string
 	// Fix is what to do if this machine cannot reach the system, FixInAWS if functions in AWS cannot.
 	Fix, FixInAWS string
 	New           func(Options) Driver

@@ -10,7 +10,7 @@ import (
 
 func TestKinds_AdviceForOneMachineDoesNotNameAWS(t *testing.T) {
 	for _, k := range remotes.Kinds {
-		for _, word := range []string{"function", "subnet", k.Parameter} {
+		for _, word := range []string{"function", "subnet", "hcp_token"} {
 			if strings.Contains(k.Fix, word) || !strings.Contains(k.FixInAWS, word) {
 				t.Errorf("driver %q: on one machine: %s; in AWS: %s", k.Name, k.Fix, k.FixInAWS)
 			}

@@ -110,9 +110,9 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 	variables := map[string]string{"ca_cert": "CACERT", "ca_path": "CAPATH", "cert": "CLIENT_CERT", "key": "CLIENT_KEY"}
 	instead := map[string]string{}
 	for name, variable := range variables {
-		parameter := map[string]string{"ca_cert": "ConsulCaArn", "ca_path": "ConsulCaArn", "cert": "ConsulCertArn", "key": "ConsulKeyArn"}[name]
-		instead["consul.tls."+name] = fmt.Sprintf("remove it (enabled: true may stay): in AWS the stack's parameter %s gives it, on one machine CONSUL_%s",
-			parameter, variable)
+		key := map[string]string{"ca_cert": "consul_ca_cert", "ca_path": "consul_ca_cert", "cert": "consul_client_cert", "key": "consul_client_key"}[name]
+		instead["consul.tls."+name] = fmt.Sprintf("remove it (enabled: true may stay): in AWS, %s in the stack's secret gives it, on one machine CONSUL_%s",
+			key, variable)
 		instead["driver."+cfg.Driver().Kind().Name+".tls."+name] = "keep the key in a file that is not pushed: in AWS, the functions trust the usual CAs, and have no certificate of a client"
 		if cfg.TLS.Enabled {
 			instead["tls."+name] = "keep the block tls in a file that is not pushed: in AWS the HTTP API is behind a function URL"
@@ -126,7 +126,7 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 		}
 	}
 	if cfg.Vault.Enabled {
-		instead["vault.vault_agent_token_file"] = "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine"
+		instead["vault.vault_agent_token_file"] = "remove it: store Vault's token as vault_token in the stack's secret in AWS, and in VAULT_TOKEN on one machine"
 	}
 	return instead
 }
@@ -229,11 +229,11 @@ func better(cfg *config.Config, key string) string {
 	top, _, _ := strings.Cut(key, ".")
 	switch {
 	case strings.HasPrefix(key, "consul.auth."):
-		return "remove it: in AWS, use an ACL token with the stack's parameter ConsulTokenArn; on one machine set CONSUL_HTTP_AUTH" + last
+		return "remove it: in AWS, store an ACL token as consul_token in the stack's secret; on one machine set CONSUL_HTTP_AUTH" + last
 	case strings.HasPrefix(key, "consul."):
-		return "remove it: set Consul's token with the stack's parameter ConsulTokenArn in AWS, and with CONSUL_HTTP_TOKEN on one machine" + last
+		return "remove it: store Consul's token as consul_token in the stack's secret in AWS, and in CONSUL_HTTP_TOKEN on one machine" + last
 	case top == "vault":
-		return "remove it: set Vault's token with the stack's parameter VaultTokenArn in AWS, and with VAULT_TOKEN on one machine" + last
+		return "remove it: store Vault's token as vault_token in the stack's secret in AWS, and in VAULT_TOKEN on one machine" + last
 	case top == "driver":
 		return cfg.Driver().Kind().Secret + last
 	case strings.HasPrefix(top, "notify["):

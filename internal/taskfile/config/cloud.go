@@ -21,7 +21,7 @@ var cloudKind = &DriverKind{
 	Templates:   []string{cloudTokenKey, cloudNotificationTokenKey},
 	Remote:      true,
 	PlansAlways: true,
-	Secret:      "remove it: set the token for HCP Terraform with the stack's parameter HcpTokenArn in AWS, and with TFC_TOKEN on one machine",
+	Secret:      "remove it: set the token for HCP Terraform as hcp_token in the stack's secret in AWS, and with TFC_TOKEN on one machine",
 }
 
 // Cloud is the driver "terraform-cloud" block: Terraform runs in HCP Terraform or in

@@ -125,7 +125,7 @@ func (t Task) why(says string) string {
 	}
 	switch {
 	case has("outofmemory", "out of memory"):
-		return "its container ran out of memory: increase the parameter RunnerMemory, or fewer parallel runs by RunnerParallel"
+		return "its container ran out of memory: increase the parameter RunnerSize, or fewer parallel runs by RunnerParallel"
 	case t.StopCode == "SpotInterruption", has("spot task was interrupted", "spot interruption"):
 		return "Fargate Spot took its capacity back: if that is too often, give FARGATE a share in the parameter Capacity"
 	case has("exec format error", "matching platform"):
