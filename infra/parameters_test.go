@@ -28,13 +28,14 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"all functions in the VPC, without a group", rehearsal.Parameters{"AllFunctionsInVpc": "true"}, "AllFunctionsInVpc=true needs FunctionInVpc=true, and SecurityGroups or FunctionSecurityGroups"},
 		{"all functions in the VPC, but not the first", rehearsal.Parameters{"AllFunctionsInVpc": "true", "FunctionInVpc": "false", "SecurityGroups": "sg-1"}, "needs FunctionInVpc=true"},
 		{"all functions in the VPC", rehearsal.Parameters{"AllFunctionsInVpc": "true", "SecurityGroups": "sg-1"}, ""},
-		{"Consul with an IPv6 address", rehearsal.Parameters{"ConsulAddress": "[2001:db8::1]:8501"}, ""},
-		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "2001:db8::1"}, "with an IPv6 address in brackets"},
-		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "[::]:8501"}, "with an IPv6 address in brackets"},
+		{"Consul with an IPv6 address", rehearsal.Parameters{"ConsulAddress": "http://[2001:db8::1]:8501"}, ""},
+		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "http://2001:db8::1"}, "with an IPv6 address in brackets"},
+		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "http://[::]:8501"}, "with an IPv6 address in brackets"},
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
 		{"one key of a secret", rehearsal.Parameters{"SecretArn": secretARN + ":token::"}, "the ARN of a Secrets Manager secret"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
 		{"more people than fit into the environment of a function", rehearsal.Parameters{"ActArns": strings.Repeat("arn:aws:iam::123456789012:user/ann,", 80)}, "Let an asterisk stand for several roles"},
+		{"Consul without a scheme", rehearsal.Parameters{"ConsulAddress": "consul.example.com:8501"}, "http:// or https://"},
 		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
 	}
 	var each []rehearsal.Parameters

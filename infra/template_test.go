@@ -43,8 +43,8 @@ const maxProgram = 40_000_000
 func everything() rehearsal.Parameters {
 	p := rehearsal.Minimal("consul.example.com:8501")
 	maps.Copy(p, rehearsal.Parameters{
-		"ConsulScheme": "https", "ConsulTlsServerName": "server.dc1.consul",
-		"SecretArn": secretARN, "HcpNotificationTokenArn": notificationARN,
+		"ConsulAddress": "https://consul.example.com:8501",
+		"SecretArn":     secretARN, "HcpNotificationTokenArn": notificationARN,
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"Window": "50s", "Linger": "300s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"Bucket": "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",

@@ -15,7 +15,7 @@ variable "template_url" {
 }
 
 variable "consul_address" {
-  description = "Host and port of Consul"
+  description = "URL of Consul"
   type        = string
 }
 

@@ -95,8 +95,8 @@ type Parameters map[string]string
 // 127.0.0.1:8500 with plain HTTP.
 func Minimal(consul string) Parameters {
 	return Parameters{
-		"ConsulAddress": consul, "ConsulScheme": "http",
-		"Subnets": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+		"ConsulAddress": "http://" + consul,
+		"Subnets":       "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
 	}
 }
 
