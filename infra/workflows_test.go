@@ -22,7 +22,7 @@ func TestWorkflows_CallExistingTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(testtools.Root(t), ".github", "workflows", "*.yml"))
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
@@ -71,7 +71,7 @@ func TestWorkflows_UploadTheFunctionsBeforeTheTemplateIsPublished(t *testing.T) 
 // or of the deployment.
 func TestWorkflows_WhatRunsWithRightsIsPinned(t *testing.T) {
 	pinned, commits := regexp.MustCompile(`^([\w./-]+)@([0-9a-f]{40}) # v\d+\.\d+\.\d+$`), map[string]string{}
-	for _, file := range []string{".github/workflows/check.yml", ".github/workflows/release.yml", ".github/workflows/site.yml", "examples/ci/github/terrapulse.yml", "examples/ci/daemon/github.yml"} {
+	for _, file := range []string{".github/workflows/check.yml", ".github/workflows/release.yml", ".github/workflows/site.yml", ".github/workflows/verify-aws.yml", "examples/ci/github/terrapulse.yml", "examples/ci/daemon/github.yml"} {
 		uses := regexp.MustCompile(`(?m)\buses: (.*)$`).FindAllStringSubmatch(read(t, file), -1)
 		if len(uses) == 0 {
 			t.Errorf("%s uses no action", file)

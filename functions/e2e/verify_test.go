@@ -68,10 +68,10 @@ func TestVerify_FindsNoDifferenceInARehearsedAccount(t *testing.T) {
 	rehearse(t, options{}) // packages what is built
 	a := newAccount(t, prebuilt(t))
 	slow := "0; until test -e " + a.stopped() + "; do sleep 0.1; done" // the run that is killed takes until then
-	out, err := a.run("make build && infra/verify-aws", a.clone("verify"), "CONSUL=consul.example.com:8501", "SUBNETS=subnet-1,subnet-2",
+	out, err := a.run("make build && infra/verify-aws", a.clone("verify"), "FROM="+a.clone("earlier"), "CONSUL=consul.example.com:8501", "SUBNETS=subnet-1,subnet-2",
 		"CONSUL_HTTP_ADDR=http://"+a.consul.Addr(), "EVERY=1", "SLOW="+slow, "PATIENCE=300", "WITHOUT=metrics")
 	t.Logf("%s", out) // with the seconds that each check took
-	if err != nil {
+	if err != nil || !strings.Contains(string(out), "| none |") {
 		t.Error(err)
 	}
 }
