@@ -40,6 +40,9 @@ type fleet struct {
 	queue    map[string]state.Launch // launches that have not run
 }
 
+// month is the keep_removed of most configurations.
+const month = 30 * 24 * time.Hour
+
 // fleetLease is how long leases and claims last: the clock of a bench makes leaps.
 const fleetLease = 1000 * time.Hour
 
