@@ -1,4 +1,4 @@
-// Command api is the function behind the function URL: the HTTP API of `terrapulse start` on the
+// Command api is the function that serves the HTTP API of `terrapulse start` on the
 // records of the table. It writes requested changes there, and functions/reconcile does the rest.
 // IAM decides who may use it. What callers may do, grants in the bundle decide or, without any, the
 // parameter ActArns.
@@ -12,9 +12,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/aws/aws-lambda-go/lambdaurl"
+	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
+	"github.com/terrapulse/terrapulse/internal/aws/lambdahttp"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/aws/tableapi"
 	"github.com/terrapulse/terrapulse/internal/base/awsenv"
@@ -39,7 +40,7 @@ func main() {
 		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function is not configured correctly", "error", err)
 		os.Exit(1)
 	}
-	lambdaurl.Start(h)
+	lambda.Start(lambdahttp.Handler{Handler: h})
 }
 
 // newHandler builds the handler, once for all requests of a process.
@@ -87,7 +88,6 @@ const readOnly = "the stack's parameter ActArns names who may act"
 // which role somebody lacks who may change nothing.
 func allowed(act settings.Principals, policy func(context.Context) (roles.Policy, error), refuse func(*http.Request) error, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = middleware.WithID(r)
 		grants, err := policy(r.Context())
 		c := callerOf(who(r), act, grants)
 		switch free := r.URL.Path == api.HealthPath; {
@@ -122,10 +122,8 @@ func callerOf(by access.Identity, act settings.Principals, grants roles.Policy) 
 
 // who returns the caller that IAM has authenticated.
 func who(r *http.Request) access.Identity {
-	if request, ok := lambdaurl.RequestFromContext(r.Context()); ok {
-		if by := request.RequestContext.Authorizer; by != nil && by.IAM != nil && by.IAM.UserARN != "" {
-			return identity.OfARN(by.IAM.UserARN)
-		}
+	if arn := lambdahttp.CallerARN(r.Context()); arn != "" {
+		return identity.OfARN(arn)
 	}
 	return access.Identity{Name: "the API"}
 }

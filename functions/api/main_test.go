@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +15,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
-	"github.com/aws/aws-lambda-go/lambdaurl"
 
+	"github.com/terrapulse/terrapulse/internal/aws/lambdahttp"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/access"
@@ -55,26 +57,38 @@ func TestInTime_RequestEndsBeforeTheInvocation(t *testing.T) {
 	}
 }
 
+// fronts return the payloads with which a function URL and a REST API of API Gateway invoke the function.
+var fronts = map[string]func(caller, method, path string) any{
+	"function URL": func(caller, method, path string) any {
+		request := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: path}
+		request.RequestContext.HTTP.Method = method
+		request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
+			IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: caller}}
+		return request
+	},
+	"REST API": func(caller, method, path string) any {
+		request := events.APIGatewayProxyRequest{HTTPMethod: method, Path: path}
+		request.RequestContext.Identity.UserArn = caller
+		return request
+	},
+}
+
 func TestWho_IsTheCallerOfIAM(t *testing.T) {
-	request := &events.LambdaFunctionURLRequest{}
-	request.RequestContext.HTTP.Method = http.MethodGet
-	var said string
-	handle := lambdaurl.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { said = who(r).Name }))
-	for want, by := range map[string]*events.LambdaFunctionURLRequestContextAuthorizerDescription{
-		"the API": nil,
-		"arn:aws:iam::123456789012:user/ann": {IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{
-			UserARN: "arn:aws:iam::123456789012:user/ann"}},
+	const ann = "arn:aws:iam::123456789012:user/ann"
+	unauthenticated := events.LambdaFunctionURLRequest{Version: "2.0"} // a front without IAM
+	unauthenticated.RequestContext.HTTP.Method = http.MethodGet
+	for name, tt := range map[string]struct {
+		payload any
+		want    string
+	}{
+		"function URL":    {fronts["function URL"](ann, http.MethodGet, "/"), ann},
+		"REST API":        {fronts["REST API"](ann, http.MethodGet, "/"), ann},
+		"unauthenticated": {unauthenticated, "the API"},
 	} {
-		request.RequestContext.Authorizer = by
-		response, err := handle(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			t.Fatal(err)
-		}
-		if said != want {
-			t.Errorf("said %q, want %q", said, want)
+		var said string
+		send(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { said = who(r).Name }), tt.payload)
+		if said != tt.want {
+			t.Errorf("%s: %q, want %q", name, said, tt.want)
 		}
 	}
 }
@@ -82,22 +96,26 @@ func TestWho_IsTheCallerOfIAM(t *testing.T) {
 // none are no grants.
 func none(context.Context) (roles.Policy, error) { return roles.Policy{}, nil }
 
-// ask sends a request of a caller.
-func ask(t *testing.T, handle func(context.Context, *events.LambdaFunctionURLRequest) (*events.LambdaFunctionURLStreamingResponse, error), caller, method, path string) (int, string) {
+// send invokes the function.
+func send(t *testing.T, handler http.Handler, payload any) (status int, body string) {
 	t.Helper()
-	request := &events.LambdaFunctionURLRequest{RawPath: path}
-	request.RequestContext.HTTP.Method = method
-	request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
-		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: caller}}
-	response, err := handle(t.Context(), request)
+	in, err := json.Marshal(payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(response.Body)
+	out, err := lambdahttp.Handler{Handler: handler}.Invoke(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, string(text)
+	var said events.APIGatewayProxyResponse // status and body are the same in both formats
+	if err := json.Unmarshal(out, &said); err != nil {
+		t.Fatal(err)
+	}
+	text, err := base64.StdEncoding.DecodeString(said.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said.StatusCode, string(text)
 }
 
 // refuse says which role an operation of the API needs.
@@ -115,8 +133,8 @@ func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
 		{Roles: []roles.Role{roles.View}, To: []string{"arn:aws:iam::123456789012:user/bob"}},
 	}}
 	var failed error
-	handle := lambdaurl.Wrap(allowed(act, func(context.Context) (roles.Policy, error) { return policy, failed }, refuse,
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Rights) })))
+	handle := allowed(act, func(context.Context) (roles.Policy, error) { return policy, failed }, refuse,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Rights) }))
 	const ann, bob, eve = "arn:aws:sts::123456789012:assumed-role/NetOps/ann", "arn:aws:iam::123456789012:user/bob", "arn:aws:sts::123456789012:assumed-role/Other/NetOps"
 	for _, tt := range []struct {
 		caller, method, path string
@@ -132,15 +150,17 @@ func TestAllowed_GrantsOfTheBundleDecide(t *testing.T) {
 		{eve, "GET", "/v1/overview", 403, eve + " needs the role view, and has none: an administrator can give it with a grant in api.access"}, // whatever ActArns says
 		{eve, "GET", "/v1/health", 200, "no role"},
 	} {
-		if status, said := ask(t, handle, tt.caller, tt.method, tt.path); status != tt.status || !strings.Contains(said, tt.says) {
-			t.Errorf("%s %s by %s: %d %s", tt.method, tt.path, tt.caller, status, said)
+		for front, payload := range fronts {
+			if status, said := send(t, handle, payload(tt.caller, tt.method, tt.path)); status != tt.status || !strings.Contains(said, tt.says) {
+				t.Errorf("%s: %s %s by %s: %d %s", front, tt.method, tt.path, tt.caller, status, said)
+			}
 		}
 	}
 	failed = errors.New("no answer from S3")
-	if status, said := ask(t, handle, ann, "GET", "/v1/overview"); status != 500 || !strings.Contains(said, "find out what "+ann+" may do: no answer from S3") {
+	if status, said := send(t, handle, fronts["REST API"](ann, "GET", "/v1/overview")); status != 500 || !strings.Contains(said, "find out what "+ann+" may do: no answer from S3") {
 		t.Errorf("%d %s", status, said)
 	}
-	if status, said := ask(t, handle, ann, "GET", "/v1/health"); status != 200 || said != "no role" {
+	if status, said := send(t, handle, fronts["REST API"](ann, "GET", "/v1/health")); status != 200 || said != "no role" {
 		t.Errorf("%d %s", status, said)
 	}
 }
@@ -151,7 +171,7 @@ func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var level string
-	handle := lambdaurl.Wrap(allowed(act, none, refuse, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() })))
+	handle := allowed(act, none, refuse, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { level = access.Of(r.Context()).Rights.String() }))
 	for _, tt := range []struct {
 		caller, method string
 		status         int
@@ -165,21 +185,12 @@ func TestAllowed_OthersMayOnlyRead(t *testing.T) {
 		{"arn:aws:iam::123456789012:user/bob", http.MethodDelete, http.StatusForbidden, ""},
 		{"", http.MethodPost, http.StatusForbidden, ""},
 	} {
-		level = ""
-		request := &events.LambdaFunctionURLRequest{}
-		request.RequestContext.HTTP.Method = tt.method
-		request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
-			IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: tt.caller}}
-		response, err := handle(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if response.StatusCode != tt.status || level != tt.level || (tt.status == http.StatusForbidden) != strings.Contains(string(text), "ActArns") {
-			t.Errorf("%s by %q: %d %s, with %s", tt.method, tt.caller, response.StatusCode, text, level)
+		for front, payload := range fronts {
+			level = ""
+			status, text := send(t, handle, payload(tt.caller, tt.method, "/v1/tasks/web"))
+			if status != tt.status || level != tt.level || (tt.status == http.StatusForbidden) != strings.Contains(text, "ActArns") {
+				t.Errorf("%s: %s by %q: %d %s, with %s", front, tt.method, tt.caller, status, text, level)
+			}
 		}
 	}
 }

@@ -160,6 +160,9 @@ func (l *lambda) asked() int {
 	return l.events
 }
 
+// maxAnswer is the largest answer that Lambda returns, in bytes.
+const maxAnswer = 6<<20 + 100
+
 // invoke invokes a function and returns its answer; its error is what the
 // function answered, or that it was killed.
 func (l *lambda) invoke(ctx context.Context, name string, payload []byte) ([]byte, error) {
@@ -195,6 +198,9 @@ func (l *lambda) invoke(ctx context.Context, name string, payload []byte) ([]byt
 	if json.Unmarshal(answer, &failure) == nil && failure.Message != "" {
 		f.failed = append(f.failed, failure.Message)
 		return nil, errors.New(failure.Message)
+	}
+	if len(answer) > maxAnswer {
+		return nil, errors.New("response payload size exceeded maximum allowed payload size (6291556 bytes)")
 	}
 	return answer, nil
 }

@@ -14,7 +14,7 @@ var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) 
 // that accept it.
 func Compressed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if r.Method == http.MethodHead || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -39,7 +39,7 @@ type compressing struct {
 
 func (c *compressing) WriteHeader(status int) {
 	c.header = true
-	if c.begun = status < 300 || status >= 400; c.begun {
+	if c.begun = status != http.StatusNoContent && (status < 300 || status >= 400); c.begun {
 		h := c.Header()
 		h.Set("Content-Encoding", "gzip")
 		h.Add("Vary", "Accept-Encoding")
