@@ -27,6 +27,7 @@ type refusal struct {
 	plain  bool // the content type is that of a text
 	text   string
 	allow  string // the methods that the endpoint has, if it refuses the method
+	where  string // shows what goes on, if the request has only ended before it
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -63,6 +64,9 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if refused.allow != "" {
 		w.Header().Set("Allow", refused.allow)
 	}
+	if refused.where != "" {
+		w.Header().Set("Location", refused.where)
+	}
 	if refused.legacy {
 		write(w, refused.status, apispec.LegacyErrorResponse{Error: apispec.ErrorObject{Message: refused.text}})
 		return
@@ -71,6 +75,22 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w = plain{w}
 	}
 	middleware.Fail(w, r, refused.status, refused.text)
+}
+
+// goesOnError is the end of a request before the run that it waited for.
+type goesOnError struct {
+	error
+	where string // the path that shows the run
+}
+
+func (e *goesOnError) Unwrap() error { return e.error }
+
+// goesOn adds to the error of a request that has waited for a run where this run is shown.
+func goesOn(err error, where string) error {
+	if unfinished(err) {
+		return &goesOnError{err, where}
+	}
+	return err
 }
 
 // refusals are the answers to errors that concern a task. A format takes the name
@@ -131,6 +151,7 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	var wrong config.Errors
 	var run *runError
 	var denied *access.Refused
+	var later *goesOnError
 	switch {
 	case errors.As(err, &denied):
 		return &refusal{status: http.StatusForbidden, legacy: legacy, text: err.Error()}
@@ -149,6 +170,10 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	case errors.As(err, &run): // the runner has logged why
 		a.Log.Warn("the run that was asked for through the API has failed", "request_id", middleware.ID(r), "task", run.run.Task, "run", run.run.ID)
 		return refuse(run.status, "%s", run)
+	case errors.As(err, &later):
+		refused := refuse(http.StatusGatewayTimeout, "%s; what was asked for goes on: %s shows it", err, later.where)
+		refused.where = later.where
+		return refused
 	case unfinished(err) && legacy:
 		return refuseOld(http.StatusInternalServerError, "%s", err)
 	case unfinished(err) && (task == "" || r.Method == http.MethodGet || r.Method == http.MethodDelete):

@@ -217,9 +217,22 @@ func TestRunTask_TimeoutSaysThatTheRunGoesOn(t *testing.T) {
 	defer e.server.Close()
 	e.Wake = func(context.Context) { end() } // when the task is written
 	got := e.ask("POST", "/v1/tasks?run=now", newTask)
-	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") {
-		t.Errorf("%d %s", got.status, m)
+	if m := got.message(t); got.status != http.StatusGatewayTimeout || !strings.Contains(m, "goes on: /v1/tasks/api/runs") || got.header.Get("Location") != "/v1/tasks/api/runs" {
+		t.Errorf("%d %s %v", got.status, m, got.header)
 	}
+
+	// A plan that was begun is shown, too.
+	plan := e.Plan
+	const id = "01a2b3c4-0000-7000-8000-000000000001"
+	e.Plan = func(context.Context, string, json.RawMessage) (state.PlannedRun, error) {
+		end()
+		return state.PlannedRun{ID: id, Task: "other"}, nil
+	}
+	got = e.ask("POST", "/v1/tasks?run=inspect", strings.Replace(newTask, `"api"`, `"other"`, 1))
+	if got.status != http.StatusGatewayTimeout || got.header.Get("Location") != "/v1/tasks/other/runs/"+id {
+		t.Errorf("%d %s %v", got.status, got.body, got.header)
+	}
+	e.Plan = plan
 
 	// What nobody goes on with is not said to go on.
 	base := e.Base

@@ -1,6 +1,5 @@
 // Package apiclient sends requests to the HTTP API of a running instance: on this
-// machine, on another one, or behind the URL of a Lambda function, where every
-// request is signed.
+// machine, on another one, or in AWS, where every request is signed.
 package apiclient
 
 import (
@@ -29,15 +28,15 @@ const maxRedirects = 10
 // Options say where the API is and how to connect to it.
 type Options struct {
 	// Address is a URL such as https://sync.example.com:8558, which may have a
-	// path, or HOST:PORT for plain HTTP. The API of a deployment in AWS is
-	// recognized by its host: ID.lambda-url.REGION.on.aws.
+	// path, or HOST:PORT for plain HTTP. The API of a deployment in AWS is recognized
+	// by its host: ID.lambda-url.REGION.on.aws or ID.execute-api.REGION.amazonaws.com.
 	Address string
 
 	// The certificates of the client and of authorities. Both Cert and Key are
 	// named, or none.
 	clienttls.Options
-	// Token is sent as a bearer token to the address only. Requests to a function
-	// URL are signed instead.
+	// Token is sent as a bearer token to the address only. Requests to AWS are
+	// signed instead.
 	Token string
 	// Bearer, if set and if there is no Token, returns the token of each request.
 	Bearer func(context.Context) (string, error)
@@ -70,8 +69,8 @@ func New(o Options) (*Client, error) {
 	if o.Token != "" {
 		client.bearer = func(context.Context) (string, error) { return o.Token, nil }
 	}
-	if region, ok := functionURL(base); ok {
-		client.http.Transport, client.bearer = &signer{region: region, next: transport}, nil
+	if f, region, ok := frontOf(base); ok {
+		client.http.Transport, client.bearer = &signer{host: base.Host, service: f.service, region: region, next: transport}, nil
 	}
 	return client, nil
 }
@@ -177,7 +176,7 @@ func (c *Client) callWith(ctx context.Context, header http.Header, method, path 
 		return nil, fmt.Errorf("read the answer of %s: %w", u.Redacted(), err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, refusal(method, resp.StatusCode, data, u)
+		return nil, refusal(method, resp.StatusCode, resp.Header, data, u)
 	}
 	if text, ok := out.(*string); ok {
 		*text = string(data)

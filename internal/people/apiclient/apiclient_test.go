@@ -263,42 +263,50 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestRequestsToAFunctionURLAreSigned(t *testing.T) {
+func TestRequestsToAWSAreSigned(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_SESSION_TOKEN", "session")
 	t.Setenv("AWS_PROFILE", "")
-	c := client(t, Options{Address: "https://abc123.lambda-url.eu-central-1.on.aws/"})
-	s, ok := c.http.Transport.(*signer)
-	if !ok {
-		t.Fatal("the client does not sign")
-	}
-	var sent *http.Request
-	s.next = roundTrip(func(r *http.Request) (*http.Response, error) {
-		sent = r
-		body, _ := io.ReadAll(r.Body)
-		if string(body) != `{"enabled":false}` {
-			t.Errorf("body is %s", body)
+	for _, tt := range []struct{ address, scope, path, rights string }{
+		{"https://abc123.lambda-url.eu-central-1.on.aws/", "eu-central-1/lambda", "/v1/tasks/a", "lambda:InvokeFunctionUrl and lambda:InvokeFunction on"},
+		{"https://abc123.execute-api.eu-central-1.amazonaws.com/terrapulse/", "eu-central-1/execute-api", "/terrapulse/v1/tasks/a", "execute-api:Invoke on"},
+		{"https://abc123-vpce-0a1b.execute-api.us-gov-west-1.amazonaws.com/terrapulse", "us-gov-west-1/execute-api", "/terrapulse/v1/tasks/a", "execute-api:Invoke on"},
+		{"https://abc123.execute-api.cn-north-1.amazonaws.com.cn/terrapulse/", "cn-north-1/execute-api", "/terrapulse/v1/tasks/a", "execute-api:Invoke on"},
+	} {
+		c := client(t, Options{Address: tt.address, Token: "not for AWS"})
+		s, ok := c.http.Transport.(*signer)
+		if !ok {
+			t.Fatalf("%s: the client does not sign", tt.address)
 		}
-		return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"Message":"Forbidden"}`)), Request: r}, nil
-	})
-	err := c.DisableTask(t.Context(), "a")
-	if err == nil || !strings.Contains(err.Error(), "Forbidden; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction") {
-		t.Errorf("a refusal of AWS is reported as %v", err)
-	}
-	want := regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/eu-central-1/lambda/aws4_request, SignedHeaders=content-length;content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`)
-	if got := sent.Header.Get("Authorization"); !want.MatchString(got) {
-		t.Errorf("authorization is %q", got)
-	}
-	if sent.Header.Get("X-Amz-Security-Token") != "session" {
-		t.Error("the session's token is not sent")
+		var sent *http.Request
+		s.next = roundTrip(func(r *http.Request) (*http.Response, error) {
+			sent = r
+			body, _ := io.ReadAll(r.Body)
+			if string(body) != `{"enabled":false}` {
+				t.Errorf("body is %s", body)
+			}
+			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(`{"Message":"Forbidden"}`)), Request: r}, nil
+		})
+		err := c.DisableTask(t.Context(), "a")
+		if err == nil || !strings.Contains(err.Error(), "Forbidden; these AWS credentials need "+tt.rights) {
+			t.Errorf("%s: a refusal of AWS is reported as %v", tt.address, err)
+		}
+		want := regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/` + tt.scope + `/aws4_request, SignedHeaders=content-length;content-type;host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`)
+		if got := sent.Header.Get("Authorization"); !want.MatchString(got) || sent.URL.Path != tt.path {
+			t.Errorf("%s: authorization is %q for %s", tt.address, got, sent.URL)
+		}
+		if sent.Header.Get("X-Amz-Security-Token") != "session" {
+			t.Errorf("%s: the session's token is not sent", tt.address)
+		}
 	}
 }
 
 func TestNothingIsSignedForOtherHosts(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	for _, address := range []string{"https://abc.lambda-url.eu-central-1.on.aws.example.com", "https://example.com/abc.lambda-url.eu-central-1.on.aws"} {
+	for _, address := range []string{"https://abc.lambda-url.eu-central-1.on.aws.example.com", "https://example.com/abc.lambda-url.eu-central-1.on.aws",
+		"https://abc.execute-api.eu-central-1.amazonaws.com.example.com", "https://a.b.execute-api.eu-central-1.amazonaws.com/"} {
 		if _, signs := client(t, Options{Address: address}).http.Transport.(*signer); signs {
 			t.Errorf("requests to %s are signed", address)
 		}

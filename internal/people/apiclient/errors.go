@@ -20,7 +20,8 @@ type Error struct {
 	Message   string // why, in the server's words
 	RequestID string // of the request, which the server's log names; may be empty
 
-	patch bool // the request is one of the older part of the API
+	where *url.URL // shows what goes on, if the server did not wait for its end; else nil
+	patch bool     // the request is one of the older part of the API
 }
 
 // Error is worded as Consul-Terraform-Sync's two clients do, which scripts read.
@@ -53,7 +54,7 @@ func Waits(err error) (why string, waits bool) {
 const maxForeign = 500
 
 // refusal reads an answer that says why not.
-func refusal(method string, status int, body []byte, u *url.URL) error {
+func refusal(method string, status int, header http.Header, body []byte, u *url.URL) error {
 	if status == http.StatusBadRequest && u.Scheme == "http" && bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
 		return fmt.Errorf("Client sent an HTTP request to an HTTPS server: %s speaks HTTPS only: give its address with https://", u.Host)
 	}
@@ -63,19 +64,22 @@ func refusal(method string, status int, body []byte, u *url.URL) error {
 		Message   string // of AWS, in front of a function
 	}
 	e := &Error{Status: status, patch: method == http.MethodPatch}
+	if where := header.Get("Location"); status == http.StatusGatewayTimeout && where != "" {
+		e.where, _ = url.Parse(where) // nil if it is no URL
+	}
 	if json.Unmarshal(body, &said) == nil {
 		e.Message, e.RequestID = cmp.Or(said.Error.Message, said.Message), said.RequestID
 	}
 	foreign := strings.TrimSpace(strings.ToValidUTF8(string(body[:min(len(body), maxForeign)]), ""))
 	e.Message = cmp.Or(e.Message, foreign, "the server gives no reason")
-	if _, ok := functionURL(u); ok && e.RequestID == "" { // AWS has refused the request, not the function
-		e.Message += awsHint(status, e.Message)
+	if f, _, ok := frontOf(u); ok && e.RequestID == "" { // AWS has refused the request, not the function
+		e.Message += f.hint(status, e.Message)
 	}
 	return e
 }
 
-// awsHint says what to do when AWS refuses a request to a function.
-func awsHint(status int, message string) string {
+// hint says what to do when AWS refuses a request.
+func (f front) hint(status int, message string) string {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return "; AWS runs no more invocations of the function at a time: try again in a moment"
@@ -84,7 +88,7 @@ func awsHint(status int, message string) string {
 	case strings.Contains(message, "security token"):
 		return "; sign in to AWS again (credentials from environment variables: also start this command again)"
 	}
-	return "; these AWS credentials need the rights lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function behind this address"
+	return "; these AWS credentials need " + f.rights
 }
 
 // explained adds what the person can do to an error of the connection.

@@ -19,30 +19,41 @@ import (
 	"github.com/aws/smithy-go/logging"
 )
 
-// functionHost is the host of a function URL, with its region.
-var functionHost = regexp.MustCompile(`^[a-z0-9]+\.lambda-url\.([a-z0-9-]+)\.on\.aws$`)
-
-// functionURL returns the region of the Lambda function behind a URL.
-func functionURL(u *url.URL) (region string, ok bool) {
-	m := functionHost.FindStringSubmatch(u.Hostname())
-	if m == nil {
-		return "", false
-	}
-	return m[1], true
+// front is what AWS has in front of the API of a deployment.
+type front struct {
+	host    *regexp.Regexp // with the region
+	service string         // for which requests are signed
+	rights  string         // that a caller needs
 }
 
-// A signer signs requests to a function URL with the AWS credentials that the
-// AWS command line would use.
+var fronts = []front{
+	{regexp.MustCompile(`^[a-z0-9]+\.lambda-url\.([a-z0-9-]+)\.on\.aws$`), "lambda", "lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function behind this address"},
+	{regexp.MustCompile(`^[a-z0-9]+(?:-vpce-[0-9a-f]+)?\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$`), "execute-api", "execute-api:Invoke on the API behind this address"},
+}
+
+// frontOf returns what AWS has at a URL, and the region.
+func frontOf(u *url.URL) (f front, region string, ok bool) {
+	for _, f := range fronts {
+		if m := f.host.FindStringSubmatch(u.Hostname()); m != nil {
+			return f, m[1], true
+		}
+	}
+	return front{}, "", false
+}
+
+// A signer signs requests to a function URL or to API Gateway with the AWS credentials
+// that the AWS command line would use.
 type signer struct {
-	region string
-	next   http.RoundTripper
+	host            string // to which alone signed requests are sent
+	service, region string
+	next            http.RoundTripper
 
 	mu       sync.Mutex
 	provider aws.CredentialsProvider // nil: they are looked for when they are needed
 }
 
 func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if _, ok := functionURL(req.URL); !ok { // somewhere else, where a redirect leads
+	if req.URL.Host != s.host { // where a redirect leads
 		return s.next.RoundTrip(req)
 	}
 	var body []byte
@@ -64,7 +75,7 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 		signed.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	hash := sha256.Sum256(body)
-	if err := v4.NewSigner().SignHTTP(req.Context(), credentials, signed, hex.EncodeToString(hash[:]), "lambda", s.region, time.Now()); err != nil {
+	if err := v4.NewSigner().SignHTTP(req.Context(), credentials, signed, hex.EncodeToString(hash[:]), s.service, s.region, time.Now()); err != nil {
 		return nil, fmt.Errorf("sign the request: %w", err)
 	}
 	resp, err := s.next.RoundTrip(signed)

@@ -22,6 +22,10 @@ type Inspection struct {
 func (c *Client) InspectTask(ctx context.Context, task apispec.Task) (Inspection, error) {
 	var answer apispec.TaskResponse
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("inspect"), apispec.TaskRequest{Task: task}, &answer)
+	if where := goesOn(err); where != nil {
+		inspection, err := c.awaitInspection(ctx, task.Name, where)
+		return Inspection{Inspection: inspection}, err
+	}
 	return Inspection{answer.RequestID, apispec.Deref(answer.Run)}, err
 }
 
@@ -38,6 +42,9 @@ func (c *Client) InspectReplacing(ctx context.Context, task apispec.Task) (apisp
 // CreateTask makes a task and runs it. A task whose first run fails is not kept.
 func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("now"), apispec.TaskRequest{Task: task}, nil)
+	if where := goesOn(err); where != nil {
+		return c.awaitChange(ctx, task.Name, where, "the task is not kept")
+	}
 	return err
 }
 
@@ -62,12 +69,20 @@ func (c *Client) AllowTask(ctx context.Context, name string) error {
 func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, error) {
 	var answer apispec.UpdateTaskResponse
 	err := c.setEnabled(ctx, name, true, run("inspect"), &answer)
+	if where := goesOn(err); where != nil {
+		inspection, err := c.awaitInspection(ctx, name, where)
+		return Inspection{Inspection: inspection}, err
+	}
 	return Inspection{Inspection: apispec.Deref(answer.Inspect)}, err
 }
 
 // EnableTask enables a task and runs it.
 func (c *Client) EnableTask(ctx context.Context, name string) error {
-	return c.setEnabled(ctx, name, true, run("now"), nil)
+	err := c.setEnabled(ctx, name, true, run("now"), nil)
+	if where := goesOn(err); where != nil {
+		return c.awaitChange(ctx, name, where, "the task stays as it was")
+	}
+	return err
 }
 
 // DisableTask disables a task. What it has made stays.

@@ -326,6 +326,9 @@ type Changes struct {
 	// Resources the first of them
 	Resources *[]Resource `json:"resources,omitempty"`
 
+	// Uncounted a plan without the three above changes outputs, or imports, moves or forgets resources
+	Uncounted *bool `json:"uncounted,omitempty"`
+
 	// Unknown it is not known how many resources are changed; the numbers count only a part of them
 	Unknown *bool `json:"unknown,omitempty"`
 }

@@ -89,7 +89,7 @@ func Changes(c *state.Changes) *apispec.Changes {
 	if c == nil {
 		return nil
 	}
-	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Unknown: Optional(c.Unknown)}
+	out := &apispec.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Uncounted: Optional(c.Uncounted), Unknown: Optional(c.Unknown)}
 	if len(c.Resources) > 0 {
 		out.Resources = new(list.Map(c.Resources, func(r state.Resource) apispec.Resource {
 			return apispec.Resource{Address: r.Address, Action: r.Action}
@@ -103,7 +103,7 @@ func ChangesOf(c *apispec.Changes) *state.Changes {
 	if c == nil {
 		return nil
 	}
-	return &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Unknown: apispec.Deref(c.Unknown)}
+	return &state.Changes{Add: c.Add, Change: c.Change, Destroy: c.Destroy, Uncounted: apispec.Deref(c.Uncounted), Unknown: apispec.Deref(c.Unknown)}
 }
 
 // Entries returns as the API shows it what came, went and changed in Consul.
