@@ -1,6 +1,7 @@
 package infra_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -28,6 +29,11 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"all functions in the VPC, without a group", rehearsal.Parameters{"AllFunctionsInVpc": "true"}, "AllFunctionsInVpc=true needs FunctionInVpc=true, and SecurityGroups or FunctionSecurityGroups"},
 		{"all functions in the VPC, but not the first", rehearsal.Parameters{"AllFunctionsInVpc": "true", "FunctionInVpc": "false", "SecurityGroups": "sg-1"}, "needs FunctionInVpc=true"},
 		{"all functions in the VPC", rehearsal.Parameters{"AllFunctionsInVpc": "true", "SecurityGroups": "sg-1"}, ""},
+		{"an API behind API Gateway", rehearsal.Parameters{"Api": "gateway"}, ""},
+		{"a private API", rehearsal.Parameters{"Api": "private", "ApiVpcEndpoints": "vpce-0a1b,vpce-0c2d"}, ""},
+		{"a private API without an endpoint", rehearsal.Parameters{"Api": "private"}, "Api=private needs ApiVpcEndpoints"},
+		{"endpoints of an API that is not private", rehearsal.Parameters{"Api": "gateway", "ApiVpcEndpoints": "vpce-0a1b"}, "ApiVpcEndpoints needs Api=private"},
+		{"no such API", rehearsal.Parameters{"Api": "false"}, "Api"},
 		{"Consul with an IPv6 address", rehearsal.Parameters{"ConsulAddress": "http://[2001:db8::1]:8501"}, ""},
 		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "http://2001:db8::1"}, "with an IPv6 address in brackets"},
 		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "http://[::]:8501"}, "with an IPv6 address in brackets"},
@@ -148,10 +154,81 @@ func TestTemplate_ClusterComesAfterTheRoleOfECS(t *testing.T) {
 // Without the HTTP API, nothing of it is created.
 func TestTemplate_WithoutTheAPI(t *testing.T) {
 	parameters := rehearsal.Minimal("10.0.0.1:8500")
-	parameters["Api"] = "false"
+	parameters["Api"] = "none"
 	stack := deployed(t, "silent", parameters)
-	if _, ok := stack.Functions["ApiFunction"]; ok || stack.Outputs["ApiUrl"] != "" || len(stack.Roles["ApiRole"]) > 0 {
+	if _, ok := stack.Functions["ApiFunction"]; ok || stack.Outputs["ApiUrl"] != "" || len(stack.Roles["ApiRole"]) > 0 || stack.Resources["Gateway"].ID != "" {
 		t.Errorf("created %v with the address %q and the role %v", stack.Functions["ApiFunction"], stack.Outputs["ApiUrl"], stack.Roles["ApiRole"])
+	}
+}
+
+// Wherever the HTTP API is, IAM authenticates each request, and the function ends before the front does.
+func TestTemplate_HTTPAPIIsWhereTheParameterSays(t *testing.T) {
+	const gateway = `^https://[a-z0-9]+\.execute-api\.eu-west-1\.amazonaws\.com/terrapulse/$`
+	stacks := map[string]*rehearsal.Stack{}
+	for api, want := range map[string]struct {
+		endpoints, address string
+		timeout            int
+		made               bool // the REST API
+	}{
+		"url":     {"", `^https://[a-z0-9]+\.lambda-url\.eu-west-1\.on\.aws/$`, 300, false},
+		"gateway": {"", gateway, 29, true},
+		"private": {"vpce-0a1b,vpce-0c2d", strings.Replace(gateway, "+", "+-vpce-0a1b", 1), 29, true},
+	} {
+		parameters := rehearsal.Minimal("10.0.0.1:8500")
+		maps.Copy(parameters, rehearsal.Parameters{"Api": api, "ApiVpcEndpoints": want.endpoints})
+		stack := deployed(t, api, parameters)
+		stacks[api] = stack
+		if address := stack.Outputs["ApiUrl"]; !regexp.MustCompile(want.address).MatchString(address) {
+			t.Errorf("%s: the address is %q", api, address)
+		}
+		if got := stack.Functions["ApiFunction"].Timeout; got != want.timeout {
+			t.Errorf("%s: the function may take %d seconds", api, got)
+		}
+		if made := stack.Resources["Gateway"].ID != ""; made != want.made {
+			t.Errorf("%s: there is a REST API: %t", api, made)
+		}
+	}
+
+	template := stacks["gateway"].Template.Resources
+	if url := template["ApiFunctionUrl"]; url.Condition != "HasUrl" || url.Properties["AuthType"] != "AWS_IAM" || url.Properties["InvokeMode"] != nil {
+		t.Errorf("the function URL is %+v", url)
+	}
+	var body struct {
+		Paths map[string]map[string]struct {
+			Security []map[string][]string
+		}
+		Components struct {
+			SecuritySchemes map[string]map[string]string `json:"securitySchemes"`
+		}
+		Policy json.RawMessage `json:"x-amazon-apigateway-policy"`
+	}
+	raw, err := json.Marshal(template["Gateway"].Properties["Body"])
+	if err == nil {
+		err = json.Unmarshal(raw, &body)
+	}
+	if err != nil || len(body.Paths) != 1 || len(body.Paths["/{proxy+}"]) != 1 {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	for method, operation := range body.Paths["/{proxy+}"] {
+		if len(operation.Security) != 1 || body.Components.SecuritySchemes["sigv4"]["x-amazon-apigateway-authtype"] != "awsSigv4" {
+			t.Errorf("%s needs no signature: %s", method, raw)
+		}
+	}
+	// An Allow would let callers in without a right by IAM.
+	if policy := string(body.Policy); strings.Contains(policy, `"Allow"`) || !strings.Contains(policy, `"StringNotEquals":{"aws:SourceVpce":`) {
+		t.Errorf("the resource policy is %s", policy)
+	}
+	stages := 0
+	for _, r := range template {
+		if r.Type == "AWS::ApiGateway::Stage" {
+			stages++
+		}
+		if r.Type == "AWS::ApiGateway::Deployment" && r.Properties["StageName"] != nil {
+			t.Errorf("the deployment makes another stage: %v", r.Properties)
+		}
+	}
+	if stages != 1 {
+		t.Errorf("%d stages", stages)
 	}
 }
 

@@ -57,7 +57,7 @@ func (r *recordFlags) register(f *flag.FlagSet) {
 	r.store.register(f)
 	r.api.register(f)
 	address, port := f.Lookup("http-addr"), f.Lookup("port")
-	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or a function URL of a deployment in AWS, to which requests are signed. Also "+addressVariable+", if no flag names a store."
+	address.DefValue, address.Usage = "", "Read from the HTTP API at this `address` instead of a store: of an instance, or of a deployment in AWS, to which requests are signed. Also "+addressVariable+", if no flag names a store."
 	port.Usage = "" // deprecated before these commands had it
 }
 

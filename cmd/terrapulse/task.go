@@ -49,7 +49,7 @@ func (o *apiFlags) registerCurrent(f *flag.FlagSet) {
 		f.StringVar(p, name, def, usage+" Also "+env+".")
 	}
 	stackFlag(f, &o.stack)
-	text(&o.Address, "http-addr", addressVariable, defaultAddress, "The `address` of the HTTP API: of an instance, or a function URL of a deployment in AWS, to which requests are signed.")
+	text(&o.Address, "http-addr", addressVariable, defaultAddress, "The `address` of the HTTP API: of an instance, or of a deployment in AWS, to which requests are signed.")
 	text(&o.CACert, "ca-cert", "CTS_CACERT", "", "The `file` of the authority that the API's certificate is checked with.")
 	text(&o.CAPath, "ca-path", "CTS_CAPATH", "", "A `folder` of such files, instead of -ca-cert.")
 	text(&o.Cert, "client-cert", "CTS_CLIENT_CERT", "", "The `file` of the certificate that is shown to the API.")

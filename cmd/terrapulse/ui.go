@@ -21,7 +21,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
-// uiPoll is how often the function URL is asked for news while a page is open, and
+// uiPoll is how often the deployment is asked for news while a page is open, and
 // uiRest the same while nothing changes. Each request is an invocation, which
 // docs/cost.md counts.
 const (

@@ -89,7 +89,7 @@ func (w *whatIfOptions) register(f *flag.FlagSet) {
 	w.supposeFlags.register(f)
 	w.api.register(f)
 	address := f.Lookup("http-addr")
-	address.DefValue, address.Usage = "", "The `address` of the HTTP API of an instance that plans changed task files. With -without or -with: of the instance, or a function URL of the deployment in AWS, that answers; then also "+addressVariable+", if no task files are named."
+	address.DefValue, address.Usage = "", "The `address` of the HTTP API of an instance that plans changed task files. With -without or -with: of the instance, or of the deployment in AWS, that answers; then also "+addressVariable+", if no task files are named."
 	storeURLFlag(f, &w.store)
 }
 

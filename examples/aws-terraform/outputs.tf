@@ -1,5 +1,5 @@
 output "api_url" {
-  description = "The HTTP API; null with the parameter Api=false"
+  description = "The HTTP API; null with the parameter Api=none"
   value       = lookup(aws_cloudformation_stack.terrapulse.outputs, "ApiUrl", null)
 }
 

@@ -174,6 +174,8 @@ type cloud struct {
 	table             string
 	reconcile, settle string // functions
 	api, notification string // functions; notification only with HCP Terraform
+	apiURL            string // output ApiUrl
+	gateway           bool   // the function api is behind API Gateway
 	bucket            string
 	bundles           string // URL
 	told              bool   // the function that reconciles is, when a bundle was pushed
@@ -186,7 +188,7 @@ type cloud struct {
 	secrets map[string]string // by ARN
 	started int               // containers that have ended
 	settled int               // containers whose end the function settle has been told
-	sent    int               // bytes of the answers of the function URL
+	sent    int               // bytes of the answers of the function api
 	volumes []string          // of containers of a stock image
 	output  testtools.Output  // of containers
 	env     map[string]string // of every program that asks AWS for something
@@ -222,7 +224,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
-		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -304,10 +306,8 @@ func deploy(t testing.TB, o options) *cloud {
 	})
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
 	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
-	all := maps.Clone(stack.Outputs)
-	all["ApiUrl"] = "https://" + urlHost + "/" // moto makes no function URL
 	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.describeStack(w, r, o.parameters, all, strings.NewReplacer(own...))
+		c.describeStack(w, r, o.parameters, stack.Outputs, strings.NewReplacer(own...))
 	}))
 	t.Cleanup(outputs.Close)
 	c.env["AWS_ENDPOINT_URL_CLOUDFORMATION"] = outputs.URL

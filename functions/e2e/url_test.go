@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,12 +32,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// urlHost is the host of the function URL. No name server knows it: programs reach it
-// through a proxy.
-const urlHost = "id.lambda-url." + ecstest.Region + ".on.aws"
+// The hosts of function URLs and of REST APIs. No name server knows them: programs reach
+// them through a proxy.
+const (
+	urlHosts     = "*.lambda-url." + ecstest.Region + ".on.aws"
+	gatewayHosts = "*.execute-api." + ecstest.Region + ".amazonaws.com"
+)
 
-// functionURL is the URL of the function api: it checks the signature of each request,
-// as AWS does, and hands the request with the name of the caller to the function.
+// gatewayHost is in the address of a REST API. Its requests have the stage in their path.
+var gatewayHost = regexp.MustCompile(`\.execute-api\.` + ecstest.Region + `\.amazonaws\.com(/terrapulse/)?$`)
+
+// gatewayLimit is how long API Gateway waits for a function.
+const gatewayLimit = 29 * time.Second
+
+// functionURL is the address of the function api, a function URL or a REST API: it checks the
+// signature of each request, as AWS does, and hands the request with the name of the caller to
+// the function.
 type functionURL struct {
 	c   *cloud
 	env map[string]string // of a program that uses it
@@ -53,6 +66,9 @@ type caller struct {
 
 // ann may use the function URL.
 var ann = caller{aws.Credentials{AccessKeyID: "AKIAANN", SecretAccessKey: "secret of Ann", SessionToken: "session of Ann"}, "arn:aws:iam::123456789012:user/ann"}
+
+// eve may use the function URL. No grant names her.
+var eve = caller{aws.Credentials{AccessKeyID: "AKIAEVE", SecretAccessKey: "secret of Eve", SessionToken: "session of Eve"}, "arn:aws:iam::123456789012:user/eve"}
 
 // bob may use the function URL, too.
 var bob = caller{aws.Credentials{AccessKeyID: "AKIABOB", SecretAccessKey: "secret of Bob", SessionToken: "session of Bob"}, "arn:aws:iam::123456789012:user/bob"}
@@ -85,7 +101,7 @@ func newFunctionURL(t testing.TB, callers ...caller) *functionURL {
 		f.callers[caller.AccessKeyID] = caller
 	}
 	authority := testtools.NewAuthority(t)
-	cert, err := tls.LoadX509KeyPair(authority.Server("function", urlHost))
+	cert, err := tls.LoadX509KeyPair(authority.Server("function", urlHosts, gatewayHosts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +146,9 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(w).Encode(map[string]string{"message": message})
 	}
 	by, problem := f.signedBy(r, body)
+	if gatewayHost.MatchString(r.Host) {
+		r.URL.Path, r.URL.RawPath = strings.TrimPrefix(r.URL.Path, "/terrapulse"), strings.TrimPrefix(r.URL.RawPath, "/terrapulse")
+	}
 	if problem != "" {
 		refuse(http.StatusForbidden, problem)
 		return
@@ -145,6 +164,10 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status, header, said, err := c.handOn(r, body, by)
+	if errors.Is(err, context.DeadlineExceeded) {
+		refuse(http.StatusGatewayTimeout, "Endpoint request timed out")
+		return
+	}
 	if err != nil {
 		refuse(http.StatusBadGateway, "Internal Server Error")
 		return
@@ -156,12 +179,16 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(said)
 }
 
-var authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=(\w+)/\d{8}/` + ecstest.Region + `/lambda/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=`)
+var authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=(\w+)/\d{8}/` + ecstest.Region + `/(lambda|execute-api)/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=`)
 
 // signedBy returns the caller who has signed the request, or why AWS refuses it.
 func (f *functionURL) signedBy(r *http.Request, body []byte) (by caller, problem string) {
 	said := authorization.FindStringSubmatch(r.Header.Get("Authorization"))
-	if said == nil {
+	service := "lambda"
+	if gatewayHost.MatchString(r.Host) {
+		service = "execute-api"
+	}
+	if said == nil || said[2] != service {
 		return by, "Missing Authentication Token"
 	}
 	f.mu.Lock()
@@ -180,13 +207,13 @@ func (f *functionURL) signedBy(r *http.Request, body []byte) (by caller, problem
 	again := r.Clone(r.Context())
 	again.URL.Scheme, again.URL.Host = "https", r.Host
 	again.Header = http.Header{}
-	for _, name := range strings.Split(said[2], ";") {
+	for _, name := range strings.Split(said[3], ";") {
 		if value := r.Header.Values(name); value != nil && !slices.Contains([]string{"x-amz-date", "x-amz-security-token"}, name) {
 			again.Header[http.CanonicalHeaderKey(name)] = value
 		}
 	}
 	hash := sha256.Sum256(body)
-	if err := v4.NewSigner().SignHTTP(r.Context(), by.Credentials, again, hex.EncodeToString(hash[:]), "lambda", ecstest.Region, at); err != nil || again.Header.Get("Authorization") != r.Header.Get("Authorization") {
+	if err := v4.NewSigner().SignHTTP(r.Context(), by.Credentials, again, hex.EncodeToString(hash[:]), service, ecstest.Region, at); err != nil || again.Header.Get("Authorization") != r.Header.Get("Authorization") {
 		return by, "The request signature we calculated does not match the signature you provided."
 	}
 	return by, ""
@@ -213,28 +240,42 @@ func (f *functionURL) passed() map[string]int {
 	return maps.Clone(f.requests)
 }
 
-// handOn hands a request to the function, as Lambda does.
+// handOn hands a request to the function, as Lambda or API Gateway does.
 func (c *cloud) handOn(r *http.Request, body []byte, by caller) (status int, header map[string]string, said []byte, err error) {
-	request := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: r.URL.EscapedPath(), RawQueryString: r.URL.RawQuery,
-		Headers: map[string]string{}, Body: base64.StdEncoding.EncodeToString(body), IsBase64Encoded: true}
-	for name, values := range r.Header {
-		request.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+	event, ctx := eventOfURL(r, body, by), c.t.Context()
+	if c.gateway {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, gatewayLimit)
+		defer end()
+		event = eventOfGateway(r, body, by)
 	}
-	request.RequestContext.DomainName = urlHost
-	request.RequestContext.HTTP.Method, request.RequestContext.HTTP.Path, request.RequestContext.HTTP.SourceIP = r.Method, r.URL.Path, "198.51.100.7"
-	request.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
-		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: by.arn}}
-	payload, err := json.Marshal(request)
+	payload, err := json.Marshal(event)
 	if err != nil {
 		return 0, nil, nil, err
 	}
-	answer, err := c.lambda.invoke(c.t.Context(), c.api, payload)
+	answer, err := c.lambda.invoke(ctx, c.api, payload)
 	if err != nil {
 		return 0, nil, nil, err
 	}
-	var sent events.LambdaFunctionURLResponse
-	if err := json.Unmarshal(answer, &sent); err != nil {
-		return 0, nil, nil, fmt.Errorf("%w: %q", err, answer)
+	// The fields of the format 1.0. API Gateway refuses all others.
+	var sent struct {
+		StatusCode        int
+		Headers           map[string]string
+		MultiValueHeaders map[string][]string
+		Body              string
+		IsBase64Encoded   bool
+	}
+	decoder := json.NewDecoder(bytes.NewReader(answer))
+	if c.gateway {
+		decoder.DisallowUnknownFields()
+	}
+	if err := decoder.Decode(&sent); err != nil {
+		return 0, nil, nil, fmt.Errorf("malformed answer: %w: %q", err, answer)
+	}
+	header = map[string]string{}
+	maps.Copy(header, sent.Headers)
+	for name, values := range sent.MultiValueHeaders {
+		header[name] = strings.Join(values, ", ")
 	}
 	said = []byte(sent.Body)
 	if sent.IsBase64Encoded {
@@ -245,5 +286,36 @@ func (c *cloud) handOn(r *http.Request, body []byte, by caller) (status int, hea
 	c.mu.Lock()
 	c.sent += len(said)
 	c.mu.Unlock()
-	return sent.StatusCode, sent.Headers, said, nil
+	return sent.StatusCode, header, said, nil
+}
+
+// eventOfURL is the payload of a function URL.
+func eventOfURL(r *http.Request, body []byte, by caller) any {
+	event := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: r.URL.EscapedPath(), RawQueryString: r.URL.RawQuery,
+		Headers: map[string]string{}, Body: base64.StdEncoding.EncodeToString(body), IsBase64Encoded: true}
+	for name, values := range r.Header {
+		event.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	event.RequestContext.DomainName = r.Host
+	event.RequestContext.HTTP.Method, event.RequestContext.HTTP.Path, event.RequestContext.HTTP.SourceIP = r.Method, r.URL.Path, "198.51.100.7"
+	event.RequestContext.Authorizer = &events.LambdaFunctionURLRequestContextAuthorizerDescription{
+		IAM: &events.LambdaFunctionURLRequestContextAuthorizerIAMDescription{UserARN: by.arn}}
+	return event
+}
+
+// eventOfGateway is the payload of a REST API with the binary media type */*.
+func eventOfGateway(r *http.Request, body []byte, by caller) any {
+	event := events.APIGatewayProxyRequest{Resource: "/{proxy+}", Path: r.URL.EscapedPath(), HTTPMethod: r.Method,
+		Headers: map[string]string{}, MultiValueHeaders: map[string][]string{}, QueryStringParameters: map[string]string{}, MultiValueQueryStringParameters: r.URL.Query(),
+		PathParameters: map[string]string{"proxy": strings.TrimPrefix(r.URL.Path, "/")},
+		Body:           base64.StdEncoding.EncodeToString(body), IsBase64Encoded: true}
+	for name, values := range r.Header {
+		event.Headers[name], event.MultiValueHeaders[name] = values[len(values)-1], values
+	}
+	for name, values := range r.URL.Query() {
+		event.QueryStringParameters[name] = values[len(values)-1]
+	}
+	event.RequestContext.DomainName, event.RequestContext.Stage, event.RequestContext.Path = r.Host, "terrapulse", "/terrapulse"+r.URL.EscapedPath()
+	event.RequestContext.Identity.UserArn, event.RequestContext.Identity.SourceIP = by.arn, "198.51.100.7"
+	return event
 }

@@ -108,6 +108,7 @@ type Stack struct {
 	Roles     map[string]Policy    `json:"roles"`     // by logical id, such as RunnerRole
 	Rules     map[string]EventRule `json:"rules"`     // by logical id
 	Alarms    map[string][]string  `json:"alarms"`    // where each goes, by logical id: a parameter's value, or a resource
+	Resources map[string]Resource  `json:"resources"` // that moto has created, by logical id
 	// Template is the CloudFormation template. Moto creates no alarms, no dashboard and no
 	// schedule: they are only here.
 	Template Template `json:"template"`
@@ -121,8 +122,14 @@ type Stack struct {
 type Template struct {
 	Resources map[string]struct {
 		Type       string
+		Condition  string
 		Properties map[string]any
 	}
+}
+
+// Resource is a resource of a stack.
+type Resource struct {
+	ID string `json:"id"`
 }
 
 // Function is a Lambda function.

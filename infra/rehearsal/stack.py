@@ -25,7 +25,7 @@ REGION = "eu-west-1"
 
 # Types that moto's CloudFormation does not know, and cannot refer to either.
 UNKNOWN = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard", "AWS::Scheduler::Schedule", "AWS::Lambda::EventInvokeConfig",
-           "AWS::Lambda::Url", "Custom::Network", "Custom::Program", "Custom::Protection", "Custom::LinkedRole", "Custom::GroupUse")
+           "AWS::Lambda::Url", "AWS::ApiGateway::Deployment", "AWS::ApiGateway::Stage", "Custom::Network", "Custom::Program", "Custom::Protection", "Custom::LinkedRole", "Custom::GroupUse")
 
 os.environ.update(
     AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION=REGION, AWS_REGION=REGION,
@@ -223,10 +223,11 @@ def holds(test, given):
 
 
 def installed(template, given):
-    """The template with the attributes of its custom resources, since moto invokes no function, and
-    without the items of lists that are no value, which moto keeps."""
+    """The template with the attributes of its custom resources, since moto invokes no function, and of its
+    function URLs, and without the items of lists that are no value, which moto keeps."""
     vpc = client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
-    attributes = {"Network": {"VpcId": vpc, "Ipv6": "false"}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64}}
+    attributes = {"Network": {"VpcId": vpc, "Ipv6": "false"}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64},
+                  "ApiFunctionUrl": {"FunctionUrl": f"https://id.lambda-url.{REGION}.on.aws/"}}
     given = given | {"conditions": template["Conditions"]}
 
     def put(value):
@@ -245,7 +246,7 @@ def installed(template, given):
         condition, yes, no = value["Fn::If"]
         return (yes if holds({"Condition": condition}, given) else no) == {"Ref": "AWS::NoValue"}
 
-    return {**template, "Resources": {k: put(r) for k, r in template["Resources"].items()}}
+    return {**template, **{part: {k: put(v) for k, v in template[part].items()} for part in ("Resources", "Outputs")}}
 
 
 def attach_policies(template, resources):

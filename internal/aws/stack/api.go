@@ -13,14 +13,14 @@ import (
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
-// User is who uses the API of a stack that has no function URL, and with what.
+// User is who uses the API of a stack without an address for it, and with what.
 type User struct {
-	Name string // as this machine says; AWS proves only who uses a function URL
+	Name string // as this machine says; AWS proves only who sends a request to an address
 	Log  *slog.Logger
 }
 
-// API returns a client of the stack's HTTP API: behind its function URL or, if it was
-// deployed without one, in this process. The user then needs the rights of functions/api.
+// API returns a client of the stack's HTTP API: at its address or, if it was deployed
+// without one (Api=none), in this process. The user then needs the rights of functions/api.
 func (s *Stack) API(ctx context.Context, user User) (*apiclient.Client, error) {
 	if url := s.outputs["ApiUrl"]; url != "" {
 		return apiclient.New(apiclient.Options{Address: url})

@@ -38,7 +38,7 @@ const (
 // outside are the checks that need no container.
 func (s *Stack) outside() []doctor.Check {
 	return []doctor.Check{
-		{Name: "api", Look: s.checkAPI, Fix: "your AWS user needs lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function: " + docs.Page("reference/api.md") + ". In a region without function URLs, deploy with Api=false"},
+		{Name: "api", Look: s.checkAPI, Fix: docs.Page("reference/api.md") + " says which rights your AWS user needs. In a region without function URLs, deploy with Api=gateway"},
 		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without ticks, see the schedule in EventBridge Scheduler; with ticks, CloudWatch does not read the metrics in that log"},
 		{Name: "alarms", Look: s.checkAlarms, Fix: docs.Page("operate-aws.md") + " says for each alarm what to do"},
 		{Name: "bucket", Look: s.checkBucket, Fix: "turn on EventBridge in the properties of the bucket: otherwise a bundle that is pushed without -stack is in force after up to 5 minutes"},
@@ -54,10 +54,10 @@ func (s *Stack) ended(planned state.Run) []doctor.Check {
 	}
 }
 
-// checkAPI sends a request to the function URL. The answer names the caller as AWS does.
+// checkAPI sends a request to the HTTP API. The answer names the caller as AWS does.
 func (s *Stack) checkAPI(ctx context.Context) (string, error) {
 	if s.outputs["ApiUrl"] == "" {
-		return "", &doctor.NotCheckedError{Err: errors.New("the stack has no function URL (Api=false)")}
+		return "", &doctor.NotCheckedError{Err: errors.New("the stack has no HTTP API (Api=none)")}
 	}
 	client, err := s.API(ctx, User{})
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Stack) checkAPI(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case version.Sender == nil || !strings.HasPrefix(*version.Sender, "arn:"):
-		return "", errors.New("the function URL does not say who its caller is: decisions are recorded without a name")
+		return "", errors.New("the HTTP API does not say who its caller is: decisions are recorded without a name")
 	}
 	return "answers, and names you " + *version.Sender, nil
 }

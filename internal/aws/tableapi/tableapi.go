@@ -1,5 +1,5 @@
 // Package tableapi serves the HTTP API on the records of a deployment in AWS: in
-// functions/api and, for a stack without a function URL, in a command.
+// functions/api and, for a stack with Api=none, in a command.
 package tableapi
 
 import (

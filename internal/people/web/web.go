@@ -2,7 +2,7 @@
 // people approve, reject, hold and run tasks.
 //
 // The pages read and act through the HTTP API: in `terrapulse start` by calls inside the
-// process, in `terrapulse ui` through the function URL of a deployment. They work
+// process, in `terrapulse ui` by requests to a deployment in AWS. They work
 // without JavaScript; with it they stay up to date.
 package web
 

@@ -115,7 +115,7 @@ func insteadOfFiles(cfg *config.Config) map[string]string {
 			key, variable)
 		instead["driver."+cfg.Driver().Kind().Name+".tls."+name] = "keep the key in a file that is not pushed: in AWS, the functions trust the usual CAs, and have no certificate of a client"
 		if cfg.TLS.Enabled {
-			instead["tls."+name] = "keep the block tls in a file that is not pushed: in AWS the HTTP API is behind a function URL"
+			instead["tls."+name] = "keep the block tls in a file that is not pushed: in AWS the HTTP API has the certificate of AWS"
 		}
 		if cfg.Vault.Enabled {
 			there := "Vault is asked without a client's certificate"
