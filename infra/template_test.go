@@ -295,6 +295,7 @@ func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 		"AWS::CloudWatch::Alarm/MetricName": "the metric has the stack as its dimension",
 		"AWS::Events::Rule/EventBusName":    "rules of several stacks can be on a bus",
 		"AWS::Lambda::Alias/Name":           "the alias is of a function of the stack",
+		"AWS::ApiGateway::Stage/StageName":  "the stage is of an API of the stack",
 		"AWS::IAM::Policy/PolicyName":       "each of the stack's roles has a policy of this name",
 	}
 	for id, r := range stack.Template.Resources {

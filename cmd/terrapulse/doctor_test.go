@@ -118,7 +118,7 @@ func TestDoctor_ExaminesTheServicesAroundTheFunctions(t *testing.T) {
 	// What the user may not see is no problem of the deployment.
 	d.api.Store("")
 	d.aws = stackFaults{denied: "DescribeAlarms"}
-	out := d.runs(exitOK, "doctor -stack=prod -quick", "not checked: the stack has no function URL")
+	out := d.runs(exitOK, "doctor -stack=prod -quick", "not checked: the stack has no HTTP API (Api=none)")
 	if !strings.Contains(out, "alarms        skipped") {
 		t.Errorf("a check that is not allowed is shown as\n%s", out)
 	}

@@ -57,7 +57,7 @@ func TestStack_IsNamedInTheSameWayForEveryCommand(t *testing.T) {
 	}
 }
 
-// Without a function URL the command serves the API itself, on the table and the bucket.
+// With Api=none the command serves the API itself, on the table and the bucket.
 func TestStack_WithoutAFunctionURLWorksTheSame(t *testing.T) {
 	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) { return invoke.Answer{Mode: req.Mode}, nil })
 	d.runs(exitOK, "status -stack=prod", "No task has been decided on yet.")

@@ -38,7 +38,7 @@ const (
 // outside are the checks that need no container.
 func (s *Stack) outside() []doctor.Check {
 	return []doctor.Check{
-		{Name: "api", Look: s.checkAPI, Fix: docs.Page("reference/api.md") + " says which rights your AWS user needs. In a region without function URLs, deploy with Api=gateway"},
+		{Name: "api", Look: s.checkAPI, Fix: "your AWS user needs lambda:InvokeFunctionUrl and lambda:InvokeFunction on the function, or with API Gateway execute-api:Invoke: " + docs.Page("reference/api.md") + ". In a region without function URLs, deploy with Api=gateway"},
 		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without ticks, see the schedule in EventBridge Scheduler; with ticks, CloudWatch does not read the metrics in that log"},
 		{Name: "alarms", Look: s.checkAlarms, Fix: docs.Page("operate-aws.md") + " says for each alarm what to do"},
 		{Name: "bucket", Look: s.checkBucket, Fix: "turn on EventBridge in the properties of the bucket: otherwise a bundle that is pushed without -stack is in force after up to 5 minutes"},
