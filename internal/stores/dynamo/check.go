@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -40,6 +41,7 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 			TableStatus               types.TableStatus
 			ItemCount                 int64
 			DeletionProtectionEnabled bool
+			Replicas                  []types.ReplicaDescription
 		}
 	}
 	input := map[string]string{"TableName": s.table}
@@ -60,6 +62,10 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 	}
 	if status := table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
 		return "", &Error{kind: fault.Transient, act: "check the table", table: s.table, cause: fmt.Errorf("it is %s", status)}
+	}
+	if len(table.Replicas) > 0 { // each region would decide about conditional writes for itself
+		return "", s.person("check the table", errors.New("it is a global table, in which two regions can hold the same lease"),
+			"remove its replicas, or deploy a new stack with its own table")
 	}
 	var ttl struct{ TimeToLiveDescription types.TimeToLiveDescription }
 	if err := s.describe.Call(ctx, awsjson.DescribeTimeToLive, "", input, &ttl); err != nil {

@@ -1,7 +1,9 @@
 package dynamo_test
 
 import (
+	"io"
 	"maps"
+	"net/http"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -66,6 +68,21 @@ func TestCheck_ReportsAMissingTable(t *testing.T) {
 	says(t, err, false, "table nope", advice)
 	_, err = s.Check(t.Context())
 	says(t, err, false, "table nope", advice)
+}
+
+// DynamoDB Local has no replicas: the answer that names one is written here.
+func TestCheck_RefusesAGlobalTable(t *testing.T) {
+	t.Parallel()
+	s, proxy, table := behind(t)
+	if _, err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Next("DescribeTable", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		io.WriteString(w, `{"Table": {"TableStatus": "ACTIVE", "GlobalTableVersion": "2019.11.21", "Replicas": [{"RegionName": "eu-central-1", "ReplicaStatus": "ACTIVE"}],
+			"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]}}`)
+	})
+	_, err := s.Check(t.Context())
+	says(t, err, false, table.table, "it is a global table", "remove its replicas")
 }
 
 func TestCheck_ReportsMissingExpiry(t *testing.T) {
