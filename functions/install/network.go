@@ -44,9 +44,10 @@ type wanted struct {
 type route int
 
 const (
-	isolated route = iota // nothing
-	routed                // something else, such as a NAT gateway: it may lead to the internet
-	public                // an internet gateway
+	isolated   route = iota // nothing
+	egressOnly              // an egress-only internet gateway: to what has an IPv6 address, such as the dual-stack endpoints of AWS
+	routed                  // something else, such as a NAT gateway: it may lead to the internet
+	public                  // an internet gateway
 )
 
 // subnet is a subnet with its routes.
@@ -54,6 +55,7 @@ type subnet struct {
 	ID, VPC string
 	Route   route
 	IPv6    bool // it has IPv6 addresses
+	Only    bool // it has no IPv4 addresses
 }
 
 // found is what exists.
@@ -63,10 +65,8 @@ type found struct {
 	complete  bool                // everything was read
 }
 
-// handle checks the network. Its attribute VpcId is the VPC of the containers, and Ipv6 whether the
-// functions can send over IPv6. Parameters that were
-// accepted before are accepted again: a failed update is rolled back to them, even if the network
-// has changed since.
+// handle checks the network. Parameters that were accepted before are accepted again: a failed update
+// is rolled back to them, even if the network has changed since.
 func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[string]any, err error) {
 	if e.RequestType == cfn.RequestDelete {
 		return e.PhysicalResourceID, nil, nil
@@ -85,7 +85,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 	})
 	if isDenied(err) && !w.OwnGroup {
 		n.Log.Warn("the subnets are not checked: the right to read them is missing", "error", err)
-		return id, map[string]any{"VpcId": "", "Ipv6": "false"}, nil
+		return id, attributes(w, found{}), nil
 	}
 	if err == nil {
 		err = judge(w, f)
@@ -100,9 +100,29 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 	if err != nil {
 		return cmp.Or(e.PhysicalResourceID, id), nil, err
 	}
-	// Lambda refuses it for subnets without IPv6.
-	six := len(w.FunctionSubnets) > 0 && !slices.ContainsFunc(w.FunctionSubnets, func(id string) bool { return !f.Subnets[id].IPv6 })
-	return id, map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC, "Ipv6": strconv.FormatBool(six)}, nil
+	return id, attributes(w, f), nil
+}
+
+// attributes are those of the resource: the VPC of the containers, whether the functions can send over
+// IPv6, and whether containers and function use the dual-stack endpoints of AWS. A container gets its
+// program by an address that the function makes.
+func attributes(w wanted, f found) map[string]any {
+	containers := slices.ContainsFunc(w.Subnets, func(id string) bool { return f.Subnets[id].Only })
+	function := containers || slices.ContainsFunc(w.FunctionSubnets, func(id string) bool {
+		return f.Subnets[id].Route == egressOnly && !f.endpoint(f.Subnets[id], "ecs")
+	})
+	return map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC, "Ipv6": strconv.FormatBool(sixFor(w, f)),
+		"DualStack": strconv.FormatBool(function), "ContainerDualStack": strconv.FormatBool(containers)}
+}
+
+// sixFor reports whether the functions can send over IPv6. Lambda refuses it if one of the subnets has no IPv6.
+func sixFor(w wanted, f found) bool {
+	return len(w.FunctionSubnets) > 0 && !slices.ContainsFunc(w.FunctionSubnets, func(id string) bool { return !f.Subnets[id].IPv6 })
+}
+
+// endpoint reports whether the VPC of a subnet has an interface endpoint for a service.
+func (f found) endpoint(s subnet, service string) bool {
+	return slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, "."+service) })
 }
 
 // identify returns the id of the resource, which has the digests of the current and of the previous
@@ -143,22 +163,27 @@ func judge(w wanted, f found) error {
 	}
 	for _, id := range w.Subnets {
 		s := f.Subnets[id]
-		reachesAWS := s.Route == routed || s.Route == public && w.PublicIP
-		endpoint := slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".logs") })
+		reachesAWS := s.Route == routed || s.Route == public && w.PublicIP || s.Route == egressOnly && s.Only
+		endpoint := f.endpoint(s, "logs")
 		switch {
 		case s.VPC != vpc:
 			return fmt.Errorf("%s is in %s, and %s in %s: all Subnets must be in one VPC", w.Subnets[0], vpc, id, s.VPC)
 		case !reachesAWS && !endpoint && s.Route == public:
 			return fmt.Errorf("%s is a public subnet, in which a container without a public address reaches nothing: set AssignPublicIp=true, or choose private subnets with a route to a NAT gateway", id)
+		case !reachesAWS && !endpoint && s.Route == egressOnly: // https://github.com/aws/containers-roadmap/issues/2792
+			return fmt.Errorf("%s leads out of its VPC over IPv6 only, and ECS pulls images over IPv4 if a subnet has IPv4 addresses: choose public subnets and AssignPublicIp=true, or subnets that have IPv6 addresses only", id)
 		case !reachesAWS && !endpoint:
-			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway, or create the endpoints of infra/network.yaml first", id)
+			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway, or create infra/network.yaml first", id)
 		case !reachesAWS && onInternet(w.Image):
 			return fmt.Errorf("from %s, only VPC endpoints can be reached, so that the image %s cannot be pulled: set RunnerImage, or TerraformImage, to an image in ECR", id, w.Image)
+		case s.Route == egressOnly && s.Only && overIPv4(w.Image):
+			return fmt.Errorf("%s leads out of its VPC over IPv6 only, and the registry of the image %s has IPv4 addresses only: name the image by ACCOUNT.dkr-ecr.REGION.on.aws, or by ecr-public.aws.com instead of public.ecr.aws", id, w.Image)
 		}
 	}
+	six := sixFor(w, f)
 	for _, id := range w.FunctionSubnets {
 		s := f.Subnets[id]
-		endpoint := slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".ecs") })
+		endpoint := f.endpoint(s, "ecs")
 		first := f.Subnets[w.FunctionSubnets[0]]
 		switch {
 		case s.VPC != first.VPC:
@@ -167,9 +192,13 @@ func judge(w wanted, f found) error {
 			return fmt.Errorf("FunctionSubnets are in %s, and Subnets in %s: set FunctionSecurityGroups to groups of %s", s.VPC, vpc, s.VPC)
 		case s.Route == public && !endpoint:
 			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionInVpc=false for a Consul on the internet", id)
+		case s.Only:
+			return fmt.Errorf("%s has IPv6 addresses only, and Lambda needs IPv4 addresses, too: set FunctionSubnets to subnets with both", id)
+		case s.Route == egressOnly && !endpoint && !six:
+			return fmt.Errorf("%s leads out of its VPC over IPv6 only, which Lambda uses only if all subnets of the function have IPv6 addresses: choose other FunctionSubnets", id)
 		case s.Route == isolated && !endpoint:
-			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway for the function, or create the endpoints of infra/network.yaml first", id)
-		case s.Route != routed && w.AllFunctions && !slices.ContainsFunc(f.Endpoints[s.VPC], func(name string) bool { return strings.HasSuffix(name, ".lambda") }):
+			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway for the function, or create infra/network.yaml first", id)
+		case s.Route != routed && w.AllFunctions && !f.endpoint(s, "lambda"):
 			return fmt.Errorf("from %s, only VPC endpoints can be reached, and there is none for Lambda, which functions invoke: create infra/network.yaml with AllFunctions=true", id)
 		}
 	}
@@ -182,6 +211,13 @@ func onInternet(image string) bool {
 	host, _, named := strings.Cut(image, "/")
 	return !named || !strings.ContainsAny(host, ".:") || // on Docker Hub
 		slices.Contains([]string{"docker.io", "index.docker.io", "public.ecr.aws", "ghcr.io", "quay.io"}, host)
+}
+
+// overIPv4 reports whether a registry of AWS has no IPv6 addresses. Other registries may have some.
+// https://docs.aws.amazon.com/AmazonECR/latest/userguide/ecr-requests.html
+func overIPv4(image string) bool {
+	host, _, _ := strings.Cut(image, "/")
+	return host == "public.ecr.aws" || strings.Contains(host, ".dkr.ecr")
 }
 
 // find reads the subnets with these ids, their routes, and the endpoints of their VPCs. Another account
@@ -219,7 +255,10 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 		six := slices.ContainsFunc(s.Ipv6CidrBlockAssociationSet, func(block types.SubnetIpv6CidrBlockAssociation) bool {
 			return block.Ipv6CidrBlockState == nil || !slices.Contains(gone, block.Ipv6CidrBlockState.State)
 		})
-		f.Subnets[id] = subnet{id, vpc, r, six}
+		if r == egressOnly && !six {
+			r = isolated
+		}
+		f.Subnets[id] = subnet{id, vpc, r, six, aws.ToBool(s.Ipv6Native)}
 	}
 	f.complete = true
 	return f, nil
@@ -248,15 +287,17 @@ func (n *network) routes(ctx context.Context, vpc string) (map[string]route, err
 	return routes, err
 }
 
-// leads returns where a route leads to. IPv6 alone is no way to AWS's services, whose addresses are those
-// of IPv4 here; nor is a peering connection, which leads to one other VPC, but not to its gateways.
+// leads returns where a route leads to. A peering connection leads to one other VPC, but not to its
+// gateways.
 // https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
 func leads(r types.Route) route {
 	gateway := aws.ToString(r.GatewayId)
 	switch {
 	case r.State == types.RouteStateBlackhole, gateway == "local", strings.HasPrefix(gateway, "vpce-"),
-		r.VpcPeeringConnectionId != nil, r.EgressOnlyInternetGatewayId != nil:
+		r.VpcPeeringConnectionId != nil:
 		return isolated
+	case r.EgressOnlyInternetGatewayId != nil:
+		return egressOnly
 	case strings.HasPrefix(gateway, "igw-"):
 		if aws.ToString(r.DestinationCidrBlock) == "0.0.0.0/0" {
 			return public

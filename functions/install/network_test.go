@@ -26,6 +26,8 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 			"private-1": {ID: "private-1", VPC: "vpc-1", Route: routed}, "private-2": {ID: "private-2", VPC: "vpc-1", Route: routed}, "public": {ID: "public", VPC: "vpc-1", Route: public}, "isolated": {ID: "isolated", VPC: "vpc-1", Route: isolated},
 			"other": {ID: "other", VPC: "vpc-2", Route: routed}, "endpoints": {ID: "endpoints", VPC: "vpc-3", Route: isolated}, "public-endpoints": {ID: "public-endpoints", VPC: "vpc-3", Route: public},
 			"six": {ID: "six", VPC: "vpc-1", Route: routed, IPv6: true}, "every": {ID: "every", VPC: "vpc-4", Route: isolated},
+			"egress": {ID: "egress", VPC: "vpc-1", Route: egressOnly, IPv6: true}, "only": {ID: "only", VPC: "vpc-1", Route: egressOnly, IPv6: true, Only: true},
+			"egress-endpoints": {ID: "egress-endpoints", VPC: "vpc-3", Route: egressOnly, IPv6: true},
 		},
 		Endpoints: map[string][]string{"vpc-1": {"com.amazonaws.eu-west-1.sts"}, "vpc-3": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs"},
 			"vpc-4": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs", "com.amazonaws.eu-west-1.lambda"}},
@@ -48,6 +50,17 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		{"all functions behind NAT", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, AllFunctions: true}, ""},
 		{"all functions with endpoints", wanted{Subnets: []string{"every"}, FunctionSubnets: []string{"every"}, Image: own, AllFunctions: true}, ""},
 
+		{"public containers, a function that sends over IPv6", wanted{Subnets: []string{"public"}, FunctionSubnets: []string{"egress"}, PublicIP: true, Image: stock}, ""},
+		{"containers and a function that send over IPv6", wanted{Subnets: []string{"only"}, FunctionSubnets: []string{"egress"}, Image: "123456789012.dkr-ecr.eu-west-1.on.aws/terrapulse:1"}, ""},
+		{"containers that send over IPv6, with the public image", wanted{Subnets: []string{"only"}, Image: "ecr-public.aws.com/hashicorp/terraform:1.11.4"}, ""},
+		{"an egress-only gateway, and endpoints", wanted{Subnets: []string{"egress-endpoints"}, FunctionSubnets: []string{"egress-endpoints"}, Image: own}, ""},
+
+		{"containers with IPv4 addresses, and a route for IPv6 only", wanted{Subnets: []string{"egress"}, Image: own}, "ECS pulls images over IPv4 if a subnet has IPv4 addresses: choose public subnets and AssignPublicIp=true"},
+		{"an image in ECR over IPv6", wanted{Subnets: []string{"only"}, Image: own}, "name the image by ACCOUNT.dkr-ecr.REGION.on.aws"},
+		{"an image in ECR Public over IPv6", wanted{Subnets: []string{"only"}, Image: stock}, "or by ecr-public.aws.com"},
+		{"a function without IPv4 addresses", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"only"}, Image: stock}, "Lambda needs IPv4 addresses, too"},
+		{"a function with a subnet that has no IPv6", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"egress", "private-1"}, Image: stock}, "only if all subnets of the function have IPv6 addresses"},
+		{"all functions over IPv6", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"egress"}, Image: stock, AllFunctions: true}, "none for Lambda"},
 		{"Consul with an IPv6 address, containers without", wanted{Subnets: []string{"private-1"}, Image: stock, Consul: "[2001:db8::1]:8501"}, "private-1 has no IPv6 addresses, so that ConsulAddress [2001:db8::1]:8501"},
 		{"Consul with an IPv6 address, a function without", wanted{Subnets: []string{"six"}, FunctionSubnets: []string{"six", "private-1"}, Image: stock, Consul: "[2001:db8::1]"}, "private-1 has no IPv6"},
 		{"all functions without an endpoint for Lambda", wanted{Subnets: []string{"endpoints"}, FunctionSubnets: []string{"endpoints"}, Image: own, AllFunctions: true}, "none for Lambda"},
@@ -165,19 +178,57 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	}
 }
 
-// What leads to AWS's services, whose addresses are those of IPv4, decides.
+// The way out decides by which endpoints function and containers reach AWS.
+func TestNetwork_ChoosesDualStackEndpoints(t *testing.T) {
+	const (
+		egress  = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>`
+		nat     = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId>`
+		block   = `<ipv6CidrBlockAssociationSet><item><ipv6CidrBlock>2600:1f18::/64</ipv6CidrBlock></item></ipv6CidrBlockAssociationSet>`
+		only    = block + `<ipv6Native>true</ipv6Native>`
+		ecs     = `<vpcEndpointSet><item><vpcEndpointType>Interface</vpcEndpointType><serviceName>com.amazonaws.eu-west-1.ecs</serviceName></item></vpcEndpointSet>`
+		neither = "DualStack: false, ContainerDualStack: false"
+	)
+	for name, tt := range map[string]struct{ route, function, container, endpoints, want string }{
+		"NAT":                          {nat, block, block, "", neither},
+		"an egress-only gateway":       {egress, block, "", "", "DualStack: true, ContainerDualStack: false"},
+		"a gateway, and endpoints":     {egress, block, "", ecs, neither},
+		"a gateway, and no IPv6":       {egress, "", "", "", "refused: function has no route out of its VPC"},
+		"containers without IPv4":      {egress, block, only, "", "DualStack: true, ContainerDualStack: true"},
+		"NAT, containers without IPv4": {nat, block, only, "", "DualStack: true, ContainerDualStack: true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `<answer><subnetSet><item><subnetId>function</subnetId><vpcId>vpc-1</vpcId>%s</item><item><subnetId>container</subnetId><vpcId>vpc-1</vpcId>%s</item></subnetSet>
+					<routeTableSet><item><associationSet><item><main>true</main></item></associationSet><routeSet><item>%s</item></routeSet></item>
+					<item><associationSet><item><subnetId>container</subnetId></item></associationSet><routeSet><item>%s</item></routeSet></item></routeTableSet>%s</answer>`,
+					tt.function, tt.container, tt.route, map[bool]string{true: egress, false: nat}[tt.container == only], tt.endpoints)
+			}))
+			defer server.Close()
+			_, data, err := newNetwork(t, server.URL).handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{
+				"Subnets": "container", "FunctionSubnets": "function", "Image": "ecr-public.aws.com/hashicorp/terraform:1.11.4"}})
+			got := fmt.Sprintf("DualStack: %v, ContainerDualStack: %v", data["DualStack"], data["ContainerDualStack"])
+			if err != nil {
+				got = "refused: " + err.Error()
+			}
+			if !strings.HasPrefix(got, tt.want) {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestRoutes_LeadToAWSOrNot(t *testing.T) {
 	const (
-		local      = `<destinationCidrBlock>10.0.0.0/16</destinationCidrBlock><gatewayId>local</gatewayId>`
-		nat        = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId>`
-		internet   = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><gatewayId>igw-1</gatewayId>`
-		internet6  = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><gatewayId>igw-1</gatewayId>`
-		egressOnly = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>`
-		peering    = `<destinationCidrBlock>10.2.0.0/16</destinationCidrBlock><vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>`
-		transit    = `<destinationCidrBlock>10.0.0.0/8</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
-		nat64      = `<destinationIpv6CidrBlock>64:ff9b::/96</destinationIpv6CidrBlock><natGatewayId>nat-1</natGatewayId>`
-		endpoint   = `<destinationPrefixListId>pl-1</destinationPrefixListId><gatewayId>vpce-1</gatewayId>`
-		gone       = nat + `<state>blackhole</state>`
+		local     = `<destinationCidrBlock>10.0.0.0/16</destinationCidrBlock><gatewayId>local</gatewayId>`
+		nat       = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId>`
+		internet  = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><gatewayId>igw-1</gatewayId>`
+		internet6 = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><gatewayId>igw-1</gatewayId>`
+		egress    = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>`
+		peering   = `<destinationCidrBlock>10.2.0.0/16</destinationCidrBlock><vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>`
+		transit   = `<destinationCidrBlock>10.0.0.0/8</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
+		nat64     = `<destinationIpv6CidrBlock>64:ff9b::/96</destinationIpv6CidrBlock><natGatewayId>nat-1</natGatewayId>`
+		endpoint  = `<destinationPrefixListId>pl-1</destinationPrefixListId><gatewayId>vpce-1</gatewayId>`
+		gone      = nat + `<state>blackhole</state>`
 	)
 	for name, tt := range map[string]struct {
 		routes []string
@@ -187,11 +238,12 @@ func TestRoutes_LeadToAWSOrNot(t *testing.T) {
 		"an internet gateway for both":         {[]string{local, internet6, internet}, public},
 		"a transit gateway":                    {[]string{local, transit}, routed},
 		"peering and NAT":                      {[]string{peering, nat}, routed},
-		"NAT64":                                {[]string{local, nat64, egressOnly}, routed},
+		"NAT64":                                {[]string{local, nat64, egress}, routed},
+		"an egress-only gateway alone":         {[]string{local, egress}, egressOnly},
+		"a gateway that is gone":               {[]string{local, egress + `<state>blackhole</state>`}, isolated},
 
 		"nothing":                           {[]string{local}, isolated},
 		"IPv6 by an internet gateway alone": {[]string{local, internet6}, isolated},
-		"an egress-only gateway alone":      {[]string{local, egressOnly}, isolated},
 		"a peering connection alone":        {[]string{local, peering}, isolated},
 		"an endpoint of S3 alone":           {[]string{local, endpoint}, isolated},
 		"a NAT gateway that is gone":        {[]string{local, gone}, isolated},

@@ -226,8 +226,8 @@ def installed(template, given):
     """The template with the attributes of its custom resources, since moto invokes no function, and of its
     function URLs, and without the items of lists that are no value, which moto keeps."""
     vpc = client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
-    attributes = {"Network": {"VpcId": vpc, "Ipv6": "false"}, "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64},
-                  "ApiFunctionUrl": {"FunctionUrl": f"https://id.lambda-url.{REGION}.on.aws/"}}
+    attributes = {"Network": {"VpcId": vpc, "Ipv6": "false", "DualStack": "false", "ContainerDualStack": "false"},
+                  "Program": {"Url": "s3://installed/program", "Sha256": "0" * 64}, "ApiFunctionUrl": {"FunctionUrl": f"https://id.lambda-url.{REGION}.on.aws/"}}
     given = given | {"conditions": template["Conditions"]}
 
     def put(value):
