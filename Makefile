@@ -122,7 +122,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 	$(SAME) GOOS=windows go vet ./...
 	$(SAME) .tools/bin/staticcheck$(EXE) ./...
 	@.ci/vulnerabilities
-	.tools/bin/cfn-lint template.yaml infra/network.yaml examples/ci/github/roles.yaml
+	.tools/bin/cfn-lint template.yaml infra/network.yaml examples/ci/github/roles.yaml examples/consul-watch/hint.yaml
 	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml examples/ci/daemon/github.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/parliament/bin/python infra/iam/lint.py
