@@ -9,6 +9,8 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
 	"github.com/terrapulse/terrapulse/internal/base/clock"
+	"github.com/terrapulse/terrapulse/internal/driver/builds"
+	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -45,7 +47,8 @@ func (a *app) bundlePushCommand() command {
   same bundle, and pushing it again changes nothing. If somebody else has pushed
   meanwhile, nothing is changed either.
 
-  The bundle location is the stack's output BundleUrl; -stack finds it.
+  The bundle location is the stack's output BundleUrl; -stack finds it, and
+  warns of providers that have no build for the stack's containers.
 `,
 		run: func(arguments []string) int {
 			cfg, code := b.config.load(a)
@@ -64,6 +67,10 @@ func (a *app) bundlePushCommand() command {
 			at, code := a.place("bundle push", b.stack, arguments)
 			if code >= 0 {
 				return code
+			}
+			for _, w := range a.unbuilt(cfg, at.stack) {
+				fmt.Fprintf(a.text(), "Warning: %s\n", w)
+				report.Warnings = append(report.Warnings, w)
 			}
 			pointer, moved, err := at.Push(a.ctx, packed, userAtHost(), time.Now())
 			if err != nil {
@@ -114,6 +121,15 @@ func (a *app) packed(cfg *config.Config, literal bool) (packed bundle.Bundle, th
 	}
 	packed, there, remove, err := a.rehearse(cfg)
 	return packed, there, remove, a.invalid(err)
+}
+
+// unbuilt returns a warning for each provider that has no build for the containers of a stack, which may
+// be nil.
+func (a *app) unbuilt(cfg *config.Config, st *stack.Stack) []string {
+	if st == nil || st.Platform() == "" || remotes.Of(cfg) != nil {
+		return nil
+	}
+	return builds.Missing(a.ctx, cfg, st.Platform(), nil)
 }
 
 // refreshBundle makes the function read the new bundle now.

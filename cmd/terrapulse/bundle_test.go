@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -137,6 +138,26 @@ func TestBundlePush_SaysThatAPausedStackAppliesNothing(t *testing.T) {
 		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann", Reason: "maintenance"}}, nil
 	})
 	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "is pushed", "paused by ann", "maintenance", "terrapulse resume -stack=prod", "invoke -stack=prod -inspect -wait")
+}
+
+func TestBundlePush_WarnsOfProvidersWithoutABuildForTheContainers(t *testing.T) {
+	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/terraform.json" {
+			fmt.Fprint(w, `{"providers.v1": "/v1/providers/"}`)
+			return
+		}
+		fmt.Fprint(w, `{"versions": [{"version": "1.0.0", "platforms": [{"os": "linux", "arch": "amd64"}]}]}`)
+	}))
+	defer registry.Close()
+	before := http.DefaultClient
+	http.DefaultClient = registry.Client()
+	defer func() { http.DefaultClient = before }()
+	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
+		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann"}}, nil
+	})
+	put(t, "lb/main.tf", fmt.Sprintf("variable \"services\" {}\nterraform {\n  required_providers {\n    firewall = { source = %q }\n  }\n}\n", strings.TrimPrefix(registry.URL, "https://")+"/own/firewall"))
+	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "is pushed")
+	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks -json", `"warnings": [`, "has no build for linux_arm64")
 }
 
 func TestWhatIsWrongIsNotPushed(t *testing.T) {

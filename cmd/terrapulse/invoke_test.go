@@ -70,6 +70,7 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fmt.Fprintf(w, `<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>prod</StackName>
+			<Parameters><member><ParameterKey>Architecture</ParameterKey><ParameterValue>arm64</ParameterValue></member></Parameters>
 			<Outputs>
 			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
 			<member><OutputKey>Version</OutputKey><OutputValue>v1.4.0</OutputValue></member>

@@ -73,6 +73,15 @@ func Find(ctx context.Context, name string) (*Stack, error) {
 	return s, nil
 }
 
+// Platform returns the platform of the containers for which providers are downloaded, such as
+// linux_arm64; "" if their image may include the providers.
+func (s *Stack) Platform() string {
+	if s.parameters["RunnerImage"] != "" {
+		return ""
+	}
+	return map[string]string{"x86_64": "linux_amd64", "arm64": "linux_arm64"}[s.parameters["Architecture"]]
+}
+
 // console has the names and the pages of what the stack consists of.
 func (s *Stack) console() ecstask.Console {
 	return ecstask.Console{Stack: s.Name, Cluster: s.outputs["Cluster"], Logs: s.outputs["LogGroups"]}

@@ -18,11 +18,7 @@ type Provision struct {
 // Provided returns where the providers of the modules in these folders are, for the tasks of a working
 // directory. Modules that such a module downloads are not read.
 func Provided(workingDir string, modules []string) Provision {
-	all, seen := map[string]bool{}, map[string]bool{}
-	for _, dir := range modules {
-		addProviders(dir, all, seen)
-	}
-	p := Provision{Needed: slices.Sorted(maps.Keys(all)), By: configuredBy()}
+	p := Provision{Needed: slices.Sorted(maps.Keys(Constraints(modules...))), By: configuredBy()}
 	if p.By != "" {
 		return p
 	}

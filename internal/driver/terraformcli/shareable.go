@@ -70,7 +70,7 @@ func configuresOnce(dir string, root bool) bool {
 	for _, p := range loaded.ProviderConfigs {
 		source := "hashicorp/" + p.Name
 		if r := loaded.RequiredProviders[p.Name]; r != nil && r.Source != "" {
-			source = shortSource(r.Source)
+			source = ShortSource(r.Source)
 		}
 		if p.Alias != "" || seen[source] {
 			return false

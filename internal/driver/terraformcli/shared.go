@@ -17,6 +17,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/atomicfile"
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
 // Shared is a folder of unpacked providers that the directories of tasks share: each provider is
@@ -46,7 +47,7 @@ func NewShared(dir string, mirrors []string, registries map[string]map[string]st
 	s := &Shared{dir: filepath.Join(dir, "unpacked"), config: filepath.Join(dir, "terraform.rc"), turns: map[string]*turn{}}
 	text, mirrored, err := cliConfig(s.dir, mirrors, registries)
 	for _, provider := range mirrored { // no init has to wait for another one
-		s.turns[shortSource(provider)] = &turn{taken: make(chan struct{}, 1), installed: true}
+		s.turns[ShortSource(provider)] = &turn{taken: make(chan struct{}, 1), installed: true}
 	}
 	if err == nil {
 		err = os.MkdirAll(s.dir, 0o700)
@@ -183,30 +184,46 @@ func packagesIn(dir string) []string {
 // requiredProviders returns the sources of the providers that the root module and the local modules
 // below it need, sorted. Those of other modules are not known before an init.
 func (d *Dir) requiredProviders() []string {
-	all := map[string]bool{}
-	addProviders(d.path, all, map[string]bool{})
-	return slices.Sorted(maps.Keys(all))
+	return slices.Sorted(maps.Keys(Constraints(d.path)))
 }
 
-// shortSource returns the source of a provider without a host that Terraform or OpenTofu adds.
-func shortSource(source string) string {
+// Constraints returns the constraints of the versions of each provider that the modules in these folders
+// and the local modules below them need, by its source. A constraint may be "".
+func Constraints(modules ...string) map[string][]string {
+	all, seen := map[string][]string{}, map[string]bool{}
+	for _, dir := range modules {
+		addProviders(dir, all, seen)
+	}
+	return all
+}
+
+// Registry is the host of providers whose source names none, for a program.
+func Registry(engine string) string {
+	if engine == config.EngineTofu {
+		return "registry.opentofu.org"
+	}
+	return "registry.terraform.io"
+}
+
+// ShortSource returns the source of a provider without a host that Terraform or OpenTofu adds.
+func ShortSource(source string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(source, "registry.terraform.io/"), "registry.opentofu.org/")
 }
 
-func addProviders(dir string, all, seen map[string]bool) {
+func addProviders(dir string, all map[string][]string, seen map[string]bool) {
 	if seen[dir] {
 		return
 	}
 	seen[dir] = true
 	module, _ := tfconfig.LoadModule(dir) // init reports what cannot be parsed
-	add := func(name, source string) {
-		source = shortSource(cmp.Or(source, "hashicorp/"+name))
+	add := func(name, source string, constraints ...string) {
+		source = ShortSource(cmp.Or(source, "hashicorp/"+name))
 		if source != "hashicorp/terraform" && !strings.HasPrefix(source, "terraform.io/builtin/") {
-			all[source] = true
+			all[source] = append(all[source], strings.Join(constraints, ","))
 		}
 	}
 	for name, r := range module.RequiredProviders {
-		add(name, r.Source)
+		add(name, r.Source, r.VersionConstraints...)
 	}
 	for _, name := range impliedProviders(module) {
 		if module.RequiredProviders[name] == nil {

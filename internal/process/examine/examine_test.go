@@ -1,11 +1,13 @@
 package examine
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +138,42 @@ func TestPrograms_AreCheckedWhereRunsAreCarriedOut(t *testing.T) {
 	}
 	if got := names(&config.Config{Nomad: &config.Nomad{}}); got != "nomad " {
 		t.Errorf("with runs as Nomad jobs: %s", got)
+	}
+}
+
+func TestProviders_NeedABuildForThisMachine(t *testing.T) {
+	platforms := ""
+	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/.well-known/terraform.json" {
+			fmt.Fprint(w, `{"providers.v1": "/v1/providers/"}`)
+			return
+		}
+		fmt.Fprintf(w, `{"versions": [{"version": "1.0.0", "platforms": [%s]}]}`, platforms)
+	}))
+	defer registry.Close()
+	before := http.DefaultClient
+	http.DefaultClient = registry.Client()
+	defer func() { http.DefaultClient = before }()
+	for _, name := range []string{"TF_CLI_CONFIG_FILE", "TF_PLUGIN_CACHE_DIR"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", t.TempDir())
+	module := t.TempDir()
+	source := strings.TrimPrefix(registry.URL, "https://") + "/own/firewall"
+	if err := os.WriteFile(filepath.Join(module, "main.tf"), fmt.Appendf(nil, "terraform {\n  required_providers {\n    firewall = { source = %q }\n  }\n}\n", source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := &examination{cfg: &config.Config{WorkingDir: t.TempDir(), Tasks: []config.Task{{Name: "a", Module: module}}}}
+	for platform, want := range map[string]string{runtime.GOOS + "/" + runtime.GOARCH: "the next run downloads them", "plan9/arm": "has no build for " + runtime.GOOS + "_" + runtime.GOARCH} {
+		system, arch, _ := strings.Cut(platform, "/")
+		platforms = fmt.Sprintf(`{"os": %q, "arch": %q}`, system, arch)
+		found, err := e.checkProviders(t.Context())
+		if err != nil {
+			found = err.Error()
+		}
+		if !strings.Contains(found, want) || (err != nil) != (system == "plan9") {
+			t.Errorf("a build for %s: %q, %v", platform, found, err)
+		}
 	}
 }
 

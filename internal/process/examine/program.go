@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/driver/builds"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/process/instance"
@@ -109,6 +111,10 @@ func (e *examination) checkProviders(ctx context.Context) (string, error) {
 	if len(silent) > 0 {
 		return "", fmt.Errorf("%s must be downloaded, and %s", strings.Join(p.Missing, ", "), strings.Join(silent, "; "))
 	}
+	there := slices.DeleteFunc(p.Needed, func(source string) bool { return slices.Contains(p.Missing, source) })
+	if wrong := builds.Missing(ctx, e.cfg, runtime.GOOS+"_"+runtime.GOARCH, there); len(wrong) > 0 {
+		return "", errors.New(strings.Join(wrong, "; "))
+	}
 	return strings.Join(p.Missing, ", ") + ": the next run downloads them", nil
 }
 
@@ -118,10 +124,7 @@ func registries(sources []string, engine string) []string {
 		if host, _, _ := strings.Cut(source, "/"); strings.Count(source, "/") > 1 {
 			return host
 		}
-		if engine == config.EngineTofu {
-			return "registry.opentofu.org"
-		}
-		return "registry.terraform.io"
+		return terraformcli.Registry(engine)
 	})
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
