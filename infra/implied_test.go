@@ -35,3 +35,13 @@ var implied = map[string]map[string]string{
 var given = map[string]map[string]string{
 	"RunnerRole": {"secretsmanager:GetSecretValue": "RunnerPolicyArns", "ssm:GetParameter": "RunnerPolicyArns"},
 }
+
+// unused are collections that the code of a program names, and that it does not use in AWS.
+var unused = map[string]map[string]string{
+	"ReconcileRole": {"cluster": "only instances of a cluster write it"},
+	"ApiRole":       {"cluster": "only instances of a cluster write it", "runner": "it lists the instances of a cluster"},
+	"RunnerRole":    {"audit-*": "for decisions in HCP Terraform, whose runs functions/reconcile executes"},
+}
+
+// noCollections begin texts of package record that are no keys of records.
+var noCollections = []string{"application", "reference", "tasks", "text"}

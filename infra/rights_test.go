@@ -2,6 +2,7 @@ package infra_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
+// programs are those of the functions and of the container, with their roles.
+var programs = map[string]string{"install": "InstallRole", "reconcile": "ReconcileRole", "settle": "SettleRole", "notification": "NotificationRole", "api": "ApiRole", "runner": "RunnerRole"}
+
 // Each role allows every action that its program calls, and no other. The calls are read from the
 // program's code.
 func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
@@ -38,7 +42,7 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 	delete(parameters, "FunctionSecurityGroups")
 	parameters["FunctionInVpc"] = "false"
 	stack := deployed(t, "rights", parameters)
-	for program, role := range map[string]string{"install": "InstallRole", "reconcile": "ReconcileRole", "settle": "SettleRole", "notification": "NotificationRole", "api": "ApiRole", "runner": "RunnerRole"} {
+	for program, role := range programs {
 		t.Run(program, func(t *testing.T) {
 			called := calls(t, "./functions/"+program)
 			if len(called) == 0 {
@@ -49,7 +53,7 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 				allowed = append(allowed, s.Actions...)
 			}
 			for action, by := range called {
-				if !slices.Contains(allowed, action) && given[role][action] == "" {
+				if isAction(action) && !slices.Contains(allowed, action) && given[role][action] == "" {
 					t.Errorf("%s needs %s for %s, which %s does not allow", program, action, by, role)
 				}
 			}
@@ -64,6 +68,73 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each role reaches the collections of records that its program uses, and no other. functions/e2e tests
+// each request.
+func TestRoles_ReachExactlyTheCollectionsOfTheirPrograms(t *testing.T) {
+	stack := bounds(t)
+	for program, role := range programs {
+		t.Run(program, func(t *testing.T) {
+			used, reached := map[string]string{}, map[string]bool{}
+			for collection, by := range calls(t, "./functions/"+program) {
+				if !isAction(collection) && !slices.Contains(noCollections, collection) {
+					used[collection] = by
+				}
+			}
+			for _, s := range stack.Roles[role] {
+				patterns, limited := s.LeadingKeys()
+				if !limited && slices.ContainsFunc(s.Actions, func(action string) bool { return strings.HasSuffix(action, "Item") || action == "dynamodb:Query" }) {
+					t.Errorf("%s reaches all records: %s", role, s)
+				}
+				for _, p := range patterns {
+					reached[p] = true
+				}
+			}
+			for collection, by := range used {
+				if reached[collection] == (unused[role][collection] != "") {
+					t.Errorf("%s uses %s in %s; %s reaches it: %v; it is said to be unused: %q", program, collection, by, role, reached[collection], unused[role][collection])
+				}
+			}
+			for collection := range reached {
+				if used[collection] == "" {
+					t.Errorf("%s reaches %s, which %s does not use", role, collection, program)
+				}
+			}
+		})
+	}
+}
+
+// What a module or provider in a container could do with its role, and what nobody may do.
+func TestRoles_DoNotChangeTheRecordsOfOthers(t *testing.T) {
+	stack := bounds(t)
+	for _, collection := range []string{"definition", "override", "lease", "reconcile", "token", "audit-2026-11", "refusal", "remote", "staged", "history", "events", "threads", "what-if"} {
+		if stack.Roles["RunnerRole"].AllowsRecords("dynamodb:PutItem", collection) {
+			t.Errorf("RunnerRole may write %s", collection)
+		}
+	}
+	for _, collection := range []string{"task", "launch", "outbox", "definition", "override", "lease", "reconcile", "token", "audit-2026-11"} {
+		if stack.Roles["RunnerRole"].AllowsRecords("dynamodb:DeleteItem", collection) {
+			t.Errorf("RunnerRole may remove %s", collection)
+		}
+	}
+	for role, policy := range stack.Roles {
+		for _, action := range []string{"dynamodb:DeleteItem", "dynamodb:UpdateItem", "dynamodb:BatchWriteItem", "dynamodb:PartiQLUpdate", "dynamodb:PartiQLDelete"} {
+			if policy.AllowsRecords(action, "audit-2026-11") {
+				t.Errorf("%s allows %s on the audit record", role, action)
+			}
+		}
+		for collection, writers := range map[string][]string{
+			"audit-2026-11": {"ReconcileRole", "ApiRole"}, "lease": {"ReconcileRole"}, "reconcile": {"ReconcileRole", "ApiRole"}, "override": {"ReconcileRole", "ApiRole"},
+		} {
+			if policy.AllowsRecords("dynamodb:PutItem", collection) != slices.Contains(writers, role) {
+				t.Errorf("%s may write %s: %v", role, collection, !slices.Contains(writers, role))
+			}
+		}
+		if policy.AllowsRecords("dynamodb:Scan") {
+			t.Errorf("%s may scan, which no condition limits to a collection", role)
+		}
 	}
 }
 
@@ -244,7 +315,7 @@ func TestNetwork_EveryServiceThatIsCalledHasAnEndpoint(t *testing.T) {
 	for _, program := range []string{"install", "reconcile", "settle", "notification", "api", "runner"} {
 		for action, by := range calls(t, "./functions/"+program) {
 			service, _, _ := strings.Cut(action, ":")
-			if service != "iam" { // a right for RunTask, and no request
+			if isAction(action) && service != "iam" { // a right for RunTask, and no request
 				needed[service] = by
 			}
 		}
@@ -294,7 +365,8 @@ const (
 // known are the results of calls, which takes seconds of a processor for each program.
 var known = map[string]map[string]string{}
 
-// calls returns the AWS actions that a program may call, each with a function that calls it. It
+// calls returns the AWS actions that a program may call and the collections of records that it may use, each
+// with a function that does. It
 // follows all references from main: a function reaches the functions that it names and, for methods
 // of an interface, the same methods of all types that implement it.
 func calls(t *testing.T, program string) map[string]string {
@@ -307,7 +379,7 @@ func calls(t *testing.T, program string) map[string]string {
 	seen := map[*types.Func]bool{}
 	var reach func(f *types.Func)
 	visit := func(in string, r references) {
-		for _, action := range r.actions {
+		for _, action := range slices.Concat(r.actions, r.collections) {
 			found[action] = in
 		}
 		for _, f := range r.functions {
@@ -344,9 +416,10 @@ type code struct {
 
 // references are the names that a function uses.
 type references struct {
-	functions []*types.Func
-	methods   []*types.Func // of interfaces
-	actions   []string
+	functions   []*types.Func
+	methods     []*types.Func // of interfaces
+	actions     []string
+	collections []string // of records
 }
 
 // implementations returns the methods of the module's types that implement a method of an
@@ -424,7 +497,7 @@ func load(t *testing.T, program string) *code {
 			}
 			files = append(files, file)
 		}
-		info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
+		info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}}
 		cfg := types.Config{Importer: importerFunc(func(name string) (*types.Package, error) {
 			if p := loaded[name]; p != nil {
 				return p, nil
@@ -436,7 +509,7 @@ func load(t *testing.T, program string) *code {
 			t.Fatal(err)
 		}
 		loaded[p.ImportPath] = checked
-		c.add(files, info)
+		c.add(p.ImportPath, files, info)
 	}
 	return c
 }
@@ -446,7 +519,7 @@ type importerFunc func(name string) (*types.Package, error)
 func (f importerFunc) Import(name string) (*types.Package, error) { return f(name) }
 
 // add collects the references of each function of a package.
-func (c *code) add(files []*ast.File, info *types.Info) {
+func (c *code) add(in string, files []*ast.File, info *types.Info) {
 	for _, obj := range info.Defs {
 		if name, ok := obj.(*types.TypeName); ok && !name.IsAlias() {
 			if _, generic := name.Type().(*types.TypeParam); !generic {
@@ -458,11 +531,13 @@ func (c *code) add(files []*ast.File, info *types.Info) {
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
 			if !ok {
-				c.variables.add(decl, info)
+				if g := decl.(*ast.GenDecl); g.Tok == token.VAR {
+					c.variables.add(decl, in, info)
+				}
 				continue
 			}
 			var r references
-			r.add(f, info)
+			r.add(f, in, info)
 			obj := info.Defs[f.Name].(*types.Func)
 			c.bodies[obj] = r
 			if f.Recv == nil && (f.Name.Name == "init" || f.Name.Name == "main" && obj.Pkg().Name() == "main") {
@@ -472,8 +547,11 @@ func (c *code) add(files []*ast.File, info *types.Info) {
 	}
 }
 
-func (r *references) add(node ast.Node, info *types.Info) {
+func (r *references) add(node ast.Node, in string, info *types.Info) {
 	ast.Inspect(node, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && strings.HasPrefix(in, module+"/internal/record/") {
+			r.collections = append(r.collections, collection(info.Types[text].Value)...)
+		}
 		id, ok := n.(*ast.Ident)
 		if !ok {
 			return true
@@ -486,7 +564,11 @@ func (r *references) add(node ast.Node, info *types.Info) {
 			} else {
 				r.functions = append(r.functions, obj)
 			}
-		case *types.Const: // an operation without a client of the SDK
+		case *types.Const:
+			if pkg := obj.Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), module+"/internal/record/") && obj.Val().Kind() == constant.String {
+				r.collections = append(r.collections, collection(obj.Val())...)
+			}
+			// An operation without a client of the SDK:
 			if named, ok := obj.Type().(*types.Named); ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == module+"/internal/base/awsjson" {
 				r.actions = append(r.actions, needed(constant.StringVal(obj.Val()))...)
 			}
@@ -498,6 +580,23 @@ func (r *references) add(node ast.Node, info *types.Info) {
 		return true
 	})
 }
+
+// keys are texts that begin keys of records.
+var keys = regexp.MustCompile(`^([a-z-]+)/|^audit-`)
+
+// collection returns the collection of a text that begins keys of records.
+func collection(text constant.Value) []string {
+	if text == nil { // the tag of a field
+		return nil
+	}
+	m := keys.FindStringSubmatch(constant.StringVal(text))
+	if m == nil {
+		return nil
+	}
+	return []string{cmp.Or(m[1], "audit-*")}
+}
+
+func isAction(name string) bool { return strings.Contains(name, ":") }
 
 // operation returns the actions of a call of f, if f takes the input of an AWS operation: as a
 // client's method, a paginator, or a method of an interface that a client implements.

@@ -191,7 +191,8 @@ type cloud struct {
 	sent    int               // bytes of the answers of the function api
 	volumes []string          // of containers of a stock image
 	output  testtools.Output  // of containers
-	env     map[string]string // of every program that asks AWS for something
+	env     map[string]string // of people's programs that ask AWS for something
+	guards  map[string]string // URLs of DynamoDB, by the role of who sends requests
 }
 
 // options say what is special about a deployment.
@@ -222,7 +223,7 @@ func deploy(t testing.TB, o options) *cloud {
 	if built(t, "terrapulse"); o.image == "" {
 		built(t, "runner") // not while a test waits for its container
 	}
-	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets),
+	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets), guards: map[string]string{},
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
 		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
@@ -316,7 +317,7 @@ func deploy(t testing.TB, o options) *cloud {
 		if !ok {
 			continue
 		}
-		env := maps.Clone(c.env)
+		env := c.as(strings.TrimSuffix(function, "Function") + "Role")
 		for name, value := range f.Environment {
 			env[name] = strings.NewReplacer(own...).Replace(value)
 		}

@@ -54,7 +54,7 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		return 143
 	}
 	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
-	for name, value := range c.env {
+	for name, value := range c.as("RunnerRole") {
 		env = append(env, name+"="+value)
 	}
 	return ecstest.Process{Path: built(c.t, "runner"), Dir: work, Output: &c.output, Env: env}.Run(ctx, container)
@@ -84,7 +84,7 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 		command = d.Command
 	}
 	env := container.Env
-	for name, value := range c.env {
+	for name, value := range c.as("RunnerRole") {
 		env = append(env, name+"="+value)
 	}
 	for _, v := range env {

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -286,6 +287,31 @@ func (p Policy) Allows(action, resource string) bool {
 		}
 	}
 	return false
+}
+
+// AllowsRecords reports whether a statement allows an action of DynamoDB on the records of all these collections,
+// as IAM judges the conditions of the template: a statement without LeadingKeys allows all collections.
+func (p Policy) AllowsRecords(action string, collections ...string) bool {
+	for _, s := range p {
+		if s.Effect != "Allow" || !anyMatches(s.Actions, action) {
+			continue
+		}
+		keys, limited := s.LeadingKeys()
+		if !limited || !slices.ContainsFunc(collections, func(c string) bool { return !anyMatches(keys, c) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// LeadingKeys are the patterns of the collections that a statement is limited to, if it is.
+func (s Statement) LeadingKeys() (patterns []string, limited bool) {
+	like, _ := s.Condition["ForAllValues:StringLike"].(map[string]any)
+	keys, limited := like["dynamodb:LeadingKeys"].([]any)
+	for _, key := range keys {
+		patterns = append(patterns, fmt.Sprint(key))
+	}
+	return patterns, limited
 }
 
 func anyMatches(patterns []string, s string) bool {

@@ -53,7 +53,11 @@ func (c *claim) mark(ctx context.Context, opts ...backoff.RetryOption) error {
 		if left := c.unsaved.Load(); left != nil {
 			why += "; " + left.String()
 		}
-		return struct{}{}, state.Doubt(ctx, c.Store, lost, why, c.Now())
+		err = state.Doubt(ctx, c.Store, lost, why)
+		if err == nil && c.ID == "" { // the stop of a container starts a tick; its role may not write the leader's record
+			err = state.WakeLeader(ctx, c.Store, c.Now())
+		}
+		return struct{}{}, err
 	}, opts...)
 	return err
 }

@@ -91,7 +91,7 @@ func settleRun(ctx context.Context, store state.Store, stopped Stopped, planned 
 			return nil, err
 		}
 		if stopped.overtaken(run.Data) {
-			return nil, doubt(ctx, store, run, stopped, now)
+			return nil, doubt(ctx, store, run, stopped)
 		}
 		if !run.Data.State.Active() || run.Data.Launch != stopped.Launch || !LeftBy(run.Data, stopped.Runner) {
 			return nil, nil
@@ -135,9 +135,9 @@ func (s Stopped) overtaken(run state.Run) bool {
 
 // doubt makes the task of an overtaken run run again: until the runner stopped, it
 // may have applied something.
-func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], stopped Stopped, now time.Time) error {
+func doubt(ctx context.Context, store state.Store, run state.Stored[state.Run], stopped Stopped) error {
 	why := fmt.Sprintf("run %s was given up, and its runner went on until it stopped: %s", run.Data.ID, stopped.Why)
-	if err := state.Doubt(ctx, store, run.Data, why, now); err != nil {
+	if err := state.Doubt(ctx, store, run.Data, why); err != nil {
 		return err
 	}
 	dead := run.Data

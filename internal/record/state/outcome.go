@@ -175,16 +175,12 @@ func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunIn
 // Doubt records why what a task has made may not be what was applied last, because run
 // went on after it was given up. So the task is run again, and a remote run that run may
 // have created is stopped if no other run deals with it. A task that was renamed meanwhile is
-// in doubt under its new name. Doubt asks for a tick at once. A task without a record is left
-// alone.
-func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) error {
+// in doubt under its new name. A task without a record is left alone. The caller starts a tick, or calls
+// WakeLeader.
+func Doubt(ctx context.Context, s Store, run Run, why string) error {
 	for {
 		record, err := readRenamed(ctx, s, run.Task)
 		if err != nil || !record.Exists() {
-			return err
-		}
-		last, err := Read[Reconcile](ctx, s, ReconcileKey)
-		if err != nil {
 			return err
 		}
 		next := record.Data
@@ -192,13 +188,23 @@ func Doubt(ctx context.Context, s Store, run Run, why string, now time.Time) err
 		if next.Run == nil && next.GivenUp() == nil {
 			next = next.leaveRemote(run)
 		}
-		changes := []Change{record.Write(next)}
-		if last.Exists() {
-			wake := last.Data
-			wake.Due = now
-			changes = append(changes, last.Write(wake))
+		_, err = s.Apply(ctx, record.Write(next))
+		if conflict := new(ConflictError); !errors.As(err, &conflict) {
+			return err
 		}
-		_, err = s.Apply(ctx, changes...)
+	}
+}
+
+// WakeLeader makes the next tick due at a time.
+func WakeLeader(ctx context.Context, s Store, at time.Time) error {
+	for {
+		record, err := ReadReconcile(ctx, s)
+		if err != nil || !record.Exists() {
+			return err
+		}
+		next := record.Data
+		next.Due = at
+		_, err = s.Apply(ctx, record.Write(next))
 		if conflict := new(ConflictError); !errors.As(err, &conflict) {
 			return err
 		}
