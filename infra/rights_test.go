@@ -230,6 +230,40 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 	}
 }
 
+// ECS may pull the image of the containers, and no other. An image that is not in a private registry of ECR needs
+// no rights.
+func TestExecutionRole_PullsNothingButTheImage(t *testing.T) {
+	slow(t)
+	for image, want := range map[string]string{
+		"":                                    "",
+		"docker.io/team/terrapulse:1.2":       "",
+		"public.ecr.aws/team/terrapulse:1.2":  "",
+		"registry.example.com:5000/dkr/a.b:1": "",
+		"123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse":                            "arn:aws:ecr:eu-west-1:123456789012:repository/terrapulse",
+		"999999999999.dkr.ecr.us-east-1.amazonaws.com/team/a/terrapulse:1.2.amazonaws":       "arn:aws:ecr:us-east-1:999999999999:repository/team/a/terrapulse",
+		"123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/team/terrapulse@sha256:0123456789": "arn:aws:ecr:cn-north-1:123456789012:repository/team/terrapulse",
+	} {
+		for _, parameter := range []string{"RunnerImage", "TerraformImage"} {
+			if parameter == "TerraformImage" && image == "" {
+				continue // it has a default, which is public
+			}
+			parameters := rehearsal.Minimal("consul.example.com:8501")
+			parameters[parameter] = image
+			var resources []string
+			enters := false
+			for _, s := range deployed(t, "image", parameters).Roles["ExecutionRole"] {
+				if slices.Contains(s.Actions, "ecr:BatchGetImage") {
+					resources = append(resources, s.Resources...)
+				}
+				enters = enters || slices.Contains(s.Actions, "ecr:GetAuthorizationToken")
+			}
+			if strings.Join(resources, " ") != want || enters != (want != "") {
+				t.Errorf("%s=%s: it pulls from %q, not %q; it enters registries: %v", parameter, image, resources, want, enters)
+			}
+		}
+	}
+}
+
 // Lambda manages network interfaces with the roles of functions in a VPC. The code of the functions may
 // change none, and that of other functions has no rights to any.
 func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {

@@ -25,9 +25,10 @@ PSEUDO = {
     "AWS::StackId": f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/terrapulse/1", "AWS::NoValue": None,
 }
 
-# What the ARNs of parameters are of, by their names; others are of a secret, or of an SSM parameter.
+# What parameters of other forms are, by their names; other ARNs are of a secret, or of an SSM parameter.
 PARAMETERS = {
     "KmsKeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555",
+    "TerraformImage": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/terraform:1.11.4",
     "TaskRoleArns": [f"arn:aws:iam::{ACCOUNT}:role/network"],
     "OidcProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/token.actions.githubusercontent.com",
 }

@@ -211,6 +211,8 @@ def holds(test, given):
         return str(given[of])
     if kind == "Condition":
         return holds(given["conditions"][of], given)
+    if kind == "Fn::Sub":
+        return re.sub(r"\$\{(\w+)\}", lambda m: str(given[m[1]]), of)
     of = [holds(o, given) for o in of]
     return {
         "Fn::Equals": lambda: of[0] == of[1],
@@ -219,6 +221,8 @@ def holds(test, given):
         "Fn::Or": lambda: any(of),
         "Fn::Contains": lambda: of[1] in of[0],
         "Fn::Join": lambda: of[1], # of a parameter that is a list
+        "Fn::Split": lambda: of[1].split(of[0]),
+        "Fn::Select": lambda: of[1][int(of[0])],
     }[kind]()
 
 
