@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
@@ -40,7 +42,7 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		if err != nil {
 			return err
 		}
-		if e.Next, err = credentials.JudgeTask(ctx, c.Store, e.Next); err != nil {
+		if e.Next, err = credentials.ProveTask(ctx, c.Store, task, e.Next); err != nil {
 			return err
 		}
 		before := e.Next.Run.Approvals
@@ -61,6 +63,8 @@ func (c *Control) Approve(ctx context.Context, task, plan string, who identity.I
 		} else if repeated {
 			return errNoChange
 		}
+		g.ID = uuid.NewString()
+		e.Others = append(e.Others, g.Record(task, *wait.Content))
 		e.decides(comment, *wait)
 		e.approved(append(given, g), t.Approval.Needed(), *wait.Content)
 		return nil

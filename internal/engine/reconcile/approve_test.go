@@ -37,6 +37,11 @@ func TestApprove_LaunchesTheRunWithTheApproval(t *testing.T) {
 		t.Fatalf("the run is %+v", got)
 	}
 	want := state.Approval{Given: state.Given{By: "ann", At: b.now, Comment: "decommissioned", Expires: b.now.Add(time.Hour)}, Content: *planned.Content}
+	want.ID = got.Approval.ID
+	record, err := state.Read[state.GivenRecord](t.Context(), b.Store, state.ApprovalKey("task-0", want.ID))
+	if err != nil || !record.Data.Proves(want.Given, want.Content) {
+		t.Errorf("it is recorded as %+v: %v", record.Data, err)
+	}
 	if !got.Approval.Same(want) {
 		t.Errorf("it was approved by %+v, want %+v", *got.Approval, want)
 	}

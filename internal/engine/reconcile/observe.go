@@ -60,7 +60,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 		return nil, err
 	}
 	for i := range inputs {
-		if inputs[i].State, err = credentials.JudgeTask(ctx, t.Store, inputs[i].State); err != nil {
+		if inputs[i].State, err = credentials.ProveTask(ctx, t.Store, inputs[i].Task.Name, inputs[i].State); err != nil {
 			return nil, err
 		}
 	}

@@ -334,6 +334,7 @@ func permit(in *decide.Input, given []state.ReplacedApproval, since time.Time) b
 	var all []state.Given
 	for _, a := range given {
 		if one, err := rule.Given(a.Who(), in.ChangedBy, since, a.At, a.Comment); err == nil {
+			one.ID = newID()
 			all = append(all, one)
 		}
 	}

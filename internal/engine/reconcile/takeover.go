@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/record/credentials"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -63,7 +64,16 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 	from, e := states[before], &control.Edit{Now: t.Now(), Rec: &shared, Record: states[task.Name]}
 	from.Key = state.TaskKey(before) // it has no record if only an override names it
 	rename := state.Rename{From: before, To: task.Name, Was: task.DigestNamed(t.effective.Config, before), Is: task.definition, At: e.Now}
+	// What proves an approval names the task.
+	if from.Data, err = credentials.ProveTask(ctx, t.Store, before, from.Data); err != nil {
+		return err
+	}
 	next, left := rename.Take(from.Data, e.Record.Data)
+	if a := next.Accepted; a != nil && a.Valid(e.Now) {
+		for _, g := range a.All() {
+			e.Others = append(e.Others, g.Record(task.Name, a.Content))
+		}
+	}
 	e.Next = next
 	e.Next.Events = max(next.Events, from.Data.Events) // the event follows those of the former name
 	e.Reports(outbox.Event{Kind: outbox.TaskMoved, At: e.Now, Task: task.Name, Former: before})

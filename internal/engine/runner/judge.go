@@ -242,11 +242,10 @@ func (j *judgement) approval(ctx context.Context) (*state.Approval, error) {
 	if j.claimed.Approval == nil {
 		return nil, nil
 	}
-	all, err := credentials.Judge(ctx, j.Store, j.claimed.Approval.All())
+	a, err := credentials.ProveApproval(ctx, j.Store, j.claimed.Task, *j.claimed.Approval)
 	if err != nil {
 		return nil, err
 	}
-	a := state.ApprovalOf(j.claimed.Approval.Content, all)
 	j.claimed.Approval = &a
 	return &a, nil
 }
@@ -265,7 +264,7 @@ func (j *judgement) unapproved(now state.Content) []state.Cause {
 	text, differences := fmt.Sprintf("the approval by %s has expired", a.Names()), was.Differences(now)
 	switch {
 	case a.IsRevoked():
-		text = fmt.Sprintf("%s approved it, and since then a token was revoked with which this was done", a.Names())
+		text = fmt.Sprintf("%s approved it, and since then a token was revoked with which this was done, or the record of the approval is gone", a.Names())
 	case !a.Valid(j.Now()):
 	case len(differences) > 0:
 		text = fmt.Sprintf("%s approved %s: since then, %s changed", a.Names(), what, strings.Join(differences, " and "))

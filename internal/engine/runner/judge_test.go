@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/google/uuid"
+
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
@@ -125,14 +127,24 @@ func (j *judging) resume(expires time.Time) state.Run {
 	next := run.Data
 	next.State, next.Launch, next.Resumed = state.RunIntended, j.launch.ID+"-again", &state.Resume{By: "ann", At: j.Now()}
 	if next.Wait.Content != nil {
-		next.Approval = &state.Approval{Given: j.ann, Content: *next.Wait.Content}
-		next.Approval.At, next.Approval.Expires = j.Now(), expires
+		next.Approval = j.given(*next.Wait.Content, expires)
 	}
 	j.launch.ID = next.Launch
 	if _, err := j.store.Apply(j.t.Context(), run.Write(next)); err != nil {
 		j.t.Fatal(err)
 	}
 	return j.apply()
+}
+
+// given returns ann's approval, which is recorded.
+func (j *judging) given(content state.Content, expires time.Time) *state.Approval {
+	j.t.Helper()
+	g := j.ann
+	g.ID, g.At, g.Expires = uuid.NewString(), j.Now(), expires
+	if _, err := j.store.Apply(j.t.Context(), g.Record("web", content)); err != nil {
+		j.t.Fatal(err)
+	}
+	return &state.Approval{Given: g, Content: content}
 }
 
 // waits checks that the run waits for an approval, and why.
@@ -413,6 +425,47 @@ func TestJudge_ApprovalOfARevokedTokenDoesNotCount(t *testing.T) {
 	j.ann.Account = made.Identity().Account
 	if run := j.resume(time.Time{}); run.State != state.RunSucceeded {
 		t.Errorf("with a valid token, the run is %s: %s", run.State, run.Error)
+	}
+}
+
+// A module or provider may change the records of runs and tasks, as the runner does, but not those of approvals.
+func TestJudge_ApprovalThatOnlyTheRecordOfTheRunHasDoesNotCount(t *testing.T) {
+	for name, forge := range map[string]func(j *judging, a *state.Approval){
+		"without a record":              func(_ *judging, a *state.Approval) { a.ID = "" },
+		"with an id that has no record": func(_ *judging, a *state.Approval) { a.ID = "other" },
+		"of another person":             func(_ *judging, a *state.Approval) { a.By = "eve" },
+		"that expires later":            func(_ *judging, a *state.Approval) { a.Expires = a.Expires.Add(time.Hour) },
+		"of another plan": func(j *judging, a *state.Approval) {
+			other := a.Content
+			other.Plan = "another plan"
+			*a = state.Approval{Given: j.given(other, a.Expires).Given, Content: a.Content}
+		},
+		"by a second person": func(_ *judging, a *state.Approval) { a.Before = []state.Given{{By: "eve", ID: a.ID}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJudging(t, config.Rules{})
+			j.Config().Tasks[0].Rules = config.Rules{Approval: approval.Spec{Rule: approval.Always}}
+			if name == "by a second person" {
+				j.Config().Tasks[0].Approval.Require = 2
+				j.ann.Authenticated = true
+			}
+			j.waits(j.apply(), "every plan", state.RuleApproval)
+			run, err := state.Read[state.Run](t.Context(), j.store, state.RunKey("web", j.launch.Runs[0].ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := run.Data
+			next.State, next.Launch, next.Resumed = state.RunIntended, j.launch.ID+"-again", &state.Resume{By: "ann", At: j.Now()}
+			next.Approval = j.given(*next.Wait.Content, j.Now().Add(time.Hour))
+			forge(j, next.Approval)
+			j.launch.ID = next.Launch
+			if _, err := j.store.Apply(t.Context(), run.Write(next)); err != nil {
+				t.Fatal(err)
+			}
+			if run := j.apply(); run.State != state.RunWaiting || run.Wait == nil || !run.Wait.Has(state.RuleChanged) {
+				t.Errorf("the run is %s (%s)", run.State, run.Wait)
+			}
+		})
 	}
 }
 

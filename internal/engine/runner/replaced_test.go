@@ -78,7 +78,7 @@ func TestJudge_AcceptedLossPassesTheInputGuardForThatDataAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Data.Approval = &state.Approval{Given: state.Given{By: "ann"}, Content: state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}}
+		run.Data.Approval = j.given(state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}, time.Time{})
 		if _, err := j.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
 			t.Fatal(err)
 		}

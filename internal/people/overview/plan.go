@@ -46,7 +46,7 @@ func (r Reader) WaitingPlan(ctx context.Context, task string, output Output) (ap
 	if resume := rec.Data.Run.Resume; resume != nil && resume.Approval != nil {
 		shown.Approved = new(apiview.Approval(resume.Approval.Given))
 	}
-	if rec.Data, err = credentials.JudgeTask(ctx, r.Store, rec.Data); err != nil {
+	if rec.Data, err = credentials.ProveTask(ctx, r.Store, task, rec.Data); err != nil {
 		return apispec.WaitingPlan{}, err
 	}
 	r.approvers(&shown, *rec.Data.Run)

@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,19 +42,46 @@ func Judge(ctx context.Context, s state.Store, given []state.Given) ([]state.Giv
 	return judged, nil
 }
 
-// JudgeTask is Judge for what the record of a task has.
-func JudgeTask(ctx context.Context, s state.Store, t state.Task) (state.Task, error) {
-	judge := func(a state.Approval) (state.Approval, error) {
-		all, err := Judge(ctx, s, a.All())
-		if err != nil {
-			return a, err
-		}
-		return state.ApprovalOf(a.Content, all), nil
+// Prove is Judge for approvals of a content that the record of a task or a run repeats. Those without a record of
+// their own are revoked, too.
+func Prove(ctx context.Context, s state.Store, task string, content state.Content, given []state.Given) ([]state.Given, error) {
+	given, err := Judge(ctx, s, given)
+	if err != nil {
+		return nil, err
 	}
+	proved := slices.Clone(given)
+	for i, g := range given {
+		if g.ID == "" {
+			proved[i].Revoked = true
+			continue
+		}
+		rec, err := state.Read[state.GivenRecord](ctx, s, state.ApprovalKey(task, g.ID))
+		if err != nil && !errors.As(err, new(*state.CorruptError)) {
+			return nil, fmt.Errorf("read the approval of task %s by %s: %w", task, g.By, err)
+		}
+		proved[i].Revoked = g.Revoked || !rec.Data.Proves(g, content)
+	}
+	return proved, nil
+}
+
+// ProveApproval is Prove for an approval that people have given together.
+func ProveApproval(ctx context.Context, s state.Store, task string, a state.Approval) (state.Approval, error) {
+	all, err := Prove(ctx, s, task, a.Content, a.All())
+	if err != nil {
+		return a, err
+	}
+	return state.ApprovalOf(a.Content, all), nil
+}
+
+// ProveTask is Prove for what the record of a task has.
+func ProveTask(ctx context.Context, s state.Store, task string, t state.Task) (state.Task, error) {
+	judge := func(a state.Approval) (state.Approval, error) { return ProveApproval(ctx, s, task, a) }
 	if t.Run != nil && (len(t.Run.Approvals) > 0 || t.Run.Resume != nil && t.Run.Resume.Approval != nil) {
 		live, err := *t.Run, error(nil)
-		if live.Approvals, err = Judge(ctx, s, live.Approvals); err != nil {
-			return t, err
+		if wait := live.Wait; wait != nil && wait.Content != nil {
+			if live.Approvals, err = Prove(ctx, s, task, *wait.Content, live.Approvals); err != nil {
+				return t, err
+			}
 		}
 		if live.Resume != nil && live.Resume.Approval != nil {
 			resume := *live.Resume

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type Approval struct {
 
 // Given is the approval of one person.
 type Given struct {
+	ID string `json:"id,omitempty"` // of its GivenRecord; "" if another system took the approval
 	By string `json:"by"`
 	// Authenticated is set if By was proven, here or by another system. Else it is what the
 	// caller says.
@@ -29,7 +31,41 @@ type Given struct {
 	At            time.Time      `json:"at"`
 	Comment       string         `json:"comment,omitempty"`
 	Expires       time.Time      `json:"expires,omitzero"`  // never if zero
-	Revoked       bool           `json:"revoked,omitempty"` // the token was revoked with which it was given
+	Revoked       bool           `json:"revoked,omitempty"` // nothing proves it any more: its record is gone, or its token was revoked
+}
+
+// ApprovalPrefix is the collection of the approvals.
+const ApprovalPrefix = "approval/"
+
+func approvalsOf(task string) string { return ApprovalPrefix + element(task) + "/" }
+
+// ApprovalKey returns the key of the record of one approval.
+func ApprovalKey(task, id string) string { return approvalsOf(task) + element(id) }
+
+// GivenRecord proves an approval: the records of tasks and runs only repeat it, and runners write these. A record
+// is written by whoever takes the approval, and never changed. The approval counts as long as its record exists.
+type GivenRecord struct {
+	Given
+	Content Content `json:"content"`
+}
+
+// keptApprovals is how long the record of an approval is kept after the approval has expired.
+const keptApprovals = 24 * time.Hour
+
+// Record returns the change that records the approval of a content of a task. An approval that never expires is
+// kept as long as the task.
+func (g Given) Record(task string, content Content) Change {
+	change := Create(ApprovalKey(task, g.ID), Encode(GivenRecord{g, content}))
+	if g.Expires.IsZero() {
+		return change
+	}
+	return change.Until(g.Expires.Add(keptApprovals))
+}
+
+// Proves reports whether the record is that of an approval of a content.
+func (r GivenRecord) Proves(g Given, content Content) bool {
+	g.Revoked = false
+	return g.ID != "" && bytes.Equal(Encode(r), Encode(GivenRecord{g, content}))
 }
 
 // Valid reports whether the approval is not revoked, and has not expired at a time.

@@ -334,13 +334,13 @@ func isText(rec Record, prefix string) bool {
 }
 
 // Erase removes all that is kept of a task except its own record: its runs, their
-// output, its inputs and its definition. Plan runs stay until they expire: one may plan a new task
+// output, its inputs, its approvals and its definition. Plan runs stay until they expire: one may plan a new task
 // of this name.
 func Erase(ctx context.Context, s Store, task string) error {
 	// What is kept of runs is listed first. Whose run is not listed below is of no plan run: that has
 	// its record before anything else.
 	var listed []Record
-	for _, prefix := range []string{"log/" + element(task) + "/", inputsPrefix(task)} {
+	for _, prefix := range []string{"log/" + element(task) + "/", inputsPrefix(task), approvalsOf(task)} {
 		recs, err := s.List(ctx, prefix)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)
