@@ -106,15 +106,52 @@ func TestRoles_ReachExactlyTheCollectionsOfTheirPrograms(t *testing.T) {
 	}
 }
 
+// docs/security-aws.md says which role touches which records.
+func TestRoles_RecordsAreThoseOfTheDocumentation(t *testing.T) {
+	stack := bounds(t)
+	_, table, _ := strings.Cut(read(t, "docs/security-aws.md"), "| collection | ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	roles := strings.Split(strings.Trim(lines[0], "| "), " | ")
+	documented := map[string]bool{}
+	for _, line := range lines[2:] {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		collection := strings.Trim(cells[0], " `")
+		for i, role := range roles {
+			for act := range strings.SplitSeq(strings.TrimSpace(cells[1+i]), ", ") {
+				if act != "" {
+					documented[role+" may "+act+" "+collection] = true
+				}
+			}
+		}
+	}
+	for role, policy := range stack.Roles {
+		for _, s := range policy {
+			patterns, _ := s.LeadingKeys()
+			for _, collection := range patterns {
+				act := map[string]string{"ReadRecords": "read", "WriteRecords": "write", "RemoveRecords": "remove"}[s.SID]
+				if what := role + " may " + act + " " + collection; !documented[what] {
+					t.Errorf("the documentation does not say: %s", what)
+				} else {
+					delete(documented, what)
+				}
+			}
+		}
+	}
+	for what := range documented {
+		t.Errorf("the documentation says what is not so: %s", what)
+	}
+}
+
 // What a module or provider in a container could do with its role, and what nobody may do.
 func TestRoles_DoNotChangeTheRecordsOfOthers(t *testing.T) {
 	stack := bounds(t)
-	for _, collection := range []string{"definition", "override", "lease", "reconcile", "token", "audit-2026-11", "refusal", "remote", "staged", "history", "events", "threads", "what-if"} {
+	for _, collection := range []string{"approval", "definition", "override", "lease", "reconcile", "token", "audit-2026-11", "refusal", "remote", "staged", "history", "events", "threads", "what-if"} {
 		if stack.Roles["RunnerRole"].AllowsRecords("dynamodb:PutItem", collection) {
 			t.Errorf("RunnerRole may write %s", collection)
 		}
 	}
-	for _, collection := range []string{"task", "launch", "outbox", "definition", "override", "lease", "reconcile", "token", "audit-2026-11"} {
+	for _, collection := range []string{"approval", "task", "launch", "outbox", "definition", "override", "lease", "reconcile", "token", "audit-2026-11"} {
 		if stack.Roles["RunnerRole"].AllowsRecords("dynamodb:DeleteItem", collection) {
 			t.Errorf("RunnerRole may remove %s", collection)
 		}
@@ -126,10 +163,10 @@ func TestRoles_DoNotChangeTheRecordsOfOthers(t *testing.T) {
 			}
 		}
 		for collection, writers := range map[string][]string{
-			"audit-2026-11": {"ReconcileRole", "ApiRole"}, "lease": {"ReconcileRole"}, "reconcile": {"ReconcileRole", "ApiRole"}, "override": {"ReconcileRole", "ApiRole"},
+			"approval": {"ReconcileRole", "ApiRole"}, "audit-2026-11": {"ReconcileRole", "ApiRole"}, "lease": {"ReconcileRole"}, "reconcile": {"ReconcileRole", "ApiRole"}, "override": {"ReconcileRole", "ApiRole"},
 		} {
 			if policy.AllowsRecords("dynamodb:PutItem", collection) != slices.Contains(writers, role) {
-				t.Errorf("%s may write %s: %v", role, collection, !slices.Contains(writers, role))
+				t.Errorf("%s may write %s; only %v may", role, collection, writers)
 			}
 		}
 		if policy.AllowsRecords("dynamodb:Scan") {

@@ -477,7 +477,7 @@ var renameCases = []struct {
 			b.t.Fatalf("the run is %s, and the new name has %+v", got, b.task("newest"))
 		}
 		b.stop(launch, "container", "the container stopped") // only now
-		b.tick()
+		b.tickAfterEnd()
 		if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || b.task("task-0").Doubt != "" {
 			b.t.Errorf("the run of the new name is %+v: %+v; the former one has the doubt %q", run, b.task("newest").Reason, b.task("task-0").Doubt)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/consul"

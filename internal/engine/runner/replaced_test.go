@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -78,7 +79,7 @@ func TestJudge_AcceptedLossPassesTheInputGuardForThatDataAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run.Data.Approval = j.given(state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}, time.Time{})
+		run.Data.Approval = j.given(state.Content{Definition: j.launch.Runs[0].Definition, Input: snap.Digest()}, j.Now().Add(time.Hour))
 		if _, err := j.store.Apply(t.Context(), run.Write(run.Data)); err != nil {
 			t.Fatal(err)
 		}
