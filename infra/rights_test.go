@@ -279,6 +279,7 @@ func TestExecutionRole_PullsNothingButTheImage(t *testing.T) {
 		"123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse":                            "arn:aws:ecr:eu-west-1:123456789012:repository/terrapulse",
 		"999999999999.dkr.ecr.us-east-1.amazonaws.com/team/a/terrapulse:1.2.amazonaws":       "arn:aws:ecr:us-east-1:999999999999:repository/team/a/terrapulse",
 		"123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/team/terrapulse@sha256:0123456789": "arn:aws:ecr:cn-north-1:123456789012:repository/team/terrapulse",
+		"123456789012.dkr-ecr.eu-west-1.on.aws/team/terrapulse:1":                            "arn:aws:ecr:eu-west-1:123456789012:repository/team/terrapulse",
 	} {
 		for _, parameter := range []string{"RunnerImage", "TerraformImage"} {
 			if parameter == "TerraformImage" && image == "" {
