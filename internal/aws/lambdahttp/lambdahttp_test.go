@@ -124,7 +124,7 @@ func TestHandler_WritesBothPayloadFormats(t *testing.T) {
 			{http.MethodGet, func(http.ResponseWriter, *http.Request) {}, 200, ""},
 			{http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, 304, ""},
 			{http.MethodHead, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "text") }, 200, ""},
-			{http.MethodPost, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "refused", 403) }, 403, "refused\n"},
+			{http.MethodPost, func(w http.ResponseWriter, r *http.Request) { http.Error(w, "refused", http.StatusForbidden) }, http.StatusForbidden, "refused\n"},
 		} {
 			_, a, body := invoke(t, t.Context(), fmt.Sprintf(event, tt.method, "", false), func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("ETag", `"a"`)
