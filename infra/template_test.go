@@ -137,11 +137,9 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	others := []string{
 		"AWS_REGION",                    // the SDK in the container; functions have it from Lambda
 		"CONSUL_HTTP_ADDR",              // internal/taskfile/config
-		"CONSUL_HTTP_TOKEN",             // internal/taskfile/config
-		"VAULT_TOKEN",                   // internal/taskfile/config
-		"CONSUL_TLS_SERVER_NAME",        // internal/taskfile/config
 		"HTTPS_PROXY",                   // Go, and git
 		"NO_PROXY",                      // Go, and git
+		"AWS_USE_DUALSTACK_ENDPOINT",    // the SDK
 		"SSL_CERT_DIR",                  // Go: /opt/trust, from layers/trust
 		"TERRAPULSE_LAUNCH",             // the launcher
 		"TERRAPULSE_RECONCILE_FUNCTION", // the launcher

@@ -220,7 +220,7 @@ def holds(test, given):
         "Fn::And": lambda: all(of),
         "Fn::Or": lambda: any(of),
         "Fn::Contains": lambda: of[1] in of[0],
-        "Fn::Join": lambda: of[1], # of a parameter that is a list
+        "Fn::Join": lambda: of[0].join(of[1]) if isinstance(of[1], list) else of[1],  # else a parameter that is a list
         "Fn::Split": lambda: of[1].split(of[0]),
         "Fn::Select": lambda: of[1][int(of[0])],
     }[kind]()
