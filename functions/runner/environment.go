@@ -31,6 +31,9 @@ func prepareEnvironment(settings settings.Runner) error {
 		return err
 	}
 	_ = os.Unsetenv("TERRAPULSE_SECRET")
+	if os.Getenv("AWS_USE_DUALSTACK_ENDPOINT") == "false" {
+		_ = os.Unsetenv("AWS_USE_DUALSTACK_ENDPOINT") // Terraform's S3 backend takes every value for true
+	}
 	if err := useSecret(settings.Secret, settings.Work); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	t.Setenv("TERRAPULSE_SECRET", "all of it")
+	t.Setenv("AWS_USE_DUALSTACK_ENDPOINT", "false")
 	if err := prepareEnvironment(settings); err != nil {
 		t.Fatal(err)
 	}
@@ -45,8 +46,10 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 	if v := os.Getenv("CONSUL_CLIENT_CERT"); v != "" {
 		t.Errorf("CONSUL_CLIENT_CERT is %s although none was given", v)
 	}
-	if _, there := os.LookupEnv("TERRAPULSE_SECRET"); there {
-		t.Error("the secret is still in the environment")
+	for _, name := range []string{"TERRAPULSE_SECRET", "AWS_USE_DUALSTACK_ENDPOINT"} {
+		if _, there := os.LookupEnv(name); there {
+			t.Errorf("%s is still in the environment", name)
+		}
 	}
 	if consul, vault := os.Getenv("CONSUL_HTTP_TOKEN"), os.Getenv("VAULT_TOKEN"); consul != "consul's token" || vault != "vault's" {
 		t.Errorf("Consul's token is %q, Vault's %q", consul, vault)
