@@ -107,7 +107,11 @@ func TestPlan_ShowsWhoHasApprovedAndNoButtonToThem(t *testing.T) {
 	task := s.waits("web", driver.Plan{Digest: "p", Changes: &state.Changes{Destroy: 1}}, "the plan")
 	live, wait := *task.Run, *task.Run.Wait
 	wait.Needs, wait.From = 2, []string{"group:network"}
-	live.Wait, live.Approvals = &wait, []state.Given{{By: "token:ann", Authenticated: true, As: "group:network", At: time.Now()}}
+	given := state.Given{ID: "1", By: "token:ann", Authenticated: true, As: "group:network", At: time.Now()}
+	if _, err := s.store.Apply(t.Context(), given.Record("web", *wait.Content)); err != nil {
+		t.Fatal(err)
+	}
+	live.Wait, live.Approvals = &wait, []state.Given{given}
 	task.Run = &live
 	s.write("web", task)
 	page, _ := s.page("/ui/tasks/web")
