@@ -114,8 +114,8 @@ func TestJSONSchema_IsValidForItsDraft(t *testing.T) {
 }
 
 func TestJSONSchema_AcceptsTheExamples(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"testdata/full.*", "../../../examples/*/*.yaml", "../../../examples/*/*.json"} {
+	var files []string // not the templates of CloudFormation beside them
+	for _, pattern := range []string{"testdata/full.*", "../../../examples/*/tasks.*"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
