@@ -348,6 +348,14 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 	all := eachItsOwn(n)
 	b := newBench(t, all...)
 	b.onTable(dynamo.New(dynamotest.Config(proxy.URL), table))
+	made := func() (map[string]int, int) { // by the tick: the SDK repeats what a busy DynamoDB Local does not answer
+		requests, repeated := proxy.Repeated()
+		total := -repeated
+		for _, count := range requests {
+			total += count
+		}
+		return requests, total
+	}
 	b.settle()
 	b.moveGate()
 	b.tick()
@@ -359,11 +367,7 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 		if report := b.tick(); len(report.Launches) != 1 {
 			t.Fatalf("%d launches", len(report.Launches))
 		}
-		requests := proxy.Requests()
-		total := 0
-		for _, count := range requests {
-			total += count
-		}
+		requests, total := made()
 		kinds, more := map[string]bool{}, 0
 		for _, key := range a.writes {
 			kind, _, _ := strings.Cut(key, "/")
@@ -400,10 +404,7 @@ func TestTick_OneChangeInATableReadsLittle(t *testing.T) {
 	b.shows("held", all[400])
 	proxy.Requests()
 	b.tick()
-	requests, total := proxy.Requests(), 0
-	for _, count := range requests {
-		total += count
-	}
+	requests, total := made()
 	if requests["BatchGetItem"] != 1 || total > 12 {
 		t.Errorf("with 40 tasks on hold: %d requests, at most 12: %v", total, requests)
 	}

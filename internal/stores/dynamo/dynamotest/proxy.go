@@ -19,9 +19,10 @@ import (
 type Proxy struct {
 	URL string // for AWS_ENDPOINT_URL_DYNAMODB
 
-	mu    sync.Mutex
-	count map[string]int
-	next  map[string][]Fault
+	mu       sync.Mutex
+	count    map[string]int
+	repeated int
+	next     map[string][]Fault
 }
 
 // NewProxy starts a proxy that ends with the test.
@@ -35,7 +36,7 @@ func NewProxy(t testing.TB, server string) *Proxy {
 	p := &Proxy{count: map[string]int{}, next: map[string][]Fault{}}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-		if fault := p.take(operation); fault != nil {
+		if fault := p.take(operation, r.Header.Get("Amz-Sdk-Request")); fault != nil {
 			fault(w, r, pass)
 			return
 		}
@@ -47,10 +48,13 @@ func NewProxy(t testing.TB, server string) *Proxy {
 }
 
 // take counts a request and returns its fault.
-func (p *Proxy) take(operation string) Fault {
+func (p *Proxy) take(operation, attempt string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.count[operation]++
+	if !strings.HasPrefix(attempt, "attempt=1;") {
+		p.repeated++
+	}
 	queue := p.next[operation]
 	if len(queue) == 0 {
 		return nil
@@ -69,10 +73,16 @@ func (p *Proxy) Next(operation string, faults ...Fault) {
 
 // Requests returns the number of requests for each operation since the last call.
 func (p *Proxy) Requests() map[string]int {
+	counts, _ := p.Repeated()
+	return counts
+}
+
+// Repeated is Requests, and how many of them the SDK has made again after one that failed.
+func (p *Proxy) Repeated() (counts map[string]int, repeated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer clear(p.count)
-	return maps.Clone(p.count)
+	defer func() { clear(p.count); p.repeated = 0 }()
+	return maps.Clone(p.count), p.repeated
 }
 
 // Fault handles one request; server executes it.
