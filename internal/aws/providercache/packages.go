@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
+	"github.com/terrapulse/terrapulse/internal/base/registry"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
 
@@ -172,7 +173,7 @@ func (p *packages) download(ctx context.Context, a *archive, sum, key, from stri
 	}
 	if response.StatusCode != http.StatusOK {
 		_ = response.Body.Close()
-		return false, &statusError{response.StatusCode, from}
+		return false, &registry.StatusError{Code: response.StatusCode, URL: from}
 	}
 	if err := a.fill(response.Body, sum); err != nil {
 		return false, fmt.Errorf("download %s: %w", from, err)

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/terrapulse/terrapulse/internal/base/registry"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 )
 
@@ -35,8 +35,6 @@ var Hosts = []string{"registry.terraform.io", "registry.opentofu.org"}
 const (
 	// fresh is how long a list of versions serves further tasks.
 	fresh = time.Minute
-	// maxAnswer limits an answer of a registry. The list of the versions of a provider has up to 2 MB.
-	maxAnswer = 32 << 20
 	// beginFor is the time limit until a server begins to answer, answerFor the limit of an answer of a
 	// registry: Terraform itself waits for 10 seconds.
 	beginFor  = time.Minute
@@ -53,14 +51,13 @@ type Server struct {
 
 	mu       sync.Mutex
 	services map[string]map[string]*url.URL // of a host, by name, such as providers.v1
-	versions map[string]answer              // by URL
+	versions map[string]versions            // by URL
 }
 
-// answer is what a registry answered.
-type answer struct {
-	header http.Header
-	body   []byte
-	at     time.Time
+// versions is a list of versions.
+type versions struct {
+	registry.Answer
+	at time.Time
 }
 
 // Start starts a server. Its packages are below location in the bucket, such as
@@ -77,7 +74,7 @@ func start(bucket *s3.Client, location s3url.URL, transport http.RoundTripper, l
 		return nil, fmt.Errorf("serve the registries of providers on loopback: %w", err)
 	}
 	s := &Server{client: &http.Client{Transport: transport}, log: log, listener: listener,
-		services: map[string]map[string]*url.URL{}, versions: map[string]answer{}}
+		services: map[string]map[string]*url.URL{}, versions: map[string]versions{}}
 	s.packages = newPackages(bucket, location, s.client, log)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /archive/{sum}/{name}", s.archive)
@@ -113,68 +110,33 @@ func (s *Server) service(ctx context.Context, host, name string) (*url.URL, erro
 	found, known := s.services[host]
 	s.mu.Unlock()
 	if !known {
-		at := "https://" + host + "/.well-known/terraform.json"
-		got, final, err := s.get(ctx, at, nil)
-		if err != nil {
+		ctx, cancel := context.WithTimeout(ctx, answerFor)
+		defer cancel()
+		var err error
+		if found, err = registry.Services(ctx, s.client, host); err != nil {
 			return nil, err
-		}
-		var named map[string]any
-		if err := json.Unmarshal(got.body, &named); err != nil {
-			return nil, fmt.Errorf("read %s: %w", at, err)
-		}
-		found = map[string]*url.URL{}
-		for name, value := range named {
-			text, _ := value.(string)
-			if u, err := final.Parse(text); err == nil && text != "" {
-				found[name] = u
-			}
 		}
 		s.mu.Lock()
 		s.services[host] = found
 		s.mu.Unlock()
 	}
 	if found[name] == nil {
-		return nil, &statusError{http.StatusNotFound, host + ": " + name}
+		return nil, &registry.StatusError{Code: http.StatusNotFound, URL: host + ": " + name}
 	}
 	return found[name], nil
 }
 
-// statusError is an answer of a registry other than 200.
-type statusError struct {
-	code int
-	url  string
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%s answers %d %s", e.url, e.code, http.StatusText(e.code))
-}
-
-// get reads a URL, and returns also the URL after redirects.
-func (s *Server) get(ctx context.Context, at string, header http.Header) (answer, *url.URL, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerFor)
+// get reads a URL of a registry with the credentials of Terraform's request.
+func (s *Server) get(r *http.Request, at string) (registry.Answer, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerFor)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return answer{}, nil, err
-	}
+	header := http.Header{}
 	for _, name := range []string{"Authorization", "User-Agent", "X-Terraform-Version"} {
-		if v := header.Get(name); v != "" {
-			request.Header.Set(name, v)
+		if v := r.Header.Get(name); v != "" {
+			header.Set(name, v)
 		}
 	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		return answer{}, nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return answer{}, nil, &statusError{response.StatusCode, at}
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return answer{}, nil, fmt.Errorf("read %s: %w", at, err)
-	}
-	return answer{response.Header, body, time.Now()}, response.Request.URL, nil
+	return registry.Get(ctx, s.client, at, header)
 }
 
 // upstream returns the URL of the registry for a request, also with an error: then it is where the
@@ -182,7 +144,7 @@ func (s *Server) get(ctx context.Context, at string, header http.Header) (answer
 func (s *Server) upstream(r *http.Request) (*url.URL, error) {
 	host, service := r.PathValue("host"), cmp.Or(r.PathValue("service"), "providers.v1")
 	if !slices.Contains(Hosts, host) {
-		return &url.URL{}, &statusError{http.StatusNotFound, host}
+		return &url.URL{}, &registry.StatusError{Code: http.StatusNotFound, URL: host}
 	}
 	base, err := s.service(r.Context(), host, service)
 	if err != nil {
@@ -196,8 +158,8 @@ func (s *Server) upstream(r *http.Request) (*url.URL, error) {
 // fail passes the answer of a registry on. If there is none, Terraform tries it itself at direct, and
 // reports what is wrong.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error, direct string) {
-	if status, ok := errors.AsType[*statusError](err); ok {
-		http.Error(w, err.Error(), status.code)
+	if status, ok := errors.AsType[*registry.StatusError](err); ok {
+		http.Error(w, err.Error(), status.Code)
 		return
 	}
 	if r.Context().Err() == nil {
@@ -218,18 +180,19 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	got, known := s.versions[u.String()]
 	s.mu.Unlock()
 	if login := r.Header.Get("Authorization") != ""; !known || login || time.Since(got.at) >= fresh {
-		if got, _, err = s.get(r.Context(), u.String(), r.Header); err != nil {
+		if got.Answer, err = s.get(r, u.String()); err != nil {
 			s.fail(w, r, err, u.String())
 			return
 		}
+		got.at = time.Now()
 		if !login {
 			s.mu.Lock()
 			s.versions[u.String()] = got
 			s.mu.Unlock()
 		}
 	}
-	w.Header().Set("Content-Type", got.header.Get("Content-Type"))
-	_, _ = w.Write(got.body)
+	w.Header().Set("Content-Type", got.Header.Get("Content-Type"))
+	_, _ = w.Write(got.Body)
 }
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -241,13 +204,13 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err, u.String())
 		return
 	}
-	got, final, err := s.get(r.Context(), u.String(), r.Header)
+	got, err := s.get(r, u.String())
 	if err != nil {
 		s.fail(w, r, err, u.String())
 		return
 	}
 	var fields map[string]any
-	if err := json.Unmarshal(got.body, &fields); err != nil {
+	if err := json.Unmarshal(got.Body, &fields); err != nil {
 		s.fail(w, r, fmt.Errorf("read %s: %w", u, err), u.String())
 		return
 	}
@@ -256,7 +219,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 		return value
 	}
 	for _, name := range []string{"download_url", "shasums_url", "shasums_signature_url"} {
-		if at, err := final.Parse(text(name)); err == nil && text(name) != "" {
+		if at, err := got.URL.Parse(text(name)); err == nil && text(name) != "" {
 			fields[name] = at.String()
 		}
 	}

@@ -7,10 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,16 +18,13 @@ import (
 	"github.com/hashicorp/go-version"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/terrapulse/terrapulse/internal/base/registry"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-const (
-	// answerFor is how long the registries may take in all.
-	answerFor = 5 * time.Second
-	// maxAnswer limits an answer. The list of the versions of a provider has up to 2 MB.
-	maxAnswer = 32 << 20
-)
+// answerFor is how long the registries may take in all.
+const answerFor = 5 * time.Second
 
 // Missing returns a sentence for each provider that has no build for a platform, such as linux_arm64,
 // except for those that are there. Only the providers of local modules are known. It returns nothing
@@ -156,34 +151,15 @@ func at(source, engine string) address {
 // list reads the versions of a provider.
 // https://developer.hashicorp.com/terraform/internals/provider-registry-protocol
 func list(ctx context.Context, a address) ([]release, error) {
-	var services map[string]any
-	final, err := get(ctx, "https://"+a.host+"/.well-known/terraform.json", &services)
-	if err != nil {
+	services, err := registry.Services(ctx, http.DefaultClient, a.host)
+	if err != nil || services["providers.v1"] == nil {
 		return nil, err
 	}
-	service, _ := services["providers.v1"].(string)
-	base, err := final.Parse(service)
+	got, err := registry.Get(ctx, http.DefaultClient, services["providers.v1"].JoinPath(a.namespace, a.name, "versions").String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	var versions struct{ Versions []release }
-	_, err = get(ctx, base.JoinPath(a.namespace, a.name, "versions").String(), &versions)
+	err = json.Unmarshal(got.Body, &versions)
 	return versions.Versions, err
-}
-
-// get decodes an answer, and returns its URL after redirects.
-func get(ctx context.Context, url string, out any) (*url.URL, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-	return resp.Request.URL, json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out)
 }

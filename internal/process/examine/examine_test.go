@@ -179,16 +179,23 @@ func TestProviders_NeedABuildForThisMachine(t *testing.T) {
 
 func TestReachable_IsARegistryThatAnswers(t *testing.T) {
 	status := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	if err := reachable(t.Context(), server.URL); err != nil {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, "{}")
+	}))
+	before := http.DefaultClient
+	http.DefaultClient = server.Client()
+	defer func() { http.DefaultClient = before }()
+	host := strings.TrimPrefix(server.URL, "https://")
+	if err := reachable(t.Context(), host); err != nil {
 		t.Error(err)
 	}
 	status = http.StatusForbidden // of a proxy
-	if err := reachable(t.Context(), server.URL); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+	if err := reachable(t.Context(), host); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 		t.Errorf("of a proxy that denies it: %v", err)
 	}
 	server.Close()
-	if err := reachable(t.Context(), server.URL); err == nil {
+	if err := reachable(t.Context(), host); err == nil {
 		t.Error("a server that is gone is reachable")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/base/registry"
 	"github.com/terrapulse/terrapulse/internal/driver/builds"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
@@ -104,7 +105,7 @@ func (e *examination) checkProviders(ctx context.Context) (string, error) {
 	}
 	var silent []string
 	for _, host := range registries(p.Missing, e.cfg.Terraform.Engine) {
-		if err := reachable(ctx, "https://"+host+"/.well-known/terraform.json"); err != nil {
+		if err := reachable(ctx, host); err != nil {
 			silent = append(silent, fmt.Sprintf("%s cannot be reached: %v", host, err))
 		}
 	}
@@ -130,24 +131,13 @@ func registries(sources []string, engine string) []string {
 	return slices.Compact(hosts)
 }
 
-// reachable returns nil if a server answers.
-func reachable(ctx context.Context, url string) error {
+// reachable returns nil if a registry answers.
+func reachable(ctx context.Context, host string) error {
 	ctx, stop := context.WithTimeout(ctx, registryTimeout)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	switch {
-	case ctx.Err() != nil:
+	_, err := registry.Services(ctx, http.DefaultClient, host)
+	if ctx.Err() != nil {
 		return fmt.Errorf("no answer within %s", registryTimeout)
-	case err != nil:
-		return err
 	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New("it answers " + resp.Status)
-	}
-	return nil
+	return err
 }
