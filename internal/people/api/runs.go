@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -237,19 +236,10 @@ func (a *api) request(r *http.Request, how func(ctx context.Context, task, by st
 	}
 	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
 		run, err := a.Control.AwaitRun(r.Context(), name, earlier)
-		return apispec.RunResponse{RequestID: middleware.ID(r), Run: a.shown(run)}, goesOn(err, runsAfter(name, earlier))
+		return apispec.RunResponse{RequestID: middleware.ID(r), Run: a.shown(run)}, goesOn(err, apiview.RunsURL(name, earlier.Newest()))
 	}
-	runs := runsAfter(name, earlier)
+	runs := apiview.RunsURL(name, earlier.Newest())
 	return answer{http.StatusAccepted, "Location", runs, apispec.RunAskedResponse{RequestID: middleware.ID(r), RunsURL: runs}}, nil
-}
-
-// runsAfter is the path of the runs of a task after the earlier ones.
-func runsAfter(task string, earlier control.Earlier) string {
-	path := "/v1/tasks/" + url.PathEscape(task) + "/runs"
-	if newest := earlier.Newest(); newest != "" {
-		path += "?after=" + newest
-	}
-	return path
 }
 
 // reconcile requests a tick of the leader.

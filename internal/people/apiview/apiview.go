@@ -75,8 +75,15 @@ func Causes(w state.Wait) []apispec.Cause {
 }
 
 // RunURL returns the path of a run.
-func RunURL(task, id string) string {
-	return "/v1/tasks/" + url.PathEscape(task) + "/runs/" + url.PathEscape(id)
+func RunURL(task, id string) string { return RunsURL(task, "") + "/" + url.PathEscape(id) }
+
+// RunsURL returns the path of the runs of a task that began after a run, or of all its runs.
+func RunsURL(task, after string) string {
+	path := "/v1/tasks/" + url.PathEscape(task) + "/runs"
+	if after != "" {
+		path += "?after=" + after
+	}
+	return path
 }
 
 // Reason returns a reason as the API shows it.
