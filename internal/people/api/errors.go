@@ -77,18 +77,18 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	middleware.Fail(w, r, refused.status, refused.text)
 }
 
-// goesOnError is the end of a request before the run that it waited for.
-type goesOnError struct {
+// unfinishedError is the end of a request before the run that it waited for.
+type unfinishedError struct {
 	error
 	where string // the path that shows the run
 }
 
-func (e *goesOnError) Unwrap() error { return e.error }
+func (e *unfinishedError) Unwrap() error { return e.error }
 
-// goesOn adds to the error of a request that has waited for a run where this run is shown.
-func goesOn(err error, where string) error {
+// withRunURL adds to the error of a request that has waited for a run where this run is shown.
+func withRunURL(err error, where string) error {
 	if unfinished(err) {
-		return &goesOnError{err, where}
+		return &unfinishedError{err, where}
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 	var wrong config.Errors
 	var run *runError
 	var denied *access.Refused
-	var later *goesOnError
+	var later *unfinishedError
 	switch {
 	case errors.As(err, &denied):
 		return &refusal{status: http.StatusForbidden, legacy: legacy, text: err.Error()}

@@ -236,7 +236,7 @@ func (a *api) request(r *http.Request, how func(ctx context.Context, task, by st
 	}
 	if wait, _ := strconv.ParseBool(r.URL.Query().Get("wait")); wait {
 		run, err := a.Control.AwaitRun(r.Context(), name, earlier)
-		return apispec.RunResponse{RequestID: middleware.ID(r), Run: a.shown(run)}, goesOn(err, apiview.RunsURL(name, earlier.Newest()))
+		return apispec.RunResponse{RequestID: middleware.ID(r), Run: a.shown(run)}, withRunURL(err, apiview.RunsURL(name, earlier.Newest()))
 	}
 	runs := apiview.RunsURL(name, earlier.Newest())
 	return answer{http.StatusAccepted, "Location", runs, apispec.RunAskedResponse{RequestID: middleware.ID(r), RunsURL: runs}}, nil

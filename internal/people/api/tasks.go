@@ -248,7 +248,7 @@ func (a *api) inspect(r *http.Request, task string, definition json.RawMessage) 
 		return nil, err
 	}
 	inspection, _, err := a.awaitPlan(r.Context(), planned)
-	return inspection, goesOn(err, apiview.RunURL(task, planned.ID))
+	return inspection, withRunURL(err, apiview.RunURL(task, planned.ID))
 }
 
 func (a *api) awaitPlan(ctx context.Context, planned state.PlannedRun) (*apispec.Inspection, state.Run, error) {
@@ -304,7 +304,7 @@ func remoteURL(run state.Run) *string {
 // is a *runError if that failed; otherwise says what becomes of the change then.
 func (a *api) await(ctx context.Context, task string, earlier control.Earlier, otherwise string) (state.Run, error) {
 	run, err := a.Control.AwaitRun(ctx, task, earlier)
-	err = goesOn(err, apiview.RunsURL(task, earlier.Newest()))
+	err = withRunURL(err, apiview.RunsURL(task, earlier.Newest()))
 	switch {
 	case errors.Is(err, control.ErrWaits):
 		err = refuse(http.StatusConflict, "%s: when it has succeeded, the change is kept, and otherwise %s", err, otherwise)

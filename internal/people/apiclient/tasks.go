@@ -22,7 +22,7 @@ type Inspection struct {
 func (c *Client) InspectTask(ctx context.Context, task apispec.Task) (Inspection, error) {
 	var answer apispec.TaskResponse
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("inspect"), apispec.TaskRequest{Task: task}, &answer)
-	if where := goesOn(err); where != nil {
+	if where := unfinishedRun(err); where != nil {
 		inspection, err := c.awaitInspection(ctx, task.Name, where)
 		return Inspection{Inspection: inspection}, err
 	}
@@ -42,7 +42,7 @@ func (c *Client) InspectReplacing(ctx context.Context, task apispec.Task) (apisp
 // CreateTask makes a task and runs it. A task whose first run fails is not kept.
 func (c *Client) CreateTask(ctx context.Context, task apispec.Task) error {
 	_, err := c.call(ctx, http.MethodPost, "v1/tasks", run("now"), apispec.TaskRequest{Task: task}, nil)
-	if where := goesOn(err); where != nil {
+	if where := unfinishedRun(err); where != nil {
 		return c.awaitChange(ctx, task.Name, where, "the task is not kept")
 	}
 	return err
@@ -69,7 +69,7 @@ func (c *Client) AllowTask(ctx context.Context, name string) error {
 func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, error) {
 	var answer apispec.UpdateTaskResponse
 	err := c.setEnabled(ctx, name, true, run("inspect"), &answer)
-	if where := goesOn(err); where != nil {
+	if where := unfinishedRun(err); where != nil {
 		inspection, err := c.awaitInspection(ctx, name, where)
 		return Inspection{Inspection: inspection}, err
 	}
@@ -79,7 +79,7 @@ func (c *Client) InspectEnable(ctx context.Context, name string) (Inspection, er
 // EnableTask enables a task and runs it.
 func (c *Client) EnableTask(ctx context.Context, name string) error {
 	err := c.setEnabled(ctx, name, true, run("now"), nil)
-	if where := goesOn(err); where != nil {
+	if where := unfinishedRun(err); where != nil {
 		return c.awaitChange(ctx, name, where, "the task stays as it was")
 	}
 	return err

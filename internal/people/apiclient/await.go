@@ -12,9 +12,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 )
 
-// goesOn returns where a run is shown for which the server could not wait: behind API Gateway, a request
+// unfinishedRun returns where a run is shown for which the server could not wait: behind API Gateway, a request
 // ends before a container has started. It is nil for other errors.
-func goesOn(err error) *url.URL {
+func unfinishedRun(err error) *url.URL {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.where
 	}
