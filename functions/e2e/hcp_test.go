@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
-
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
@@ -47,16 +45,11 @@ func (c *cloud) notificationURL() string {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		in := events.LambdaFunctionURLRequest{Version: "2.0", RawPath: r.URL.Path, Headers: map[string]string{}, Body: string(body)}
-		in.RequestContext.HTTP.Method = r.Method
-		for name := range r.Header {
-			in.Headers[strings.ToLower(name)] = r.Header.Get(name)
-		}
-		payload, err := json.Marshal(in)
+		payload, err := json.Marshal(eventOfURL(r, body, caller{}))
 		if err != nil {
 			panic(err)
 		}
-		var out events.LambdaFunctionURLResponse
+		var out struct{ StatusCode int }
 		text, err := c.lambda.invoke(c.t.Context(), c.notification, payload)
 		if err == nil {
 			err = json.Unmarshal(text, &out)
@@ -66,7 +59,6 @@ func (c *cloud) notificationURL() string {
 			return
 		}
 		w.WriteHeader(out.StatusCode)
-		io.WriteString(w, out.Body)
 	}))
 	c.t.Cleanup(server.Close)
 	return server.URL

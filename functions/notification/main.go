@@ -5,18 +5,17 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
+	"github.com/terrapulse/terrapulse/internal/aws/lambdahttp"
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 	"github.com/terrapulse/terrapulse/internal/base/awsenv"
@@ -30,7 +29,7 @@ func main() {
 		logging.JSON(os.Stdout, slog.LevelInfo).Error("the function is not configured correctly", "error", err)
 		os.Exit(1)
 	}
-	lambda.Start(h.handle)
+	lambda.Start(lambdahttp.Handler{Handler: h})
 }
 
 // request is the invoke.Request for a tick after a notification.
@@ -64,41 +63,43 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	}, nil
 }
 
-// handle answers a request to the function URL. Requests that are not signed cost as little as
-// possible: anybody can send them.
-func (h *handler) handle(ctx context.Context, r events.LambdaFunctionURLRequest) (events.LambdaFunctionURLResponse, error) {
-	signature := r.Headers[strings.ToLower(notification.Signature)]
-	switch {
-	case r.RequestContext.HTTP.Method != http.MethodPost:
-		return answer(http.StatusMethodNotAllowed, "send a notification of HCP Terraform")
-	case len(r.Body) > 2*notification.MaxBody: // in base64
-		return answer(http.StatusRequestEntityTooLarge, "the notification is too large")
-	case signature == "":
-		return answer(http.StatusUnauthorized, "the notification is not signed: set its token in HCP Terraform")
-	}
-	body := []byte(r.Body)
-	if r.IsBase64Encoded {
-		var err error
-		if body, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
-			return answer(http.StatusBadRequest, "the body is not valid base64")
-		}
-	}
-	key, err := h.key(ctx)
-	if err != nil {
-		h.log.Error("a notification cannot be checked", "error", err)
-		return answer(http.StatusServiceUnavailable, "the notification cannot be checked now")
-	}
-	if !notification.Signed(key, signature, body) {
-		h.log.Warn("a notification was refused: its signature is wrong", "from", r.RequestContext.HTTP.SourceIP)
-		return answer(http.StatusUnauthorized, "the signature is wrong: compare the token of the notification with the stack's parameter HcpNotificationTokenArn")
-	}
-	if err := h.tick(ctx); err != nil {
-		h.log.Error("cannot invoke the reconcile function: the next scheduled tick polls HCP Terraform", "error", err)
-		return answer(http.StatusServiceUnavailable, "a tick cannot be started now")
-	}
-	return answer(http.StatusAccepted, "a tick follows")
+// ServeHTTP answers a request to the function URL.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status, text := h.answer(r)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text) // it cannot fail: the answer is kept in memory
 }
 
-func answer(status int, text string) (events.LambdaFunctionURLResponse, error) {
-	return events.LambdaFunctionURLResponse{StatusCode: status, Headers: map[string]string{"Content-Type": "text/plain; charset=utf-8"}, Body: text + "\n"}, nil
+// answer starts a tick after a signed notification. Requests that are not signed cost as little as
+// possible: anybody can send them.
+func (h *handler) answer(r *http.Request) (status int, text string) {
+	signature := r.Header.Get(notification.Signature)
+	switch {
+	case r.Method != http.MethodPost:
+		return http.StatusMethodNotAllowed, "send a notification of HCP Terraform"
+	case signature == "":
+		return http.StatusUnauthorized, "the notification is not signed: set its token in HCP Terraform"
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, notification.MaxBody+1))
+	switch {
+	case err != nil:
+		return http.StatusBadRequest, "the body is not valid base64"
+	case len(body) > notification.MaxBody:
+		return http.StatusRequestEntityTooLarge, "the notification is too large"
+	}
+	key, err := h.key(r.Context())
+	if err != nil {
+		h.log.Error("a notification cannot be checked", "error", err)
+		return http.StatusServiceUnavailable, "the notification cannot be checked now"
+	}
+	if !notification.Signed(key, signature, body) {
+		h.log.Warn("a notification was refused: its signature is wrong", "from", r.RemoteAddr)
+		return http.StatusUnauthorized, "the signature is wrong: compare the token of the notification with the stack's parameter HcpNotificationTokenArn"
+	}
+	if err := h.tick(r.Context()); err != nil {
+		h.log.Error("cannot invoke the reconcile function: the next scheduled tick polls HCP Terraform", "error", err)
+		return http.StatusServiceUnavailable, "a tick cannot be started now"
+	}
+	return http.StatusAccepted, "a tick follows"
 }

@@ -9,10 +9,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/notification"
@@ -24,33 +24,33 @@ func sign(key, body string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func TestHandle_OnlyASignedNotificationStartsATick(t *testing.T) {
+func TestServeHTTP_OnlyASignedNotificationStartsATick(t *testing.T) {
 	const body = `{"payload_version":1,"run_id":"run-1"}`
 	for name, tt := range map[string]struct {
-		change func(*events.LambdaFunctionURLRequest, *handler)
+		change func(*http.Request, *handler)
 		status int
 		ticks  int
 	}{
-		"signed": {func(*events.LambdaFunctionURLRequest, *handler) {}, 202, 1},
-		"signed, in base64": {func(r *events.LambdaFunctionURLRequest, _ *handler) {
-			r.Body, r.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(body)), true
-		}, 202, 1},
-		"not signed": {func(r *events.LambdaFunctionURLRequest, h *handler) {
-			r.Headers = nil
+		"signed": {func(*http.Request, *handler) {}, 202, 1},
+		"not signed": {func(r *http.Request, h *handler) {
+			r.Header = nil
 			h.key = func(context.Context) (string, error) { t.Error("the key is read"); return "key", nil }
 		}, 401, 0},
-		"signed with another key": {func(r *events.LambdaFunctionURLRequest, _ *handler) {
-			r.Headers[strings.ToLower(notification.Signature)] = sign("other", body)
+		"signed with another key": {func(r *http.Request, _ *handler) {
+			r.Header.Set(notification.Signature, sign("other", body))
 		}, 401, 0},
-		"changed": {func(r *events.LambdaFunctionURLRequest, _ *handler) { r.Body += " " }, 401, 0},
-		"a read":  {func(r *events.LambdaFunctionURLRequest, _ *handler) { r.RequestContext.HTTP.Method = "GET" }, 405, 0},
-		"too large": {func(r *events.LambdaFunctionURLRequest, _ *handler) {
-			r.Body = strings.Repeat("x", 2*notification.MaxBody+1)
+		"changed": {func(r *http.Request, _ *handler) { r.Body = io.NopCloser(strings.NewReader(body + " ")) }, 401, 0},
+		"a read":  {func(r *http.Request, _ *handler) { r.Method = "GET" }, 405, 0},
+		"not base64": {func(r *http.Request, _ *handler) {
+			r.Body = io.NopCloser(base64.NewDecoder(base64.StdEncoding, strings.NewReader("-")))
+		}, 400, 0},
+		"too large": {func(r *http.Request, _ *handler) {
+			r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", notification.MaxBody+1)))
 		}, 413, 0},
-		"the key cannot be read": {func(_ *events.LambdaFunctionURLRequest, h *handler) {
+		"the key cannot be read": {func(_ *http.Request, h *handler) {
 			h.key = func(context.Context) (string, error) { return "", errors.New("throttled") }
 		}, 503, 0},
-		"the function cannot be invoked": {func(_ *events.LambdaFunctionURLRequest, h *handler) {
+		"the function cannot be invoked": {func(_ *http.Request, h *handler) {
 			h.tick = func(context.Context) error { return errors.New("throttled") }
 		}, 503, 0},
 	} {
@@ -58,12 +58,13 @@ func TestHandle_OnlyASignedNotificationStartsATick(t *testing.T) {
 		h := &handler{log: slog.New(slog.DiscardHandler),
 			key:  func(context.Context) (string, error) { return "key", nil },
 			tick: func(context.Context) error { ticks++; return nil }}
-		r := events.LambdaFunctionURLRequest{Body: body, Headers: map[string]string{strings.ToLower(notification.Signature): sign("key", body)}}
-		r.RequestContext.HTTP.Method = "POST"
-		tt.change(&r, h)
-		answer, err := h.handle(t.Context(), r)
-		if err != nil || answer.StatusCode != tt.status || ticks != tt.ticks {
-			t.Errorf("%s: status %d, %d ticks (%v)", name, answer.StatusCode, ticks, err)
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set(notification.Signature, sign("key", body))
+		tt.change(r, h)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != tt.status || ticks != tt.ticks || !strings.HasSuffix(w.Body.String(), "\n") {
+			t.Errorf("%s: status %d %q, %d ticks", name, w.Code, w.Body, ticks)
 		}
 	}
 }
