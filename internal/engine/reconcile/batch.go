@@ -43,20 +43,6 @@ type item struct {
 	ended     []state.Run // whose traces end with the decision; only for spans
 }
 
-// approvalsAdded returns the changes that record the approvals of what a replaced Consul lacks, which the tick has
-// taken from the leader's record.
-func approvalsAdded(task string, was, is *state.Accepted) (changes []state.Change) {
-	if is == nil {
-		return nil
-	}
-	for _, g := range is.All() {
-		if was == nil || !slices.ContainsFunc(was.All(), func(had state.Given) bool { return had.ID == g.ID }) {
-			changes = append(changes, g.Record(task, is.Content))
-		}
-	}
-	return changes
-}
-
 // add puts the decision into the batch, which is written first if it is full.
 // A decision that changes nothing needs no writing.
 func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.Decision) error {
@@ -117,7 +103,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 	if it.run == nil && bytes.Equal(state.Encode(next), state.Encode(was.Data)) && len(it.changes) == 0 {
 		return nil
 	}
-	it.changes = append(it.changes, approvalsAdded(d.Task.Name, was.Data.Accepted, next.Accepted)...)
+	it.changes = append(it.changes, next.Accepted.Records(d.Task.Name, was.Data.Accepted)...)
 	d.State = next
 	it.changes = append(it.changes, was.Write(next))
 

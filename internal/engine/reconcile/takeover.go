@@ -70,9 +70,7 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 	}
 	next, left := rename.Take(from.Data, e.Record.Data)
 	if a := next.Accepted; a != nil && a.Valid(e.Now) {
-		for _, g := range a.All() {
-			e.Others = append(e.Others, g.Record(task.Name, a.Content))
-		}
+		e.Others = append(e.Others, a.Records(task.Name, nil)...)
 	}
 	e.Next = next
 	e.Next.Events = max(next.Events, from.Data.Events) // the event follows those of the former name

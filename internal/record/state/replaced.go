@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,19 @@ func (a ReplacedApproval) Who() identity.Identity {
 type Accepted struct {
 	Approval
 	Observed string `json:"observed"` // digest of what the condition shows in that input
+}
+
+// Records returns the changes that record its approvals of a task, but for those that another one has. Both may be nil.
+func (a *Accepted) Records(task string, other *Accepted) (changes []Change) {
+	if a == nil {
+		return nil
+	}
+	for _, g := range a.All() {
+		if other == nil || !slices.ContainsFunc(other.All(), func(had Given) bool { return had.ID == g.ID }) {
+			changes = append(changes, g.Record(task, a.Content))
+		}
+	}
+	return changes
 }
 
 // For is the attempt that is accepted.
