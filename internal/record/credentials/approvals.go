@@ -73,15 +73,17 @@ func ProveApproval(ctx context.Context, s state.Store, task string, a state.Appr
 	return state.ApprovalOf(a.Content, all), nil
 }
 
-// ProveTask is Prove for what the record of a task has.
+// ProveTask is Prove for what the record of a task has. Approvals of a run that waits with no content are revoked:
+// nothing proves them.
 func ProveTask(ctx context.Context, s state.Store, task string, t state.Task) (state.Task, error) {
 	judge := func(a state.Approval) (state.Approval, error) { return ProveApproval(ctx, s, task, a) }
-	if t.Run != nil && (len(t.Run.Approvals) > 0 || t.Run.Resume != nil && t.Run.Resume.Approval != nil) {
-		live, err := *t.Run, error(nil)
-		if wait := live.Wait; wait != nil && wait.Content != nil {
-			if live.Approvals, err = Prove(ctx, s, task, *wait.Content, live.Approvals); err != nil {
-				return t, err
-			}
+	if t.Run != nil {
+		live, content, err := *t.Run, state.Content{}, error(nil)
+		if live.Wait != nil && live.Wait.Content != nil {
+			content = *live.Wait.Content
+		}
+		if live.Approvals, err = Prove(ctx, s, task, content, live.Approvals); err != nil {
+			return t, err
 		}
 		if live.Resume != nil && live.Resume.Approval != nil {
 			resume := *live.Resume
