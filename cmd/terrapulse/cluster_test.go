@@ -468,8 +468,8 @@ func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
 	eventually(t, "with its Consul it is one of two again", func() bool { return one.sees(2, "cts-02") })
 }
 
-// Whoever looks at a cluster has no configuration file: how Consul is reached is
-// in the environment, as for Consul's own commands.
+// Commands that read a cluster need no configuration file: the environment says how to
+// reach Consul, as for Consul's own commands.
 func TestAClusterIsLookedAtThroughAConsulThatAsksForCertificates(t *testing.T) {
 	s := newSecured(t)
 	cert, key := s.authority.Client("someone")

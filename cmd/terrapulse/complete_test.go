@@ -87,7 +87,7 @@ func TestComplete_ArgumentsThatHelpNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// The installation itself writes to the home folder of whoever runs the test.
+// The installation itself writes to the home folder of the user who runs the test.
 func TestTheFlagsThatInstallCompletionAreNotThoseOfStart(t *testing.T) {
 	r := program(t, os.Args[0], "", "-autocomplete-install", "-autocomplete-uninstall")
 	wantCode(t, r, exitError)

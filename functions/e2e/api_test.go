@@ -109,7 +109,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("the pages of the deployment are %+v", o.Links)
 	}
 
-	// What was changed there counts for whoever ticks.
+	// The reconcile function works with what was changed there.
 	if status, _, said := c.ask(http.MethodPatch, "/v1/tasks/lb", `{"enabled":false}`); status != http.StatusOK {
 		t.Fatalf("disabling: %d %s", status, said)
 	}
@@ -132,7 +132,7 @@ func TestTasksAreMadeAndChangedThroughTheFunctionURL(t *testing.T) {
 		t.Errorf("tasks: %v", tasks)
 	}
 
-	// The deletion counts for whoever ticks, too.
+	// It works with the deletion, too.
 	c.register("web-3", 8082)
 	c.tickUntil("the task that is left follows the change", func() bool { return strings.Contains(c.out("made"), "web-3") })
 	c.tickUntil("all has ended", func() bool { return c.tick().Idle })

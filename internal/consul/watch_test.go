@@ -158,8 +158,8 @@ func TestWatch_NoticesThatConsulWasReplaced(t *testing.T) {
 	signalled(t, w, "a change at a low index", func(later Marks, _ error) bool { return later["services"] != now["services"] })
 }
 
-// Consul answers the questions under way with what it showed before, and would
-// keep whoever asks on from there waiting.
+// Consul answers the queries under way with what it showed before the restore. A query from that index on
+// would wait in vain.
 func TestWatch_NoticesThatConsulWasRestored(t *testing.T) {
 	s := consultest.Start(t)
 	proxy := consultest.NewProxy(t, s.Addr())

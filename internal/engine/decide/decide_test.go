@@ -97,7 +97,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 				s.Pending = &state.Pending{First: noon, Latest: noon}
 			})}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
 		{"a disabled task does nothing", Input{Task: disabled, State: applied(), Reading: Reading{Observed: b}, Request: Request{Force: "x"}}, Wait, state.ReasonDisabled, "disabled", time.Time{}},
-		{"a run under way is not doubled, whoever asks",
+		{"a request starts no second run beside one under way",
 			Input{Task: unbuffered, Reading: Reading{Observed: b}, Request: Request{Force: "x"}, State: with(applied(), func(s *state.Task) { s.Run = live })}, Wait, state.ReasonRunning, "run r1 is under way", time.Time{}},
 		{"a lost run is made good at once",
 			Input{Task: webTask(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Dead: Dead{Lost: lost}, State: with(applied(), func(s *state.Task) { s.Run = live })}, Run, state.ReasonLost, "out of memory", time.Time{}},

@@ -29,7 +29,7 @@ func TestDecide_AcceptedLossIsThatOfTheRun(t *testing.T) {
 	}
 }
 
-func TestDecide_ReplacedConsulHoldsWhoeverLosesEntries(t *testing.T) {
+func TestDecide_ReplacedConsulHoldsTasksThatLoseEntries(t *testing.T) {
 	unbuffered := webTask()
 	unbuffered.BufferPeriod.Enabled = false
 	lost := &Observed{Digest: "B", Lost: &Loss{1, "1 of 2 service instances are gone: web-1"}}

@@ -74,7 +74,7 @@ func (b *bench) changeTask(name string, how func(*state.Task)) {
 	}
 }
 
-// tickAfterEnd ticks as settle asks for it.
+// tickAfterEnd ticks as functions/settle requests it.
 func (b *bench) tickAfterEnd() {
 	b.t.Helper()
 	if _, err := b.Tick(b.t.Context(), TickOptions{Ended: true}); err != nil {

@@ -56,7 +56,7 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 		t.Errorf("the task reads %+v", got)
 	}
 	b.launcher.forget()
-	b.tickAfterEnd() // whoever settles a stopped runner starts it
+	b.tickAfterEnd() // the program that marks the runs of a stopped runner starts this tick
 	if got := b.task("task-0"); len(b.launcher.launches()) != 1 || got.Doubt != "" || got.Reason.Code != state.ReasonDoubt {
 		t.Errorf("the task was not run again: %+v", got)
 	}

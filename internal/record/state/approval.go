@@ -42,8 +42,9 @@ func approvalsOf(task string) string { return ApprovalPrefix + element(task) + "
 // ApprovalKey returns the key of the record of one approval.
 func ApprovalKey(task, id string) string { return approvalsOf(task) + element(id) }
 
-// GivenRecord proves an approval: the records of tasks and runs only repeat it, and runners write these. A record
-// is written by whoever takes the approval, and never changed. The approval counts as long as its record exists.
+// GivenRecord proves an approval: the records of tasks and runs only repeat it, and runners write these. The program
+// that receives a person's request, or the leader, creates the record, and no program changes it. The approval
+// counts as long as its record exists.
 type GivenRecord struct {
 	Given
 	Content Content `json:"content"`

@@ -124,7 +124,7 @@ func TestAMixtureOfOldAndNewElementsIsNoticed(t *testing.T) {
 	}
 }
 
-func TestForgettingIsDoneByWhoeverComesFirst(t *testing.T) {
+func TestForget_SkipsWhatAnotherProcessHasRemoved(t *testing.T) {
 	s := newStore(t)
 	for _, id := range []string{"r1", "r2"} {
 		if _, err := s.Apply(t.Context(), state.Create(state.RunKey("web", id), state.Encode(state.Run{ID: id, Kind: state.KindApply, State: state.RunSucceeded}))); err != nil {

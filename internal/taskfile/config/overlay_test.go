@@ -383,8 +383,8 @@ func TestWith_DeletedTaskReturnsOnlyAfterItsBlockChanges(t *testing.T) {
 	}
 }
 
-// A digest is that of a definition: whoever lays the same over the same finds
-// the same, and what is changed about one task is nothing to another.
+// The same override of the same definition always has the same digest, and an override
+// of one task changes no digest of another.
 func TestWith_KeepsDigestsOfOtherTasks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	yes, no := true, false
