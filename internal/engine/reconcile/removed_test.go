@@ -86,6 +86,61 @@ func TestTick_ADeletedTaskKeepsItsRecordsUntilItsRunHasEnded(t *testing.T) {
 	}
 }
 
+// approvals counts the records of approvals.
+func (b *bench) approvals() int {
+	b.t.Helper()
+	recs, err := b.store.List(b.t.Context(), state.ApprovalPrefix)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(recs)
+}
+
+func TestTick_PlanOfARemovedTaskDoesNotWaitAnyMore(t *testing.T) {
+	for name, remove := range map[string]func(*bench){
+		"from the files": func(b *bench) {
+			b.reload()
+			b.removed()
+		},
+		"through the API": func(b *bench) {
+			b.must(b.people().Delete(t.Context(), "task-0", "bob"))
+			b.tick()
+		},
+	} {
+		for _, approved := range []bool{false, true} {
+			b, run := waiting(t, planned)
+			events := b.recording()
+			if approved { // and the task is removed before the next tick
+				b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
+			}
+			remove(b)
+			if got := b.run(run).Data; got.State != state.RunSuperseded || got.Ended.IsZero() || b.begun("task-0") != 0 {
+				t.Errorf("%s: the run is %+v", name, got)
+			}
+			if task := b.task("task-0"); task.Run != nil || task.Reason.Code != state.ReasonRemoved {
+				t.Errorf("%s: the task reads %+v", name, task)
+			}
+			if err := b.people().Approve(t.Context(), "task-0", "", ann, ""); !errors.Is(err, state.ErrNoPlan) {
+				t.Errorf("%s: its plan is approved: %v", name, err)
+			}
+			if n := events.count(outbox.RunSuperseded); n != 1 {
+				t.Errorf("%s: %d events report the end of the run", name, n)
+			}
+
+			b.now = b.now.Add(keptRemoved)
+			b.tick()
+			if n := b.approvals(); n != 0 {
+				t.Errorf("%s: %d approvals are left", name, n)
+			}
+			b.must(b.people().Reset(t.Context()))
+			b.reload(tasks(1)...)
+			if got := b.runs("task-0"); got == nil || got.ID == run.ID || got.Approval != nil {
+				t.Errorf("%s: configured again, the task has the run %+v", name, got)
+			}
+		}
+	}
+}
+
 func TestTick_ATaskThatVanishedFromTheFilesIsKeptForKeepRemovedOrUntilItIsForgotten(t *testing.T) {
 	for _, forget := range []bool{false, true} {
 		b := newBench(t, tasks(2)...)

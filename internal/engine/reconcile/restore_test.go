@@ -229,3 +229,50 @@ func TestRestore_RecordsOfTheBackupExpire(t *testing.T) {
 		}
 	}
 }
+
+// What the backup says of waits and approvals may be of other data, or be used up.
+func TestRestore_PlanThatWaitedIsMadeAndApprovedAgain(t *testing.T) {
+	for name, inPlace := range map[string]bool{"into another store": false, "into the store itself": true} {
+		for _, approved := range []bool{false, true} {
+			b, was := waiting(t, planned)
+			if approved { // and the backup was made before the next tick
+				b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
+			}
+			backup := b.store
+			if !inPlace {
+				b.store = newBench(t).store
+			}
+			b.must(control.Restore(t.Context(), b.store, backup, "ann", 0, func() time.Time { return b.now }))
+			b.Reconciler = b.another(b.Config.Tasks)
+			b.tick()
+			if task := b.task("task-0"); task.Run != nil || task.Reason.Code != state.ReasonPaused {
+				t.Errorf("%s: after the restoration, the task reads %+v", name, task)
+			}
+			if err := b.people().Approve(t.Context(), "task-0", planned.ID, ann, ""); !errors.Is(err, state.ErrNoPlan) {
+				t.Errorf("%s: the plan of the backup is approved: %v", name, err)
+			}
+			if left := b.approvals(); left != 0 {
+				t.Errorf("%s: %d approvals are left", name, left)
+			}
+
+			b.resume()
+			b.tick()
+			run := b.runs("task-0")
+			if run == nil || run.ID == was.ID || run.Approval != nil {
+				t.Fatalf("%s: the new run is %+v", name, run)
+			}
+			again := state.PlannedRun{Task: "task-0", ID: run.ID}
+			b.claimed(again, "container")
+			b.wait(again, planned) // the same content
+			b.tickAfterEnd()
+			if got := b.run(again).Data; got.State != state.RunWaiting {
+				t.Errorf("%s: the run goes on without another approval: %+v", name, got)
+			}
+			b.must(b.people().Approve(t.Context(), "task-0", "", ann, ""))
+			b.tick()
+			if got := b.run(again).Data; got.State != state.RunIntended || got.Approval == nil {
+				t.Errorf("%s: approved again, the run is %+v", name, got)
+			}
+		}
+	}
+}
