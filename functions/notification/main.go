@@ -13,8 +13,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	awslambda "github.com/aws/aws-sdk-go-v2/service/lambda"
-	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
+	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
 	"github.com/terrapulse/terrapulse/internal/aws/lambdahttp"
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
@@ -31,9 +31,6 @@ func main() {
 	}
 	lambda.Start(lambdahttp.Handler{Handler: h})
 }
-
-// request is the invoke.Request for a tick after a notification.
-const request = `{"mode":"reconcile","notified":true}`
 
 // handler answers notifications.
 type handler struct {
@@ -52,14 +49,11 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	if err != nil {
 		return nil, err
 	}
-	source, client := secrets.New(cfg), awslambda.NewFromConfig(cfg)
+	source := secrets.New(cfg)
 	return &handler{
-		key: func(ctx context.Context) (string, error) { return source.Get(ctx, settings.KeyARN) },
-		tick: func(ctx context.Context) error {
-			_, err := client.Invoke(ctx, &awslambda.InvokeInput{FunctionName: &settings.ReconcileFunction, InvocationType: types.InvocationTypeEvent, Payload: []byte(request)})
-			return err
-		},
-		log: logging.JSON(out, settings.LogLevel),
+		key:  func(ctx context.Context) (string, error) { return source.Get(ctx, settings.KeyARN) },
+		tick: function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Notified,
+		log:  logging.JSON(out, settings.LogLevel),
 	}, nil
 }
 

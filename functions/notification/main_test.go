@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/notification"
 )
 
@@ -79,12 +78,5 @@ func TestNewHandler_WithTheEnvironmentOfTheTemplate(t *testing.T) {
 	}
 	if _, err = newHandler(t.Context(), nil, io.Discard); err == nil || !strings.Contains(err.Error(), "HcpNotificationTokenArn") {
 		t.Errorf("said %v", err)
-	}
-}
-
-func TestRequest_IsOneForATickAfterANotification(t *testing.T) {
-	req, err := invoke.Parse([]byte(request))
-	if err != nil || req.Mode != invoke.Reconcile || !req.Notified {
-		t.Errorf("%+v, %v", req, err)
 	}
 }

@@ -48,6 +48,12 @@ func (f Function) Tick(ctx context.Context) error {
 	return err
 }
 
+// Notified invokes a tick without waiting for it, because HCP Terraform has sent a notification.
+func (f Function) Notified(ctx context.Context) error {
+	_, err := f.invoke(ctx, invoke.Request{Mode: invoke.Reconcile, Notified: true}, types.InvocationTypeEvent)
+	return err
+}
+
 // Start starts a launch of plans, and does not wait for it.
 func (f Function) Start(ctx context.Context, launch string) error {
 	_, err := f.invoke(ctx, invoke.Request{Mode: invoke.Inspect, Launch: launch}, types.InvocationTypeEvent)

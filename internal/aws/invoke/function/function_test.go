@@ -1,6 +1,7 @@
 package function_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -30,12 +31,16 @@ func TestTick_DoesNotWaitForTheAnswer(t *testing.T) {
 	defer s.Close()
 	client := lambda.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})
 	f := function.Function{Client: client, Name: "prod-reconcile"}
-	if err := f.Tick(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	req, err := invoke.Parse(payload)
-	if err != nil || req.Mode != invoke.Reconcile || !req.Ended || kind != "Event" || path != "/2015-03-31/functions/prod-reconcile/invocations" {
-		t.Errorf("%s was sent %s as %s: %+v, %v", path, payload, kind, req, err)
+	for want, tick := range map[string]func(context.Context) error{
+		`{"mode":"reconcile","ended":true}`:    f.Tick,
+		`{"mode":"reconcile","notified":true}`: f.Notified,
+	} {
+		if err := tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := invoke.Parse(payload); err != nil || string(payload) != want || kind != "Event" || path != "/2015-03-31/functions/prod-reconcile/invocations" {
+			t.Errorf("%s was sent %s as %s: %v", path, payload, kind, err)
+		}
 	}
 	status = http.StatusForbidden
 	if err := f.Tick(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
