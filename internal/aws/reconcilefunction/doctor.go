@@ -94,21 +94,7 @@ func (i *invocation) checkTasks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var phases, wrong []string
-	for _, p := range lifecycle.Phases {
-		of := names[p.Phase]
-		if len(of) > 0 {
-			phases = append(phases, fmt.Sprintf("%d %s", len(of), p.Phase))
-		}
-		if len(of) > 0 && p.Tone == lifecycle.Bad {
-			wrong = append(wrong, fmt.Sprintf("%s: %s", p.Phase, strings.Join(of, ", ")))
-		}
-	}
-	found := strings.Join(phases, ", ")
-	if len(wrong) > 0 {
-		return "", fmt.Errorf("%s (%s)", found, strings.Join(wrong, "; "))
-	}
-	return found, nil
+	return lifecycle.Summary(names)
 }
 
 func (i *invocation) checkConsul(ctx context.Context) (string, error) {

@@ -180,23 +180,10 @@ func (e *examination) checkTasks(context.Context) (string, error) {
 	if !r.Healthy && r.Leader != nil {
 		return "", errors.New(apispec.Deref(r.Unhealthy))
 	}
-	names := map[apispec.Phase][]string{}
+	names := map[lifecycle.Phase][]string{}
 	for _, t := range r.Tasks {
-		names[t.Phase] = append(names[t.Phase], t.Name)
+		phase := lifecycle.Phase(t.Phase)
+		names[phase] = append(names[phase], t.Name)
 	}
-	var phases, wrong []string
-	for _, p := range lifecycle.Phases {
-		of := names[apispec.Phase(p.Phase)]
-		if len(of) > 0 {
-			phases = append(phases, fmt.Sprintf("%d %s", len(of), p.Phase))
-		}
-		if len(of) > 0 && p.Tone == lifecycle.Bad {
-			wrong = append(wrong, fmt.Sprintf("%s: %s", p.Phase, strings.Join(of, ", ")))
-		}
-	}
-	found := strings.Join(phases, ", ")
-	if len(wrong) > 0 {
-		return "", fmt.Errorf("%s (%s)", found, strings.Join(wrong, "; "))
-	}
-	return found, nil
+	return lifecycle.Summary(names)
 }

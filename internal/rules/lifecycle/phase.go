@@ -3,7 +3,12 @@
 // in pages, API, command line, metrics and messages, comes from this package.
 package lifecycle
 
-import "github.com/terrapulse/terrapulse/internal/record/state"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/terrapulse/terrapulse/internal/record/state"
+)
 
 //go:generate go test -run Docs_TablesAreCurrent -args -update
 
@@ -69,6 +74,26 @@ var Phases = []PhaseRow{
 	{Drifted, Ask, true, "Its infrastructure differs from what was applied last."},
 	{Unverified, Bad, true, "Its latest run has applied everything, but a verification has not passed, until one passes, also while the task is stopped."},
 	{Removed, Absent, false, "It is not in the configuration any more."},
+}
+
+// Summary returns how many tasks are in each phase, by the names of the tasks. It fails if a phase is bad.
+func Summary(tasks map[Phase][]string) (string, error) {
+	var phases, wrong []string
+	for _, p := range Phases {
+		names := tasks[p.Phase]
+		if len(names) == 0 {
+			continue
+		}
+		phases = append(phases, fmt.Sprintf("%d %s", len(names), p.Phase))
+		if p.Tone == Bad {
+			wrong = append(wrong, fmt.Sprintf("%s: %s", p.Phase, strings.Join(names, ", ")))
+		}
+	}
+	found := strings.Join(phases, ", ")
+	if len(wrong) > 0 {
+		return "", fmt.Errorf("%s (%s)", found, strings.Join(wrong, "; "))
+	}
+	return found, nil
 }
 
 // Row is what a reason means.

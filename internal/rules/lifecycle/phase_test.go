@@ -21,3 +21,13 @@ func TestAwaitsPeople_IsForWindowsAndPeopleAlsoThoseOfATaskThatComesBefore(t *te
 		}
 	}
 }
+
+func TestSummary_FailsIfAPhaseIsBad(t *testing.T) {
+	if got, err := lifecycle.Summary(map[lifecycle.Phase][]string{lifecycle.Waiting: {"dns"}, lifecycle.Applied: {"web", "lb"}}); err != nil || got != "2 applied, 1 waiting" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err := lifecycle.Summary(map[lifecycle.Phase][]string{lifecycle.Applied: {"web"}, lifecycle.Failing: {"dns", "lb"}, lifecycle.Unreadable: {"fw"}})
+	if want := "1 applied, 2 failing, 1 unreadable (failing: dns, lb; unreadable: fw)"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
