@@ -78,9 +78,9 @@ func start(bucket *s3.Client, location s3url.URL, transport http.RoundTripper, l
 	s.packages = newPackages(bucket, location, s.client, log)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /archive/{sum}/{name}", s.archive)
-	mux.HandleFunc("GET /registry/{host}/providers.v1/{namespace}/{type}/versions", s.listVersions)
-	mux.HandleFunc("GET /registry/{host}/providers.v1/{namespace}/{type}/{version}/download/{os}/{arch}", s.describe)
-	mux.HandleFunc("/registry/{host}/{service}/{rest...}", s.pass)
+	mux.HandleFunc("GET /registry/{host}/providers.v1/{namespace}/{type}/versions", s.upstream(s.listVersions))
+	mux.HandleFunc("GET /registry/{host}/providers.v1/{namespace}/{type}/{version}/download/{os}/{arch}", s.upstream(s.describe))
+	mux.HandleFunc("/registry/{host}/{service}/{rest...}", s.upstream(s.pass))
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.http.Serve(listener) }() // until Close
 	return s, nil
@@ -139,9 +139,22 @@ func (s *Server) get(r *http.Request, at string) (registry.Answer, error) {
 	return registry.Get(ctx, s.client, at, header)
 }
 
-// upstream returns the URL of the registry for a request, also with an error: then it is where the
+// upstream answers a request with the help of the registry, of which answer gets the URL.
+func (s *Server) upstream(answer func(w http.ResponseWriter, r *http.Request, u *url.URL) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		u, err := s.locate(r)
+		if err == nil {
+			err = answer(w, r, u)
+		}
+		if err != nil {
+			s.fail(w, r, err, u.String())
+		}
+	}
+}
+
+// locate returns the URL of the registry for a request, also with an error: then it is where the
 // registries have been so far.
-func (s *Server) upstream(r *http.Request) (*url.URL, error) {
+func (s *Server) locate(r *http.Request) (*url.URL, error) {
 	host, service := r.PathValue("host"), cmp.Or(r.PathValue("service"), "providers.v1")
 	if !slices.Contains(Hosts, host) {
 		return &url.URL{}, &registry.StatusError{Code: http.StatusNotFound, URL: host}
@@ -170,19 +183,13 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error, direct 
 
 // listVersions answers with the versions of a provider. Many tasks begin in the same minute, and use
 // the same providers.
-func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
-	u, err := s.upstream(r)
-	if err != nil {
-		s.fail(w, r, err, u.String())
-		return
-	}
+func (s *Server) listVersions(w http.ResponseWriter, r *http.Request, u *url.URL) (err error) {
 	s.mu.Lock()
 	got, known := s.versions[u.String()]
 	s.mu.Unlock()
 	if login := r.Header.Get("Authorization") != ""; !known || login || time.Since(got.at) >= fresh {
 		if got.Answer, err = s.get(r, u.String()); err != nil {
-			s.fail(w, r, err, u.String())
-			return
+			return err
 		}
 		got.at = time.Now()
 		if !login {
@@ -193,26 +200,20 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", got.Header.Get("Content-Type"))
 	_, _ = w.Write(got.Body)
+	return nil
 }
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // describe answers with the description of a package, in which the archive is at this server.
-func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
-	u, err := s.upstream(r)
-	if err != nil {
-		s.fail(w, r, err, u.String())
-		return
-	}
+func (s *Server) describe(w http.ResponseWriter, r *http.Request, u *url.URL) error {
 	got, err := s.get(r, u.String())
 	if err != nil {
-		s.fail(w, r, err, u.String())
-		return
+		return err
 	}
 	var fields map[string]any
 	if err := json.Unmarshal(got.Body, &fields); err != nil {
-		s.fail(w, r, fmt.Errorf("read %s: %w", u, err), u.String())
-		return
+		return fmt.Errorf("read %s: %w", u, err)
 	}
 	text := func(name string) string {
 		value, _ := fields[name].(string)
@@ -230,6 +231,7 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(fields) // Terraform reports a broken connection
+	return nil
 }
 
 // archive answers with the archive of a package.
@@ -253,12 +255,7 @@ func (s *Server) archive(w http.ResponseWriter, r *http.Request) {
 }
 
 // pass passes a request for something else to the registry, such as one for a module.
-func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
-	u, err := s.upstream(r)
-	if err != nil {
-		s.fail(w, r, err, u.String())
-		return
-	}
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, u *url.URL) error {
 	proxy := httputil.ReverseProxy{
 		Transport: s.client.Transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -276,4 +273,5 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { s.fail(w, r, err, u.String()) },
 	}
 	proxy.ServeHTTP(w, r)
+	return nil
 }
