@@ -13,7 +13,7 @@ import (
 // Source reads the stack's secret. A *secrets.Source is one.
 type Source interface {
 	Stack(ctx context.Context, arn string) (secrets.Stack, error)
-	Drop(arn string, denied func(secrets.Stack) bool) // Stack reads it again, if it still holds what was denied
+	Drop(arn, denied string) // Stack reads it again, if it still contains the denied token
 }
 
 // Consul adds the secrets for Consul to the configuration of its client.
@@ -56,7 +56,7 @@ func (c *Consul) Renew(ctx context.Context, cfg config.Consul, refused string) (
 	if c.ARN == "" || cfg.Token != "" {
 		return cfg, false, nil
 	}
-	c.Source.Drop(c.ARN, func(held secrets.Stack) bool { return string(held.ConsulToken) == refused })
+	c.Source.Drop(c.ARN, refused)
 	fresh, err = c.Configure(ctx, cfg)
 	return fresh, err == nil && fresh.Token != refused, err
 }

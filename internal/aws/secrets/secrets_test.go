@@ -195,17 +195,14 @@ func TestGet_RevokedAccessEndsTheUseOfASecret(t *testing.T) {
 
 func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
 	held := func(token string) string { return `{"consul_token": "` + token + `\n"}` }
-	is := func(token secrets.Text) func(secrets.Stack) bool {
-		return func(s secrets.Stack) bool { return s.ConsulToken == token }
-	}
-	v := newVault(t, map[string]string{secretARN: held("old")})
+	v := newVault(t, map[string]string{secretARN: held("token-1")})
 	v.get(t, secretARN)
-	v.set(secretARN, held("new"), "")
+	v.set(secretARN, held("token-2"), "")
 	var all sync.WaitGroup
 	for range 8 { // requests that were refused at the same time
 		all.Go(func() {
-			v.source.Drop(secretARN, is("old"))
-			if got, err := v.source.Stack(t.Context(), secretARN); err != nil || got.ConsulToken != "new" {
+			v.source.Drop(secretARN, "token-1")
+			if got, err := v.source.Stack(t.Context(), secretARN); err != nil || got.ConsulToken != "token-2" {
 				t.Errorf("it is %+v, %v", got, err)
 			}
 		})
@@ -214,9 +211,9 @@ func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
 	if v.reads != 2 {
 		t.Errorf("it was read %d times", v.reads)
 	}
-	v.source.Drop("arn:of:another", is("new"))
-	v.set(secretARN, held("newer"), "InternalServiceError")
-	v.source.Drop(secretARN, is("new"))
+	v.source.Drop("arn:of:another", "token-2")
+	v.set(secretARN, held("token-3"), "InternalServiceError")
+	v.source.Drop(secretARN, "token-2")
 	if got, err := v.source.Stack(t.Context(), secretARN); err == nil {
 		t.Errorf("a value that was refused is used again: %+v", got)
 	}
