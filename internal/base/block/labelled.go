@@ -2,6 +2,7 @@ package block
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +20,11 @@ type Labelled struct {
 func (l *Labelled) SetLabel(label string) { l.Label = label }
 
 func (l *Labelled) labelled() *Labelled { return l }
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// IsName reports whether a text can be the name of a block.
+func IsName(text string) bool { return nameForm.MatchString(text) }
 
 // Named is what blocks with labels become, such as checks.
 type Named[S any] struct {
@@ -44,6 +50,9 @@ func Merge[K any, P interface {
 			continue
 		}
 		first[l.Label] = l
+		if !IsName(l.Label) {
+			r.Fail(l.Origin, fmt.Sprintf("not a name for a %s: %s", named.What, Quoted(l.Label)), "letters, digits, '_', '-' and '.'")
+		}
 		at := slices.IndexFunc(all, func(s S) bool { return named.Name(s) == l.Label })
 		if at < 0 {
 			at, all = len(all), append(all, named.New(l.Label))

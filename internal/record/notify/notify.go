@@ -171,8 +171,6 @@ func (s Spec) Values() []Text {
 	return list.Map(slices.Sorted(maps.Keys(texts)), func(key string) Text { return Text{block.Joined(s.At.Path, key), texts[key]} })
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
-
 // reserved are the names of the sinks that need no block.
 var reserved = []string{"log", "eventbridge", "eventbridge-messages"}
 
@@ -193,7 +191,7 @@ func (n *Notify) Specs(r *block.Report) []Spec {
 		switch {
 		case !c.Name.Set:
 			s.Name = kind
-		case !nameForm.MatchString(s.Name) || slices.Contains(reserved, s.Name):
+		case !block.IsName(s.Name) || slices.Contains(reserved, s.Name):
 			r.Fail(c.Name.Origin, "not a name for a notify block: "+block.Quoted(s.Name), "letters, digits, '_', '-' and '.'; not "+strings.Join(reserved, " or "))
 		}
 		if s.Timeout <= 0 {

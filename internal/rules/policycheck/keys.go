@@ -1,7 +1,6 @@
 package policycheck
 
 import (
-	"regexp"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
@@ -16,8 +15,6 @@ type Keys struct {
 	Files   block.Strings  `key:"files" unset:"none" example:"policy" doc:"files and folders that the check reads, with relative paths: a bundle includes them, and if they change, a waiting plan is judged again"`
 	Enabled block.Bool     `key:"enabled" default:"true" doc:"'false': the check is not run; in a task, to leave out a global check"`
 }
-
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 var named = block.Named[Spec]{What: "check", Name: func(s Spec) string { return s.Name }, New: func(name string) Spec {
 	return Spec{Name: name, Enabled: true, OnFail: Hold, Timeout: 30 * time.Second}
@@ -34,9 +31,6 @@ func (k *Keys) spec(r *block.Report, parent Spec, read func([]string) (string, e
 		Name: k.Label, Enabled: k.Enabled.Or(parent.Enabled), Command: k.Command.Or(parent.Command),
 		OnFail: k.OnFail.Or(parent.OnFail), Timeout: k.Timeout.Or(parent.Timeout),
 		Files: k.Files.Or(parent.Files), Content: parent.Content,
-	}
-	if !nameForm.MatchString(c.Name) {
-		r.Fail(k.Origin, "not a name for a check: "+block.Quoted(c.Name), "letters, digits, '_', '-' and '.'")
 	}
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		r.Missing(k.Key("command"), "the check has no command", `program and arguments, such as ["conftest", "test", "--policy", "policy", "-"]`)

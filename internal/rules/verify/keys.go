@@ -47,7 +47,6 @@ const MaxBlocks = 20
 const Longest = 15 * time.Minute
 
 var (
-	nameForm   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 	envCall    = regexp.MustCompile(`\{\{\s*env\s+"([A-Za-z_][A-Za-z0-9_]*)"\s*\}\}`)
 )
@@ -71,9 +70,6 @@ func (k *Keys) spec(r *block.Report, parent Spec) Spec {
 		Terraform: k.Terraform.Or(parent.Terraform), Within: k.Within.Or(parent.Within), Every: k.Every.Or(parent.Every),
 		Timeout: k.Timeout.Or(parent.Timeout), OnFailure: k.OnFailure.Or(parent.OnFailure),
 		HTTP: k.HTTP.spec(r, parent.HTTP),
-	}
-	if !nameForm.MatchString(s.Name) {
-		r.Fail(k.Origin, "not a name for a verification: "+block.Quoted(s.Name), "letters, digits, '_', '-' and '.'")
 	}
 	ways := 0
 	for _, is := range []bool{s.HTTP != nil, len(s.Command) > 0, s.Terraform} {

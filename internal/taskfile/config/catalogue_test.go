@@ -355,7 +355,7 @@ f.hcl:5: check.a b.files: the files of the check cannot be read: there is no fil
 	{"check blocks that are waited for", "verify \"a\" {\n terraform = true\n within = \"1m\"\n}",
 		`f.hcl:3: verify.a.within: within has no effect with terraform = true: Terraform evaluates check blocks once, in the apply; remove it`},
 	{"a verification with wrong values", "verify \"a b\" {\n command = [\"\"]\n files = [\"/etc/x\"]\n within = \"1h\"\n every = \"0s\"\n on_failure = \"undo\"\n}",
-		`f.hcl:1: verify.a b: not a name for a verification: "a b"; letters, digits, '_', '-' and '.'
+		`f.hcl:1: verify.a b: not a name for a verify block: "a b"; letters, digits, '_', '-' and '.'
 f.hcl:2: verify.a b.command: the command has no program; such as ["./check-bgp", "muc"]
 f.hcl:3: verify.a b.files[0]: "/etc/x" is an absolute path, which does not exist on another machine; a path that is relative to the folder in which Terrapulse is started
 f.hcl:4: verify.a b.within: within "1h" is too long: the run occupies its task as long; at most 15m
