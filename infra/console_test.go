@@ -1,7 +1,7 @@
 package infra_test
 
 import (
-	"regexp"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,15 +11,27 @@ import (
 // The links to the AWS console name resources as the template does.
 func TestTemplate_HasTheResourcesThatLinksName(t *testing.T) {
 	const prefix = "/terrapulse/${AWS::StackName}/${Id}"
-	text, console := read(t, "template.yaml"), ecstask.Console{Stack: "${AWS::StackName}", Cluster: "arn:aws:ecs:REGION:1:cluster/c", Logs: prefix}
-	for _, component := range []string{"reconcile", "settle", "api", "runner"} {
-		if name := `LogGroupName: !Sub ["` + console.LogGroup(component) + `", { Id: !Select [2, !Split ["/", !Ref AWS::StackId]] }]`; !strings.Contains(text, name) {
-			t.Errorf("the template has no %s", name)
-		}
+	text, template := read(t, "template.yaml"), written(t)
+	console := ecstask.Console{Stack: "${AWS::StackName}", Cluster: "arn:aws:ecs:REGION:1:cluster/c", Logs: prefix}
+	variables := func(function string) map[string]any {
+		environment, _ := template.Resources[function].Properties["Environment"].(map[string]any)
+		set, _ := environment["Variables"].(map[string]any)
+		return set
 	}
-	for where, count := range map[string]int{"          TERRAPULSE_LOG_GROUPS: ": 2, "stack is deleted\n    Value: ": 1} {
-		if n := strings.Count(text, where+`!Sub ["`+prefix+`", {`); n != count {
-			t.Errorf("%s%s: %d times, want %d", where, prefix, n, count)
+	for where, tt := range map[string]struct {
+		name any
+		want string
+	}{
+		"ReconcileLog":      {template.Resources["ReconcileLog"].Properties["LogGroupName"], console.LogGroup("reconcile")},
+		"SettleLog":         {template.Resources["SettleLog"].Properties["LogGroupName"], console.LogGroup("settle")},
+		"ApiLog":            {template.Resources["ApiLog"].Properties["LogGroupName"], console.LogGroup("api")},
+		"RunnerLog":         {template.Resources["RunnerLog"].Properties["LogGroupName"], console.LogGroup("runner")},
+		"ReconcileFunction": {variables("ReconcileFunction")["TERRAPULSE_LOG_GROUPS"], prefix},
+		"ApiFunction":       {variables("ApiFunction")["TERRAPULSE_LOG_GROUPS"], prefix},
+		"LogGroups":         {template.Outputs["LogGroups"].Value, prefix},
+	} {
+		if want := fmt.Sprintf("[%s map[Id:[2 [/ AWS::StackId]]]]", tt.want); fmt.Sprint(tt.name) != want {
+			t.Errorf("%s names %v, want %s", where, tt.name, want)
 		}
 	}
 	_, dashboard, _ := strings.Cut(console.Dashboard(), "name=")
@@ -39,15 +51,17 @@ func TestTemplate_HasTheResourcesThatLinksName(t *testing.T) {
 // Log groups are an audit trail: they stay when the stack is deleted, and are in the way of no later
 // stack of the same name.
 func TestTemplate_LogGroupsOutlastTheStack(t *testing.T) {
-	groups := regexp.MustCompile(`    Type: AWS::Logs::LogGroup\n((?:    .*\n)*)`).FindAllStringSubmatch(read(t, "template.yaml"), -1)
-	if len(groups) != 6 {
-		t.Fatalf("found %d log groups", len(groups))
-	}
-	for _, g := range groups {
-		for _, line := range []string{"    DeletionPolicy: RetainExceptOnCreate\n", "    UpdateReplacePolicy: Retain\n", "${Id}"} {
-			if !strings.Contains(g[1], line) || strings.Contains(g[1], "Condition:") {
-				t.Errorf("without %s, or with a condition:\n%s", line, g[1])
-			}
+	groups := 0
+	for name, r := range written(t).Resources {
+		if r.Type != "AWS::Logs::LogGroup" {
+			continue
 		}
+		groups++
+		if r.DeletionPolicy != "RetainExceptOnCreate" || r.UpdateReplacePolicy != "Retain" || r.Condition != "" || !strings.Contains(fmt.Sprint(r.Properties["LogGroupName"]), "/${Id}/") {
+			t.Errorf("%s does not stay, has a condition, or no name of its own: %+v", name, r)
+		}
+	}
+	if groups != 6 {
+		t.Errorf("found %d log groups", groups)
 	}
 }

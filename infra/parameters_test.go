@@ -127,10 +127,8 @@ func TestTemplate_EnvironmentsOfFunctionsFitIntoTheLimitOfLambda(t *testing.T) {
 
 // An event that was lost once is no reason for an alarm of 14 days, as long as the queue keeps it.
 func TestTemplate_AlarmOfLostEventsEnds(t *testing.T) {
-	_, alarm, _ := strings.Cut(read(t, "template.yaml"), "\n  Undelivered:\n")
-	alarm, _, _ = strings.Cut(alarm, "\n\n")
-	if !strings.Contains(alarm, "MetricName: NumberOfMessagesSent\n") || !strings.Contains(alarm, "Period: 3600\n") {
-		t.Errorf("the alarm watches what is in the queue, or misses late metrics:\n%s", alarm)
+	if alarm := written(t).Resources["Undelivered"].Properties; alarm["MetricName"] != "NumberOfMessagesSent" || alarm["Period"] != 3600 {
+		t.Errorf("the alarm watches what is in the queue, or misses late metrics: %v", alarm)
 	}
 }
 
@@ -235,32 +233,30 @@ func TestTemplate_HTTPAPIIsWhereTheParameterSays(t *testing.T) {
 // Each parameter is in one group. At most 12 are usual, as many as a person reads; all that have no
 // default are among them.
 func TestTemplate_GroupsItsParameters(t *testing.T) {
-	text := read(t, "template.yaml")
+	template := written(t)
 	usual, groups := 0, map[string]string{}
-	for _, g := range regexp.MustCompile(`Label: \{ default: "(.*)" \}\n\s+Parameters:\s+\[([^\]]*)\]`).FindAllStringSubmatch(text, -1) {
-		for _, name := range strings.Split(g[2], ", ") {
+	for _, g := range template.Metadata.Interface.ParameterGroups {
+		for _, name := range g.Parameters {
 			if groups[name] != "" {
-				t.Errorf("%s is in the groups %q and %q", name, groups[name], g[1])
+				t.Errorf("%s is in the groups %q and %q", name, groups[name], g.Label.Default)
 			}
-			groups[name] = g[1]
+			groups[name] = g.Label.Default
 			switch {
-			case strings.HasPrefix(g[1], "Usual: "):
+			case strings.HasPrefix(g.Label.Default, "Usual: "):
 				usual++
-			case !strings.HasPrefix(g[1], "Rarely needed: "):
-				t.Errorf("the group %q is neither usual nor rarely needed", g[1])
+			case !strings.HasPrefix(g.Label.Default, "Rarely needed: "):
+				t.Errorf("the group %q is neither usual nor rarely needed", g.Label.Default)
 			}
 		}
 	}
-	_, parameters, _ := strings.Cut(text, "\nParameters:\n")
-	parameters, _, _ = strings.Cut(parameters, "\nMappings:")
-	for _, p := range regexp.MustCompile(`(?m)^  (\w+):\n((?:    .*\n)*)`).FindAllStringSubmatch(parameters, -1) {
-		if !strings.Contains(p[2], "    Default:") && !strings.HasPrefix(groups[p[1]], "Usual: ") {
-			t.Errorf("%s has no default, and is in the group %q", p[1], groups[p[1]])
+	for name, p := range template.Parameters {
+		if p.Default == nil && !strings.HasPrefix(groups[name], "Usual: ") {
+			t.Errorf("%s has no default, and is in the group %q", name, groups[name])
 		}
-		if groups[p[1]] == "" || !strings.Contains(text, "\n      "+p[1]+": { default: ") {
-			t.Errorf("%s has no group or no label", p[1])
+		if groups[name] == "" || template.Metadata.Interface.ParameterLabels[name].Default == "" {
+			t.Errorf("%s has no group or no label", name)
 		}
-		delete(groups, p[1])
+		delete(groups, name)
 	}
 	if usual > 12 || len(groups) > 0 {
 		t.Errorf("%d parameters are usual; unknown parameters in groups: %v", usual, groups)

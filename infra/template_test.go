@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"gopkg.in/yaml.v3"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
@@ -190,12 +191,16 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	}
 
 	// Every parameter or resource that an error message names must exist.
-	text := read(t, "template.yaml")
+	template := written(t)
 	for _, v := range slices.Concat(settings.Variables[settings.Reconcile](), settings.Variables[settings.Settle](), settings.Variables[settings.Notification](), settings.Variables[settings.API](), settings.Variables[settings.Runner]()) {
-		for _, kind := range []string{"the parameter ", "the resource "} {
-			_, name, found := strings.Cut(v.From, kind)
-			if found && !strings.Contains(text, "\n  "+name+":\n") {
-				t.Errorf("%s is said to come from %s%s: there is none", v.Name, kind, name)
+		if _, name, found := strings.Cut(v.From, "the parameter "); found {
+			if _, ok := template.Parameters[name]; !ok {
+				t.Errorf("%s is said to come from the parameter %s: there is none", v.Name, name)
+			}
+		}
+		if _, name, found := strings.Cut(v.From, "the resource "); found {
+			if _, ok := template.Resources[name]; !ok {
+				t.Errorf("%s is said to come from the resource %s: there is none", v.Name, name)
 			}
 		}
 	}
@@ -348,6 +353,43 @@ func TestTemplate_HasTheOutputsThatCommandsRead(t *testing.T) {
 	}
 }
 
+// document is template.yaml, with what its aliases name in their place. Functions such as !Sub are only
+// their arguments.
+type document struct {
+	Metadata struct {
+		Interface struct {
+			ParameterGroups []struct {
+				Label      struct{ Default string } `yaml:"Label"`
+				Parameters []string                 `yaml:"Parameters"`
+			} `yaml:"ParameterGroups"`
+			ParameterLabels map[string]struct{ Default string } `yaml:"ParameterLabels"`
+		} `yaml:"AWS::CloudFormation::Interface"`
+	} `yaml:"Metadata"`
+	Parameters map[string]struct {
+		Default        any    `yaml:"Default"`
+		AllowedPattern string `yaml:"AllowedPattern"`
+	} `yaml:"Parameters"`
+	Resources map[string]struct {
+		Type                string         `yaml:"Type"`
+		Condition           string         `yaml:"Condition"`
+		DeletionPolicy      string         `yaml:"DeletionPolicy"`
+		UpdateReplacePolicy string         `yaml:"UpdateReplacePolicy"`
+		Properties          map[string]any `yaml:"Properties"`
+	} `yaml:"Resources"`
+	Outputs map[string]struct {
+		Value any `yaml:"Value"`
+	} `yaml:"Outputs"`
+}
+
+// written returns template.yaml as it is before SAM translates it.
+func written(t *testing.T) (d document) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, "template.yaml")), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testtools.Root(t), name))
@@ -477,21 +519,34 @@ func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 		known = append(known, m.Name)
 	}
 	text := read(t, "template.yaml")
-	alarms := regexp.MustCompile(`(?s)\n  (\w+):\n    Type: AWS::CloudWatch::Alarm\n.*?Namespace: ([\w/]+)(?:\n\s+|, )MetricName: (\w+)`).FindAllStringSubmatch(text, -1)
-	if len(alarms) == 0 {
-		t.Fatal("no alarms are found")
-	}
 	explained := read(t, "docs/operate-aws.md")
-	for _, a := range alarms {
-		if a[2] == metrics.Namespace && !slices.Contains(known, a[3]) {
-			t.Errorf("alarm %s looks at %s, which nobody writes", a[1], a[3])
+	alarms := 0
+	for name, r := range written(t).Resources {
+		if r.Type != "AWS::CloudWatch::Alarm" {
+			continue
 		}
-		if !strings.Contains(text, "${"+a[1]+".Arn}") {
-			t.Errorf("the dashboard does not show alarm %s", a[1])
+		alarms++
+		watched := metricsOf(r.Properties)
+		if len(watched) == 0 {
+			t.Errorf("alarm %s has no metric", name)
 		}
-		if !strings.Contains(explained, "\n### "+a[1]+"\n") {
-			t.Errorf("docs/operate-aws.md does not explain alarm %s", a[1])
+		for _, m := range watched {
+			if m[0] == metrics.Namespace && !slices.Contains(known, m[1]) {
+				t.Errorf("alarm %s looks at %s, which nobody writes", name, m[1])
+			}
 		}
+		if description, _ := r.Properties["AlarmDescription"].(string); !strings.HasSuffix(description, docs.Page("operate-aws.md#"+strings.ToLower(name))) {
+			t.Errorf("the description of alarm %s does not end with its place in docs/operate-aws.md: %s", name, description)
+		}
+		if !strings.Contains(text, "${"+name+".Arn}") {
+			t.Errorf("the dashboard does not show alarm %s", name)
+		}
+		if !strings.Contains(explained, "\n### "+name+"\n") {
+			t.Errorf("docs/operate-aws.md does not explain alarm %s", name)
+		}
+	}
+	if alarms < 10 {
+		t.Errorf("only %d alarms are found", alarms)
 	}
 	_, body, _ := strings.Cut(text, "DashboardBody: !Sub\n        - |\n")
 	body, _, _ = strings.Cut(body, "\n        - Api:")
@@ -516,6 +571,24 @@ func TestTemplate_AlarmsAndDashboardUseExistingMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// metricsOf returns the namespace and name of each metric below a value.
+func metricsOf(value any) (found [][2]string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if name, ok := value["MetricName"].(string); ok {
+			return [][2]string{{fmt.Sprint(value["Namespace"]), name}}
+		}
+		for _, v := range value {
+			found = append(found, metricsOf(v)...)
+		}
+	case []any:
+		for _, v := range value {
+			found = append(found, metricsOf(v)...)
+		}
+	}
+	return found
 }
 
 // Somebody who deploys from the console has no folder docs.

@@ -70,7 +70,7 @@ func (r release) write() error {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return fmt.Errorf("read template.yaml: %w", err)
 	}
-	template := document.Content[0]
+	template := resolved(document.Content[0])
 	// Files of an older release must not stay.
 	if err := cmp.Or(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r release) write() error {
 	}
 	encoder := yaml.NewEncoder(file)
 	encoder.SetIndent(2)
-	return cmp.Or(encoder.Encode(&document), encoder.Close(), file.Close())
+	return cmp.Or(encoder.Encode(template), encoder.Close(), file.Close())
 }
 
 // pack builds a resource that `sam build` would build, and names its place in the bucket instead.
@@ -202,6 +202,32 @@ func (r release) listModules(built string) error {
 		}
 	}
 	return nil
+}
+
+// resolved returns a copy of a node that has what its aliases (*name) and merges (<<) name in their
+// place, because CloudFormation supports neither. `sam build` does the same.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return resolved(n.Alias)
+	}
+	c := *n
+	c.Anchor, c.Content = "", nil
+	var merged []*yaml.Node
+	for i, child := range n.Content {
+		switch {
+		case n.Kind == yaml.MappingNode && i%2 == 0 && child.Tag == "!!merge":
+		case n.Kind == yaml.MappingNode && i%2 == 1 && n.Content[i-1].Tag == "!!merge":
+			merged = resolved(child).Content
+		default:
+			c.Content = append(c.Content, resolved(child))
+		}
+	}
+	for i := 0; i < len(merged); i += 2 { // a key of the mapping itself wins
+		if find(&c, merged[i].Value) < 0 {
+			c.Content = append(c.Content, merged[i], merged[i+1])
+		}
+	}
+	return &c
 }
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
