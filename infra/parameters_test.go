@@ -23,17 +23,17 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 	}{
 		{"the least parameters", nil, ""},
 		{"every parameter", everything(), ""},
-		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerSize": "4096/4096"}, "RunnerSize"},
+		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerSize": "4096/4096"}, "CPU units and memory that Fargate has together"},
+		{"a size with a disk", rehearsal.Parameters{"RunnerSize": "1024/3072/100"}, ""},
 		{"a function in public subnets", rehearsal.Parameters{"AssignPublicIp": "true"}, "A function has no public address"},
-		{"subnets for a function outside of the VPC", rehearsal.Parameters{"FunctionInVpc": "false", "FunctionSubnets": "subnet-1"}, "FunctionSubnets needs FunctionInVpc=true"},
-		{"all functions in the VPC, without a group", rehearsal.Parameters{"AllFunctionsInVpc": "true"}, "AllFunctionsInVpc=true needs FunctionInVpc=true, and SecurityGroups or FunctionSecurityGroups"},
-		{"all functions in the VPC, but not the first", rehearsal.Parameters{"AllFunctionsInVpc": "true", "FunctionInVpc": "false", "SecurityGroups": "sg-1"}, "needs FunctionInVpc=true"},
-		{"all functions in the VPC", rehearsal.Parameters{"AllFunctionsInVpc": "true", "SecurityGroups": "sg-1"}, ""},
+		{"subnets for a function outside of the VPC", rehearsal.Parameters{"FunctionsInVpc": "none", "FunctionSubnets": "subnet-1"}, "FunctionSubnets needs FunctionsInVpc=consul or all"},
+		{"all functions in the VPC, without a group", rehearsal.Parameters{"FunctionsInVpc": "all"}, "FunctionsInVpc=all needs SecurityGroups or FunctionSecurityGroups"},
+		{"all functions in the VPC", rehearsal.Parameters{"FunctionsInVpc": "all", "SecurityGroups": "sg-1"}, ""},
+		{"all functions in the VPC, with a group of their own", rehearsal.Parameters{"FunctionsInVpc": "all", "FunctionSecurityGroups": "sg-1"}, ""},
 		{"an API behind API Gateway", rehearsal.Parameters{"Api": "gateway"}, ""},
-		{"a private API", rehearsal.Parameters{"Api": "private", "ApiVpcEndpoints": "vpce-0a1b,vpce-0c2d"}, ""},
-		{"a private API without an endpoint", rehearsal.Parameters{"Api": "private"}, "Api=private needs ApiVpcEndpoints"},
-		{"endpoints of an API that is not private", rehearsal.Parameters{"Api": "gateway", "ApiVpcEndpoints": "vpce-0a1b"}, "ApiVpcEndpoints needs Api=private"},
-		{"no such API", rehearsal.Parameters{"Api": "false"}, "Api"},
+		{"a private API", rehearsal.Parameters{"Api": "vpce-0a1b,vpce-0c2d"}, ""},
+		{"a private API without an endpoint", rehearsal.Parameters{"Api": "private"}, "url, gateway, none, or VPC endpoints"},
+		{"no such API", rehearsal.Parameters{"Api": "gateway,vpce-0a1b"}, "url, gateway, none, or VPC endpoints"},
 		{"Consul with an IPv6 address", rehearsal.Parameters{"ConsulAddress": "http://[2001:db8::1]:8501"}, ""},
 		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "http://2001:db8::1"}, "with an IPv6 address in brackets"},
 		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "http://[::]:8501"}, "with an IPv6 address in brackets"},
@@ -57,31 +57,30 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// Fargate has every size, and a size for each of its CPUs. Memory, in GiB, grows from the least to the most by steps.
+// RunnerSize accepts what Fargate has, and nothing else. Memory, in GiB, grows from the least to the most by steps.
 // https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html
-func TestTemplate_SizesArePairsThatFargateHas(t *testing.T) {
+func TestTemplate_SizesAreThoseOfFargate(t *testing.T) {
 	steps := map[int][3]int{512: {1, 4, 1}, 1024: {2, 8, 1}, 2048: {4, 16, 1}, 4096: {8, 30, 1}, 8192: {16, 60, 4}, 16384: {32, 120, 8}}
-	_, sizes, _ := strings.Cut(read(t, "template.yaml"), "\n  RunnerSize:\n")
-	_, sizes, _ = strings.Cut(sizes, "AllowedValues: [")
-	sizes, _, _ = strings.Cut(sizes, "]")
-	seen := map[int]bool{}
-	for _, size := range strings.Split(sizes, ", ") {
-		var cpu, memory int
-		if _, err := fmt.Sscanf(size, "%d/%d", &cpu, &memory); err != nil {
-			t.Fatal(size, err)
-		}
-		seen[cpu] = true
-		of := steps[cpu]
+	fargate := func(cpu, memory int) bool { // memory in units of 512 MiB
 		if cpu == 256 {
-			if memory != 512 && memory != 1024 && memory != 2048 {
-				t.Error(size)
+			return memory == 1 || memory == 2 || memory == 4
+		}
+		of, known := steps[cpu]
+		return known && memory%2 == 0 && memory/2 >= of[0] && memory/2 <= of[1] && (memory/2-of[0])%of[2] == 0
+	}
+	accepts := regexp.MustCompile(written(t).Parameters["RunnerSize"].AllowedPattern)
+	for cpu := 128; cpu <= 32768; cpu *= 2 {
+		for memory := range 300 {
+			size := fmt.Sprintf("%d/%d", cpu, memory*512)
+			if got := accepts.MatchString(size); got != fargate(cpu, memory) {
+				t.Errorf("%s is accepted: %v", size, got)
 			}
-		} else if memory%1024 != 0 || memory < of[0]*1024 || memory > of[1]*1024 || (memory/1024-of[0])%of[2] != 0 {
-			t.Error(size)
 		}
 	}
-	if len(seen) != len(steps)+1 {
-		t.Errorf("sizes are for the CPUs %v", seen)
+	for disk := range 250 { // GiB; 20 is what a container has if none is given
+		if got := accepts.MatchString(fmt.Sprintf("1024/2048/%d", disk)); got != (disk >= 21 && disk <= 200) {
+			t.Errorf("a disk of %d GiB is accepted: %v", disk, got)
+		}
 	}
 }
 
@@ -164,17 +163,17 @@ func TestTemplate_HTTPAPIIsWhereTheParameterSays(t *testing.T) {
 	const gateway = `^https://[a-z0-9]+\.execute-api\.eu-west-1\.amazonaws\.com/terrapulse/$`
 	stacks := map[string]*rehearsal.Stack{}
 	for api, want := range map[string]struct {
-		endpoints, address string
-		timeout            int
-		made               bool // the REST API
+		address string
+		timeout int
+		made    bool // the REST API
 	}{
-		"url":     {"", `^https://[a-z0-9]+\.lambda-url\.eu-west-1\.on\.aws/$`, 300, false},
-		"gateway": {"", gateway, 29, true},
-		"private": {"vpce-0a1b,vpce-0c2d", strings.Replace(gateway, "+", "+-vpce-0a1b", 1), 29, true},
+		"url":                 {`^https://[a-z0-9]+\.lambda-url\.eu-west-1\.on\.aws/$`, 300, false},
+		"gateway":             {gateway, 29, true},
+		"vpce-0a1b,vpce-0c2d": {strings.Replace(gateway, "+", "+-vpce-0a1b", 1), 29, true},
 	} {
 		parameters := rehearsal.Minimal("10.0.0.1:8500")
-		maps.Copy(parameters, rehearsal.Parameters{"Api": api, "ApiVpcEndpoints": want.endpoints})
-		stack := deployed(t, api, parameters)
+		parameters["Api"] = api
+		stack := deployed(t, "front", parameters)
 		stacks[api] = stack
 		if address := stack.Outputs["ApiUrl"]; !regexp.MustCompile(want.address).MatchString(address) {
 			t.Errorf("%s: the address is %q", api, address)

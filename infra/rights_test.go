@@ -40,7 +40,7 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 	delete(parameters, "RunnerPolicyArns")
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
-	parameters["FunctionInVpc"] = "false"
+	parameters["FunctionsInVpc"] = "none"
 	stack := deployed(t, "rights", parameters)
 	for program, role := range programs {
 		t.Run(program, func(t *testing.T) {
@@ -309,9 +309,9 @@ func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
 	changing := []string{"ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses"}
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
-	parameters["AllFunctionsInVpc"] = "true"
+	parameters["FunctionsInVpc"] = "all"
 	all := deployed(t, "network", parameters)
-	for what, stack := range map[string]*rehearsal.Stack{"FunctionInVpc": bounds(t), "AllFunctionsInVpc": all} {
+	for what, stack := range map[string]*rehearsal.Stack{"consul": bounds(t), "all": all} {
 		for name, f := range stack.Functions {
 			in := len(f.VPC.SubnetIDs) > 0
 			if in != (stack == all || name == "ReconcileFunction") {

@@ -54,8 +54,7 @@ func everything() rehearsal.Parameters {
 		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
 		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
 		"TaskRoleArns":        "arn:aws:iam::123456789012:role/network/*,arn:aws:iam::999999999999:role/dns",
-		"Api":                 "private",
-		"ApiVpcEndpoints":     "vpce-0a1b,vpce-0c2d",
+		"Api":                 "vpce-0a1b,vpce-0c2d",
 		"ActArns":             "arn:aws:iam::123456789012:role/NetworkOperator,arn:aws:iam::123456789012:user/ann",
 	})
 	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128", "NoProxy": ".internal.example.com"})

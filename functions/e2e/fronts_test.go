@@ -19,7 +19,7 @@ func TestAPI_GrantsAndApprovalsHoldAtEachAddress(t *testing.T) {
 	for where, parameters := range map[string]rehearsal.Parameters{
 		"lambda-url":              {"Api": "url"},
 		"execute-api":             {"Api": "gateway"},
-		"-vpce-0a1b2.execute-api": {"Api": "private", "ApiVpcEndpoints": "vpce-0a1b2,vpce-0c3d4"},
+		"-vpce-0a1b2.execute-api": {"Api": "vpce-0a1b2,vpce-0c3d4"},
 	} {
 		t.Run(parameters["Api"], func(t *testing.T) {
 			c := deploy(t, options{parameters: parameters})

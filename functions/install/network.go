@@ -95,7 +95,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 		}
 	}
 	if answer := smithy.APIError(nil); err != nil && w.AllFunctions && !f.complete && !errors.As(err, &answer) {
-		err = fmt.Errorf("the function reaches no EC2 from its subnets: %w: with AllFunctionsInVpc=true, they need a NAT gateway or the endpoints of infra/network.yaml", err)
+		err = fmt.Errorf("the function reaches no EC2 from its subnets: %w: with FunctionsInVpc=all, they need a NAT gateway or the endpoints of infra/network.yaml", err)
 	}
 	if err != nil {
 		return cmp.Or(e.PhysicalResourceID, id), nil, err
@@ -191,7 +191,7 @@ func judge(w wanted, f found) error {
 		case s.VPC != vpc && !w.FunctionGroups:
 			return fmt.Errorf("FunctionSubnets are in %s, and Subnets in %s: set FunctionSecurityGroups to groups of %s", s.VPC, vpc, s.VPC)
 		case s.Route == public && !endpoint:
-			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionInVpc=false for a Consul on the internet", id)
+			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionsInVpc=none for a Consul on the internet", id)
 		case s.Only:
 			return fmt.Errorf("%s has IPv6 addresses only, and Lambda needs IPv4 addresses, too: set FunctionSubnets to subnets with both", id)
 		case s.Route == egressOnly && !endpoint && !six:

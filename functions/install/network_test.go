@@ -324,7 +324,7 @@ func TestNetwork_WithoutAWayToEC2SaysWhatIsMissing(t *testing.T) {
 	n.Patience = 100 * time.Millisecond
 	for all, want := range map[string]string{"true": "they need a NAT gateway or the endpoints of infra/network.yaml", "false": "connection refused"} {
 		_, _, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": "subnet-1", "FunctionSubnets": "subnet-1", "AllFunctions": all}})
-		if err == nil || !strings.Contains(err.Error(), want) || all == "false" && strings.Contains(err.Error(), "AllFunctionsInVpc") {
+		if err == nil || !strings.Contains(err.Error(), want) || all == "false" && strings.Contains(err.Error(), "FunctionsInVpc") {
 			t.Errorf("AllFunctions=%s: %v", all, err)
 		}
 	}
