@@ -40,6 +40,8 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
 		{"one key of a secret", rehearsal.Parameters{"SecretArn": secretARN + ":token::"}, "the ARN of a Secrets Manager secret"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
+		{"everybody may act", rehearsal.Parameters{"ActArns": "*"}, ""},
+		{"nobody may act", rehearsal.Parameters{"ActArns": ""}, ""},
 		{"more people than fit into the environment of a function", rehearsal.Parameters{"ActArns": strings.Repeat("arn:aws:iam::123456789012:user/ann,", 80)}, "Let an asterisk stand for several roles"},
 		{"Consul without a scheme", rehearsal.Parameters{"ConsulAddress": "consul.example.com:8501"}, "http:// or https://"},
 		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
@@ -248,7 +250,11 @@ func TestTemplate_GroupsItsParameters(t *testing.T) {
 			}
 		}
 	}
+	guide := regexp.MustCompile(`Only (.*) have no default`).FindString(read(t, "docs/deploy.md"))
 	for name, p := range template.Parameters {
+		if (p.Default == nil) != strings.Contains(guide, "`"+name+"`") {
+			t.Errorf("%s has the default %v, and docs/deploy.md says: %s", name, p.Default, guide)
+		}
 		if p.Default == nil && !strings.HasPrefix(groups[name], "Usual: ") {
 			t.Errorf("%s has no default, and is in the group %q", name, groups[name])
 		}

@@ -28,6 +28,7 @@ resource "aws_cloudformation_stack" "terrapulse" {
     ConsulAddress    = var.consul_address
     SecretArn        = var.secret_arn
     Subnets          = join(",", var.subnets)
+    ActArns          = join(",", var.act_arns)
     RunnerPolicyArns = join(",", var.runner_policy_arns)
   }, var.parameters)
 

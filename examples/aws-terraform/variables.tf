@@ -30,6 +30,11 @@ variable "subnets" {
   type        = list(string)
 }
 
+variable "act_arns" {
+  description = "ARNs of the IAM roles and users that may change things through the HTTP API; an ARN may contain asterisks"
+  type        = list(string)
+}
+
 variable "runner_policy_arns" {
   description = "IAM policies with the rights that the tasks' providers need"
   type        = list(string)

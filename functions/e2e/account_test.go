@@ -67,7 +67,7 @@ func newAccount(t testing.TB, prebuilt string) *account {
 	}
 	a := &account{t: t, prebuilt: prebuilt, dir: t.TempDir(), requests: make(chan request), secrets: map[string]string{}}
 	a.consul = consultest.Start(t)
-	user := caller{aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, "arn:aws:iam::123456789012:user/test"}
+	user := caller{aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, "arn:aws:sts::123456789012:assumed-role/network-operator/test"}
 	a.url = newFunctionURL(t, user)
 	moto := testtools.StartMoto(t)
 	a.moto = proxyTo(t, moto)

@@ -77,7 +77,7 @@ func TestTerraformExample_DeploysAndPushes(t *testing.T) {
 	apply := []string{"apply", "-auto-approve", "-no-color", "-var", "region=eu-west-1", "-var", "name=" + c.name,
 		"-var", "template_url=https://example-eu-west-1.s3.eu-west-1.amazonaws.com/v1.2.3/template.yaml", "-var", "consul_address=http://consul.example.com:8501",
 		"-var", `subnets=["subnet-0123456789abcdef0","subnet-0123456789abcdef1"]`, "-var", `runner_policy_arns=["arn:aws:iam::123456789012:policy/firewall"]`,
-		"-var", "tasks=" + filepath.Join(c.dir, "files")}
+		"-var", `act_arns=["arn:aws:iam::123456789012:role/network-*"]`, "-var", "tasks=" + filepath.Join(c.dir, "files")}
 	if out := run(apply...); !strings.Contains(out, "in force") {
 		t.Errorf("no bundle was pushed:\n%s", out)
 	}

@@ -98,6 +98,7 @@ func Minimal(consul string) Parameters {
 	return Parameters{
 		"ConsulAddress": "http://" + consul,
 		"Subnets":       "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
+		"ActArns":       "*",
 	}
 }
 
