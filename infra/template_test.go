@@ -361,7 +361,6 @@ type document struct {
 				Label      struct{ Default string } `yaml:"Label"`
 				Parameters []string                 `yaml:"Parameters"`
 			} `yaml:"ParameterGroups"`
-			ParameterLabels map[string]struct{ Default string } `yaml:"ParameterLabels"`
 		} `yaml:"AWS::CloudFormation::Interface"`
 	} `yaml:"Metadata"`
 	Parameters map[string]struct {
