@@ -109,6 +109,9 @@ func Python(t testing.TB) string { return aws(t, "python/bin/python") }
 // Parliament returns the path of a Python with parliament, which knows every right of AWS.
 func Parliament(t testing.TB) string { return aws(t, "parliament/bin/python") }
 
+// IAM returns the folder with a simulator of IAM for Node.js.
+func IAM(t testing.TB) string { return aws(t, "iam") }
+
 // RIE returns the path of Lambda's runtime interface emulator, which runs a built bootstrap and
 // accepts invocations over HTTP. It exists only for Linux: elsewhere the test is skipped.
 func RIE(t testing.TB) string {

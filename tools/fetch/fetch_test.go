@@ -59,7 +59,7 @@ func TestChoose_ByName(t *testing.T) {
 	}
 	chosen, err := choose(nil)
 	const run = "consul terraform terraform-provider-local terraform-provider-time"
-	if got := names(chosen); err != nil || got != run+" nomad conftest dex promtool helm kubernetes-validate dynamodb python parliament browser" && runtime.GOOS != "windows" {
+	if got := names(chosen); err != nil || got != run+" nomad conftest dex promtool helm kubernetes-validate dynamodb python parliament iam browser" && runtime.GOOS != "windows" {
 		t.Errorf("without names: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"run"})

@@ -52,6 +52,12 @@ func TestFetch_RequiresJavaAndMaven(t *testing.T) {
 	w.lacks(w.library, "no mvn on PATH", "install Maven")
 }
 
+func TestFetch_RequiresNode(t *testing.T) {
+	w := newShelf(t)
+	w.write("tools/modules/packages.json", "[]")
+	w.lacks(tool{name: "modules", pin: "tools/modules/packages.json", fill: (*fetcher).nodeModules, proof: "node_modules"}, "no node on PATH", "Node.js 20 or newer")
+}
+
 func TestFetch_RequiresPython(t *testing.T) {
 	w := newShelf(t)
 	w.lacks(w.environment, "no python3 on PATH", "Python 3.11 or newer")

@@ -15,6 +15,7 @@
 //	.tools/site                                 a Python environment with mkdocs-material, which makes the site of the documentation
 //	.tools/site-scripts                         what draws its diagrams
 //	.tools/parliament                           a Python environment with parliament, which knows every right of AWS
+//	.tools/iam                                  a simulator of IAM, for Node.js
 //	.tools/kubernetes-validate                  a Python environment with the schemas of Kubernetes' API, which has
 //	.tools/bin/kubernetes-validate              checks manifests
 //	.tools/go-tfe                               the tests of HashiCorp's Go client of HCP Terraform, as a program
@@ -39,7 +40,7 @@
 // promtool and helm are built from source, kubernetes-validate needs Python; not on Windows), nomad (in addition, for the tests with Nomad; not on
 // Windows), pages (in addition, for the tests of the
 // pages: a browser; not on Windows), aws (in addition, for the AWS
-// tests; needs Java, Maven and Python, not on Windows), judges and release (in addition, for what
+// tests; needs Java, Maven, Node.js and Python, not on Windows), judges and release (in addition, for what
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
 // need Python, and the tests of the released artefacts; not on Windows), docs (for `make docs` and the
 // test of the site; needs Python, not on Windows), lint, tofu (in addition,
@@ -169,6 +170,10 @@ var tools = append([]tool{
 	{
 		name: "parliament", set: "aws",
 		pin: "tools/parliament/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
+	},
+	{
+		name: "iam", set: "aws",
+		pin: "tools/iam/packages.json", fill: (*fetcher).nodeModules, proof: "node_modules/@cloud-copilot/iam-simulate/package.json",
 	},
 	{
 		name: "go-tfe", set: "judges", pkg: "github.com/hashicorp/go-tfe",

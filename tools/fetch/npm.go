@@ -38,7 +38,24 @@ func (f *fetcher) npmPackages(ctx context.Context, t tool, dir string) error {
 		return err
 	}
 	for _, p := range pins {
-		if err := f.npmPackage(ctx, t, p, dir); err != nil {
+		if err := f.npmPackage(ctx, t, p, filepath.Join(dir, path.Base(p.Name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeModules downloads the pinned packages to where Node.js finds them.
+func (f *fetcher) nodeModules(ctx context.Context, t tool, dir string) error {
+	if _, err := f.find("node", "Node.js 20 or newer, which runs it (Debian: nodejs)"); err != nil {
+		return err
+	}
+	pins, err := f.npmPins(t)
+	if err != nil {
+		return err
+	}
+	for _, p := range pins {
+		if err := f.npmPackage(ctx, t, p, filepath.Join(dir, "node_modules", filepath.FromSlash(p.Name))); err != nil {
 			return err
 		}
 	}
@@ -59,7 +76,7 @@ func (f *fetcher) browser(ctx context.Context, t tool, dir string) error {
 			}
 			continue
 		}
-		if err := f.npmPackage(ctx, t, p, dir); err != nil {
+		if err := f.npmPackage(ctx, t, p, filepath.Join(dir, base)); err != nil {
 			return err
 		}
 		if base == "chromium" {
@@ -84,12 +101,12 @@ func (f *fetcher) npmPins(t tool) ([]npmPin, error) {
 	return pins, nil
 }
 
-// npmPackage downloads a package of the tool into a folder with the last part of its name.
+// npmPackage downloads a package of the tool into a folder.
 func (f *fetcher) npmPackage(ctx context.Context, t tool, p npmPin, dir string) error {
 	base := path.Base(p.Name)
 	url := fmt.Sprintf("%s/%s/-/%s-%s.tgz", registry, p.Name, base, p.Version)
 	f.printf("%s: downloading %s", t.name, url)
-	return unpackNPM(ctx, url, p.Integrity, filepath.Join(dir, base))
+	return unpackNPM(ctx, url, p.Integrity, dir)
 }
 
 // hasChromium reports whether the package has a Chromium for this machine.
