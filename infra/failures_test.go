@@ -49,7 +49,7 @@ func TestTemplate_AsynchronousFailuresHaveADestination(t *testing.T) {
 		t.Errorf("found %v", counted)
 	}
 	for _, role := range []string{"ReconcileRole", "SettleRole", "ScheduleRole"} {
-		if !stack.Roles[role].Allows("sqs:SendMessage", queue(stack.Outputs["DeadLetters"])) {
+		if !stack.Roles[role].Allows(t, ask("sqs:SendMessage", queue(stack.Outputs["DeadLetters"]))) {
 			t.Errorf("%s may not send to the dead-letter queue: %v", role, stack.Roles[role])
 		}
 	}

@@ -271,7 +271,7 @@ func TestTemplate_MinimalParameters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if settings.EventBus != "default" || !stack.Roles["ReconcileRole"].Allows("events:PutEvents", "arn:aws:events:eu-west-1:123456789012:event-bus/default") {
+			if settings.EventBus != "default" || !stack.Roles["ReconcileRole"].Allows(t, ask("events:PutEvents", arn("events", "event-bus/default"), "events:source", "terrapulse")) {
 				t.Errorf("events are sent to the bus %q, with the rights %v", settings.EventBus, stack.Roles["ReconcileRole"])
 			}
 			if got := stack.Outputs["BundleUrl"]; got != settings.Bundle.String() {

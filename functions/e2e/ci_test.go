@@ -5,8 +5,6 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,32 +49,32 @@ func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
 
 	for role, r := range map[string]*recorder{"PlanRole": plan, "PushRole": push} {
 		requested := r.requests()
-		for request := range requested {
-			action, resource, _ := strings.Cut(request, " ")
-			if !roles[role].Allows(action, resource) {
-				t.Errorf("%s does not allow %s on %s", role, action, resource)
+		for i, allowed := range roles[role].Judge(t, rehearsal.Limits{}, requested...) {
+			if !allowed {
+				t.Errorf("%s does not allow %s", role, requested[i])
 			}
 		}
 		for _, s := range roles[role] {
 			for _, action := range s.Actions {
-				used := slices.ContainsFunc(slices.Collect(maps.Keys(requested)), func(request string) bool { return strings.HasPrefix(request, action+" ") })
+				used := slices.ContainsFunc(requested, func(request rehearsal.Request) bool { return request.Action == action })
 				if action != "s3:ListBucket" && !used { // S3 needs it to report a missing pointer
 					t.Errorf("%s allows %s, which the workflow does not request", role, action)
 				}
 			}
 		}
 	}
-	pointer := "arn:aws:s3:::" + c.bucket + "/terrapulse/current"
-	if roles["PlanRole"].Allows("s3:PutObject", pointer) || !roles["PushRole"].Allows("s3:PutObject", pointer) {
+	object := func(action, key string) rehearsal.Request {
+		return rehearsal.Request{Action: action, Resource: "arn:aws:s3:::" + c.bucket + "/terrapulse/" + key}
+	}
+	pointer := object("s3:PutObject", "current")
+	if roles["PlanRole"].Allows(t, pointer) || !roles["PushRole"].Allows(t, pointer) {
 		t.Error("not the push alone may put a bundle into force")
 	}
-	for _, s := range roles["PlanRole"] {
-		if slices.Contains(s.Actions, "s3:PutObject") && fmt.Sprint(s.Condition) != "map[Null:map[s3:if-none-match:false]]" {
-			t.Errorf("a pull request may replace the bundle in force: %v", s.Condition)
-		}
+	if roles["PlanRole"].Allows(t, object("s3:PutObject", "bundles/0123.zip")) {
+		t.Error("a pull request may replace the bundle in force")
 	}
 	for _, role := range roles {
-		if role.Allows("s3:GetObject", "arn:aws:s3:::"+c.bucket+"/terrapulse/state/lb") {
+		if role.Allows(t, object("s3:GetObject", "state/lb")) {
 			t.Error("a role reads Terraform's state")
 		}
 	}
@@ -252,24 +250,19 @@ func (c *cloud) sh(cmd *exec.Cmd, wants ...string) string {
 	return string(out)
 }
 
-// requests returns what was requested: actions of IAM with their resources.
-func (r *recorder) requests() map[string]bool {
+// requests returns what was requested, as IAM judges it.
+func (r *recorder) requests() []rehearsal.Request {
 	const account = ":eu-west-1:123456789012:"
-	all := map[string]bool{}
-	for request := range r.services["S3"].passed() {
-		method, path, _ := strings.Cut(request, " ")
-		action := map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject"}[method]
-		all[action+" arn:aws:s3:::"+strings.TrimPrefix(path, "/")] = true
-	}
+	all := r.services["S3"].objects()
 	for operation := range r.services["DYNAMODB"].passed() {
-		all["dynamodb:"+operation+" arn:aws:dynamodb"+account+"table/"+r.c.table] = true
+		all = append(all, rehearsal.Request{Action: "dynamodb:" + operation, Resource: "arn:aws:dynamodb" + account + "table/" + r.c.table})
 	}
 	for request := range r.services["LAMBDA"].passed() {
 		name := strings.TrimSuffix(strings.TrimPrefix(request, "POST /2015-03-31/functions/"), "/invocations")
-		all["lambda:InvokeFunction arn:aws:lambda"+account+"function:"+name] = true
+		all = append(all, rehearsal.Request{Action: "lambda:InvokeFunction", Resource: "arn:aws:lambda" + account + "function:" + name})
 	}
 	if len(r.services["CLOUDFORMATION"].passed()) > 0 {
-		all["cloudformation:DescribeStacks arn:aws:cloudformation"+account+"stack/e2e/1"] = true
+		all = append(all, rehearsal.Request{Action: "cloudformation:DescribeStacks", Resource: "arn:aws:cloudformation" + account + "stack/e2e/1"})
 	}
 	return all
 }

@@ -172,6 +172,7 @@ type cloud struct {
 	store             state.Store
 	client            *s3.Client
 	table             string
+	records           string // the table of the stack, which stands for it in the rights of the roles
 	reconcile, settle string // functions
 	api, notification string // functions; notification only with HCP Terraform
 	apiURL            string // output ApiUrl
@@ -225,7 +226,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets), guards: map[string]string{},
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
-		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, records: stack.Outputs["Table"], api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -92,16 +92,14 @@ func (c *cloud) stateIsAllowed(task string) {
 		c.t.Error("Terraform did not ask STS whose credentials it has: does infra/network.yaml still need the endpoint?")
 	}
 	seen := false
-	for request := range c.s3.passed() {
-		method, path, _ := strings.Cut(request, " ")
-		action := map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject", http.MethodDelete: "s3:DeleteObject"}[method]
-		key := strings.TrimPrefix(path, "/"+c.bucket+"/")
-		if action == "" || key == "" || key == path || strings.HasPrefix(key, "terrapulse/bundles/") || key == "terrapulse/current" {
+	for _, request := range c.s3.objects() {
+		key := strings.TrimPrefix(request.Resource, "arn:aws:s3:::"+c.bucket+"/")
+		if strings.HasPrefix(key, "terrapulse/bundles/") || key == "terrapulse/current" {
 			continue // of the functions and of this test, too
 		}
 		seen = seen || key == stateObject(task)
-		if !c.roles["RunnerRole"].Allows(action, "arn:aws:s3:::"+c.bucket+"/"+key) {
-			c.t.Errorf("RunnerRole does not allow %s on %s", action, key)
+		if !c.roles["RunnerRole"].Allows(c.t, request) {
+			c.t.Errorf("RunnerRole does not allow %s", request)
 		}
 	}
 	if !seen {

@@ -6,17 +6,11 @@ package rehearsal
 
 import (
 	_ "embed"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
@@ -171,7 +165,7 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 		asked["buckets"] = []string{bucket}
 	}
 	s := &Stack{Artifacts: a}
-	run(t, asked, s)
+	deployer.request(t, asked, s)
 	return s
 }
 
@@ -179,66 +173,12 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 // accepts them. It checks patterns, values and rules.
 func Refusals(t testing.TB, each []Parameters) (refusals []string) {
 	t.Helper()
-	run(t, map[string]any{"template": filepath.Join(testtools.Root(t), "template.yaml"), "check": each}, &refusals)
+	deployer.request(t, map[string]any{"template": filepath.Join(testtools.Root(t), "template.yaml"), "check": each}, &refusals)
 	return refusals
 }
 
-// deployer is the program that deploys, one for all tests of this process. It ends with the process.
-var deployer struct {
-	sync.Mutex
-	requests *json.Encoder // nil before the first test
-	answers  *json.Decoder
-	said     *testtools.Output
-}
-
-// run requests something of the program, and decodes its result.
-func run(t testing.TB, asked map[string]any, into any) {
-	t.Helper()
-	deployer.Lock()
-	defer deployer.Unlock()
-	if deployer.requests == nil {
-		startDeployer(t)
-	}
-	var answer struct {
-		Result  json.RawMessage
-		Problem string
-	}
-	err := deployer.requests.Encode(asked)
-	if err == nil {
-		err = deployer.answers.Decode(&answer)
-	}
-	if err != nil {
-		deployer.requests = nil // the next test starts it again
-		t.Fatalf("deploy %v: %v\n%s", asked, err, deployer.said)
-	}
-	if answer.Problem != "" {
-		t.Fatalf("deploy %v: %s", asked, answer.Problem)
-	}
-	if err := json.Unmarshal(answer.Result, into); err != nil {
-		t.Fatalf("%v in:\n%s", err, answer.Result)
-	}
-}
-
-// startDeployer starts the program. It reads requests until its input ends, at the latest with this
-// process.
-func startDeployer(t testing.TB) {
-	t.Helper()
-	cmd := exec.Command(testtools.Python(t), "-c", stackProgram)
-	said := &testtools.Output{}
-	cmd.Stderr = said
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start the program that deploys: %v", err)
-	}
-	deployer.requests, deployer.answers, deployer.said = json.NewEncoder(in), json.NewDecoder(out), said
-}
+// deployer deploys.
+var deployer = server{command: func(t testing.TB) *exec.Cmd { return exec.Command(testtools.Python(t), "-c", stackProgram) }}
 
 // Env returns the environment of a function, such as ReconcileFunction, in the format of
 // os.Environ.
@@ -267,62 +207,3 @@ func (s *Stack) Container(name string) (types.ContainerDefinition, bool) {
 	}
 	return types.ContainerDefinition{}, false
 }
-
-// Policy are the statements of a role, from its inline and its managed policies.
-type Policy []Statement
-
-// Statement is a statement of a policy.
-type Statement struct {
-	SID       string         `json:"sid"`
-	Effect    string         `json:"effect"`
-	Actions   []string       `json:"actions"`
-	Resources []string       `json:"resources"`
-	Condition map[string]any `json:"condition"`
-}
-
-// Allows reports whether a statement allows the action on the resource, ignoring its condition.
-func (p Policy) Allows(action, resource string) bool {
-	for _, s := range p {
-		if s.Effect == "Allow" && anyMatches(s.Actions, action) && anyMatches(s.Resources, resource) {
-			return true
-		}
-	}
-	return false
-}
-
-// AllowsRecords reports whether a statement allows an action of DynamoDB on the records of all these collections,
-// as IAM judges the conditions of the template: a statement without LeadingKeys allows all collections.
-func (p Policy) AllowsRecords(action string, collections ...string) bool {
-	for _, s := range p {
-		if s.Effect != "Allow" || !anyMatches(s.Actions, action) {
-			continue
-		}
-		keys, limited := s.LeadingKeys()
-		if !limited || !slices.ContainsFunc(collections, func(c string) bool { return !anyMatches(keys, c) }) {
-			return true
-		}
-	}
-	return false
-}
-
-// LeadingKeys are the patterns of the collections that a statement is limited to, if it is.
-func (s Statement) LeadingKeys() (patterns []string, limited bool) {
-	like, _ := s.Condition["ForAllValues:StringLike"].(map[string]any)
-	keys, limited := like["dynamodb:LeadingKeys"].([]any)
-	for _, key := range keys {
-		patterns = append(patterns, fmt.Sprint(key))
-	}
-	return patterns, limited
-}
-
-func anyMatches(patterns []string, s string) bool {
-	for _, p := range patterns {
-		// In IAM, * also matches slashes; in path.Match it does not.
-		if ok, err := path.Match(strings.ReplaceAll(p, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00")); err == nil && ok {
-			return true
-		}
-	}
-	return false
-}
-
-func (s Statement) String() string { return fmt.Sprintf("%s %v on %v", s.SID, s.Actions, s.Resources) }

@@ -314,10 +314,9 @@ def statements(role):
 
 def normal(statement):
     listed = {k: [statement[k]] if isinstance(statement.get(k), str) else statement.get(k, []) for k in ("Action", "Resource")}
-    return {
-        "sid": statement.get("Sid", ""), "effect": statement["Effect"], "actions": listed["Action"],
-        "resources": listed["Resource"], "condition": statement.get("Condition", {}),
-    }
+    # Only in AWS, the ARN of a log group ends with all its streams.
+    listed["Resource"] = [r + ":*" if ":log-group:" in r else r for r in listed["Resource"]]
+    return statement | listed
 
 
 def task_definition(arn):
