@@ -77,6 +77,7 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 	}
 	task := strings.Replace(cluster, ":cluster/", ":task/", 1) + "/0123"
 	runner := arn("ecs", "task-definition/bounds-runner:7")
+	image := arn("ecr", "repository/team/terraform")
 	lost := queue(s.Outputs["DeadLetters"])
 	notify := []rehearsal.Request{ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:notify/pager-AbCdEf")), ask("ssm:GetParameter", arn("ssm", "parameter/notify/slack"))}
 	passed := func(name string) rehearsal.Request {
@@ -127,7 +128,10 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 			ask("sts:AssumeRole", role("network/lb")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns"),
 			ask("lambda:InvokeFunction", reconcile),
 		}),
-		"ExecutionRole": slices.Concat(logs(s, "RunnerLog"), keyUse("secretsmanager"), []rehearsal.Request{ask("secretsmanager:GetSecretValue", secretARN)}),
+		"ExecutionRole": slices.Concat(logs(s, "RunnerLog"), keyUse("secretsmanager"), []rehearsal.Request{
+			ask("secretsmanager:GetSecretValue", secretARN), ask("ecr:GetAuthorizationToken", "*"),
+			ask("ecr:BatchCheckLayerAvailability", image), ask("ecr:BatchGetImage", image), ask("ecr:GetDownloadUrlForLayer", image),
+		}),
 		"ScheduleRole":  {ask("lambda:InvokeFunction", reconcile), ask("sqs:SendMessage", lost)},
 	}
 	for of, acts := range documentedRecords(t) {
@@ -365,6 +369,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("kms:Decrypt", kmsARN),
 		},
 		"ExecutionRole": {
+			ask("ecr:BatchGetImage", arn("ecr", "repository/other")),
 			ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:other-AbCdEf")), ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:notify/pager-AbCdEf")),
 		},
 		"ScheduleRole": {ask("lambda:InvokeFunction", arn("lambda", "function:other"))},

@@ -20,8 +20,8 @@ async function judge({ role, boundary, controls }, { action, resource, context =
     resourcePolicy,
     request: {
       action, principal, resource: { resource, accountId: owner || account },
-      // Of every request, beside those of its action.
-      contextVariables: { 'aws:RequestedRegion': where || region, 'aws:SecureTransport': 'true', 'aws:PrincipalAccount': account, ...context },
+      // Of every request, beside those of its action. IAM is in one region only.
+      contextVariables: { 'aws:RequestedRegion': where || (action.startsWith('iam:') ? 'us-east-1' : region), 'aws:SecureTransport': 'true', 'aws:PrincipalAccount': account, ...context },
     },
   }, {})
   if (judged.resultType === 'error') throw new Error(`${action} on ${resource}: ${JSON.stringify(judged.errors)}`)
