@@ -132,7 +132,7 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 			ask("secretsmanager:GetSecretValue", secretARN), ask("ecr:GetAuthorizationToken", "*"),
 			ask("ecr:BatchCheckLayerAvailability", image), ask("ecr:BatchGetImage", image), ask("ecr:GetDownloadUrlForLayer", image),
 		}),
-		"ScheduleRole":  {ask("lambda:InvokeFunction", reconcile), ask("sqs:SendMessage", lost)},
+		"ScheduleRole": {ask("lambda:InvokeFunction", reconcile), ask("sqs:SendMessage", lost)},
 	}
 	for of, acts := range documentedRecords(t) {
 		for act, collections := range acts {

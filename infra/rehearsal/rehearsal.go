@@ -180,6 +180,13 @@ func Refusals(t testing.TB, each []Parameters) (refusals []string) {
 // deployer deploys.
 var deployer = server{command: func(t testing.TB) *exec.Cmd { return exec.Command(testtools.Python(t), "-c", stackProgram) }}
 
+// Lint returns what the schemas of CloudFormation's resources say about what the template makes with parameters.
+func Lint(t testing.TB, each []Parameters) (findings [][]string) {
+	t.Helper()
+	deployer.request(t, map[string]any{"template": filepath.Join(testtools.Root(t), "template.yaml"), "lint": each}, &findings)
+	return findings
+}
+
 // Env returns the environment of a function, such as ReconcileFunction, in the format of
 // os.Environ.
 func (s *Stack) Env(function string) []string {

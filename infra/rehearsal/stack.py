@@ -5,6 +5,7 @@ what there is then as JSON. What moto cannot make is in "template" alone.
 Each line of stdin is a request:
 {"template": path, "name": "...", "parameters": {...}, "buckets": [...], "keep": path}
 or, to print only what CloudFormation refuses: {"template": path, "check": [{...}, ...]}
+or, to print only what the schemas of its resources refuse: {"template": path, "lint": [{...}, ...]}
 Each is answered by a line with {"result": ...} or {"problem": "..."}. One process answers
 many, because its imports take longer than a deployment. Moto is empty before each.
 """
@@ -68,6 +69,8 @@ def answered(asked):
         with open(asked["template"]) as f:
             template = yaml_parse(f.read())
         return [refused(template, values(template, p)) for p in asked["check"]]
+    if "lint" in asked:
+        return linted(asked["template"], asked["lint"])
     urllib.request.urlopen(urllib.request.Request(os.environ["AWS_ENDPOINT_URL"] + "/moto-api/reset", method="POST")).close()
     gc.collect()  # the functions of the last stack
     return deploy(asked)
@@ -224,6 +227,80 @@ def holds(test, given):
         "Fn::Split": lambda: of[1].split(of[0]),
         "Fn::Select": lambda: of[1][int(of[0])],
     }[kind]()
+
+
+PSEUDO = {
+    "AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": "123456789012", "AWS::URLSuffix": "amazonaws.com", "AWS::StackName": "terrapulse",
+    "AWS::StackId": f"arn:aws:cloudformation:{REGION}:123456789012:stack/terrapulse/11111111-2222-3333-4444-555555555555",
+}
+
+
+def linted(path, each):
+    """What cfn-lint says of the resources that the template makes with each of these parameters. Warnings are of the
+    template as it is written: `make lint`."""
+    from cfnlint.config import ConfigMixIn  # here, since it takes a second
+    from cfnlint.decode.decode import decode_str
+    from cfnlint.runner import Runner
+
+    linter, found = Runner(ConfigMixIn(regions=[REGION], ignore_checks=["W", "I"])), []
+    for parameters in each:
+        with open(path) as f:
+            template = yaml_parse(f.read())
+        template["Globals"]["Function"]["CodeUri"] = "s3://bucket/key"
+        for r in template["Resources"].values():
+            if "ContentUri" in r.get("Properties", {}):
+                r["Properties"]["ContentUri"] = "s3://bucket/key"
+        given = values(template, parameters)
+        made, _ = decode_str(json.dumps(resolved(translate(template, parameters), given)))
+        found.append([f"{'/'.join(map(str, m.path))}: {m}" for m in linter.validate_template(made)])
+    return found
+
+
+ABSENT = object()  # AWS::NoValue
+
+
+def resolved(template, given):
+    """The resources and outputs of a translated template, with the values of its parameters and conditions. What
+    depends on a resource stays a function."""
+    lists = [k for k, p in template["Parameters"].items() if p["Type"].startswith(("List", "CommaDelimitedList"))]
+    known = PSEUDO | {k: v.split(",") if k in lists else str(v) for k, v in given.items()}
+    conditions = {k: holds(c, PSEUDO | given | {"conditions": template["Conditions"]}) for k, c in template["Conditions"].items()}
+
+    def one(value):
+        if isinstance(value, list):
+            return [v for v in map(one, value) if v is not ABSENT]
+        if not isinstance(value, dict):
+            return value
+        kind, of = next(iter(value.items()), ("", None))
+        if kind == "Ref":
+            return ABSENT if of == "AWS::NoValue" else known.get(of, value)
+        if kind == "Fn::If":
+            return one(of[1 if conditions[of[0]] else 2])
+        if kind == "Fn::Sub":
+            return substitute(*([of] if isinstance(of, str) else of))
+        result = {k: o for k, o in ((k, one(v)) for k, v in value.items()) if o is not ABSENT}
+        of = result.get(kind)
+        if kind == "Fn::FindInMap":
+            return template["Mappings"][of[0]][of[1]][of[2]]
+        if kind == "Fn::Join" and all(isinstance(v, str) for v in of[1]):
+            return of[0].join(of[1])
+        if kind == "Fn::Split" and isinstance(of[1], str):
+            return of[1].split(of[0])
+        if kind == "Fn::Select" and isinstance(of[1], list):
+            return of[1][int(of[0])]
+        return result
+
+    def substitute(text, variables={}):
+        variables = {k: one(v) for k, v in variables.items()}
+        texts = {k: v for k, v in (known | variables).items() if isinstance(v, str)}
+        text = re.sub(r"\$\{([^}!]+)\}", lambda m: texts.get(m[1], m[0]), text)
+        left = {k: v for k, v in variables.items() if k not in texts}
+        return text if "${" not in text else {"Fn::Sub": [text, left] if left else text}
+
+    def made(part):
+        return {k: {p: one(v) for p, v in r.items() if p != "Condition"} for k, r in template[part].items() if conditions.get(r.get("Condition"), True)}
+
+    return {"AWSTemplateFormatVersion": "2010-09-09", "Resources": made("Resources"), "Outputs": made("Outputs")}
 
 
 def installed(template, given):

@@ -1,0 +1,47 @@
+package infra_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+)
+
+// What the template makes is what CloudFormation's schemas of resources accept. `make lint` checks the template
+// without values for its parameters and conditions.
+func TestTemplate_ResourcesAreWhatTheirSchemasAccept(t *testing.T) {
+	slow(t)
+	all := everything()
+	all["FunctionSecurityGroups"] = "sg-0123456789abcdef0" // whose form the schema checks
+	cases := []struct {
+		name       string
+		parameters rehearsal.Parameters
+		want       string // part of a finding; "" for none
+	}{
+		{"only what has no default", nil, ""},
+		{"everything", all, ""},
+		{"an image with the program", rehearsal.Parameters{"RunnerImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terrapulse@sha256:" + strings.Repeat("0", 64)}, ""},
+		{"a bucket, a key and a boundary", rehearsal.Parameters{"Bucket": "the-bucket", "KmsKeyArn": kmsARN, "PermissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"}, ""},
+		{"a VPC for all functions", rehearsal.Parameters{"AllFunctionsInVpc": "true", "FunctionSubnets": "subnet-0123456789abcdef2"}, ""},
+		{"no function in a VPC", rehearsal.Parameters{"FunctionInVpc": "false"}, ""},
+		{"a REST API", rehearsal.Parameters{"Api": "gateway"}, ""},
+		{"a private REST API", rehearsal.Parameters{"Api": "private", "ApiVpcEndpoints": "vpce-0123456789abcdef0,vpce-0123456789abcdef1"}, ""},
+		{"HCP Terraform", rehearsal.Parameters{"SecretArn": secretARN, "HcpNotificationTokenArn": notificationARN}, ""},
+		{"mail", rehearsal.Parameters{"EventBus": "default", "NotificationEmail": "network@example.com"}, ""},
+		{"no API, and containers that linger", rehearsal.Parameters{"Api": "none", "Window": "0s", "Linger": "300s", "ScheduleMinutes": "5"}, ""},
+		{"a duration that CloudWatch does not have", rehearsal.Parameters{"LogRetentionDays": "4"}, "RetentionInDays"},
+	}
+	var each []rehearsal.Parameters
+	for _, tt := range cases {
+		parameters := rehearsal.Minimal("10.0.0.1:8500")
+		maps.Copy(parameters, tt.parameters)
+		each = append(each, parameters)
+	}
+	for i, found := range rehearsal.Lint(t, each) {
+		said, want := strings.Join(found, "\n"), cases[i].want
+		if want == "" && said != "" || !strings.Contains(said, want) {
+			t.Errorf("%s: %s", cases[i].name, said)
+		}
+	}
+}
