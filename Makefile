@@ -115,7 +115,7 @@ simulate: ## Search for a history of faults that breaks the engine: N=100000, FO
 verify-aws: build ## Prove in an AWS account what the tests cannot; see infra/verify-aws for its variables
 	@infra/verify-aws
 
-lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint, parliament and `make docs`
+lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, actionlint, parliament, checkov, cloudsplaining and `make docs`
 	@$(SAME) go run ./tools/fetch lint python parliament
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(SAME) go vet ./...
@@ -126,6 +126,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml examples/ci/daemon/github.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/parliament/bin/python infra/iam/lint.py
+	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/checkov/bin/python infra/iam/findings.py docs/security-aws.md template.yaml infra/network.yaml examples/ci/github/roles.yaml examples/consul-watch/hint.yaml
 	@$(MAKE) --no-print-directory docs
 
 docs: ## Build the documentation as a site with search into dist/site

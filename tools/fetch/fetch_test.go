@@ -75,7 +75,7 @@ func TestChoose_ByName(t *testing.T) {
 		t.Errorf("what make docs needs: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"lint"})
-	if got := names(chosen); err != nil || got != "staticcheck govulncheck actionlint" {
+	if got := names(chosen); err != nil || got != "staticcheck govulncheck actionlint checkov" {
 		t.Errorf("the set lint: %s, %v", got, err)
 	}
 	chosen, err = choose([]string{"govulncheck", "staticcheck"})

@@ -20,6 +20,7 @@ func TestTools_TestsRunThePinnedVersion(t *testing.T) {
 		"tools/aws/requirements.txt":          {`aws-sam-cli==1\.170\.0`, `cfn-lint==1\.58\.0`, `moto==5\.2\.5`, `aws-sam-translator==1\.115\.0`},
 		"tools/schemathesis/requirements.txt": {`schemathesis==4\.32\.5`},
 		"tools/parliament/requirements.txt":   {`parliament==1\.6\.4 \\`},
+		"tools/checkov/requirements.txt":      {`checkov==3\.3\.30`, `cloudsplaining==0\.7\.0`},
 		"tools/site/requirements.txt":         {`mkdocs-material==9\.8\.1 \\`},
 		"tools/pytfe/requirements.txt":        {`pytfe==1\.5\.0`},
 		"tools/go-tfe/go.mod":                 {`require github\.com/hashicorp/go-tfe v1\.111\.2`},

@@ -15,6 +15,7 @@
 //	.tools/site                                 a Python environment with mkdocs-material, which makes the site of the documentation
 //	.tools/site-scripts                         what draws its diagrams
 //	.tools/parliament                           a Python environment with parliament, which knows every right of AWS
+//	.tools/checkov                              a Python environment with checkov and cloudsplaining, which find weaknesses in templates and policies
 //	.tools/iam                                  a simulator of IAM, for Node.js
 //	.tools/kubernetes-validate                  a Python environment with the schemas of Kubernetes' API, which has
 //	.tools/bin/kubernetes-validate              checks manifests
@@ -174,6 +175,10 @@ var tools = append([]tool{
 	{
 		name: "iam", set: "aws",
 		pin: "tools/iam/packages.json", fill: (*fetcher).nodeModules, proof: "node_modules/@cloud-copilot/iam-simulate/package.json",
+	},
+	{
+		name: "checkov", set: "lint",
+		pin: "tools/checkov/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 	},
 	{
 		name: "go-tfe", set: "judges", pkg: "github.com/hashicorp/go-tfe",

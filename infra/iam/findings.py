@@ -1,0 +1,63 @@
+"""Compares what checkov and cloudsplaining find in templates and policies with what is accepted.
+
+usage: findings.py PAGE TEMPLATE...
+stdin: what policies.py prints. PAGE has a table of what is accepted. It prints findings that are not in the table,
+and rows without a finding, and exits with 1 then.
+"""
+
+import json
+import logging
+import re
+import sys
+
+logging.disable(logging.CRITICAL)  # checkov warns of what it does not support
+
+from checkov.cloudformation.runner import Runner  # noqa: E402
+from checkov.runner_filter import RunnerFilter  # noqa: E402
+from cloudsplaining.scan.policy_document import PolicyDocument  # noqa: E402
+
+RISKS = ("allows_privilege_escalation", "permissions_management_without_constraints", "allows_data_exfiltration_actions",
+         "credentials_exposure", "infrastructure_modification", "service_wildcard")
+
+
+def accepted(page):
+    with open(page) as f:
+        _, _, rows = f.read().partition("\n| finding |")
+    for row in rows.partition("\n\n")[0].splitlines()[2:]:
+        finding, where = re.findall(r"`([\w-]+)`", row.split("|")[1])[0], row.split("|")[2]
+        for resource in re.findall(r"`(\w+)`", where):
+            yield finding, resource
+
+
+def of_templates(templates):
+    report = Runner().run(root_folder=None, files=templates, runner_filter=RunnerFilter(framework=["cloudformation"]))
+    if len(report.passed_checks) < 100:
+        sys.exit("checkov has read too little: was something renamed?")
+    return {(c.check_id, c.resource.rpartition(".")[2]): c.check_name for c in report.failed_checks}
+
+
+def of_policies(policies):
+    found = {}
+    for p in policies:
+        document = p["document"]
+        if any("Principal" in s for s in document["Statement"]):
+            continue  # of a resource or a trust
+        for risk in RISKS:
+            if actions := getattr(PolicyDocument(document), risk):
+                found[risk, re.search(r": (\w+),", p["name"])[1]] = actions
+    return found
+
+
+def main(page, *templates):
+    found = of_templates(list(templates)) | of_policies(json.load(sys.stdin))
+    known = set(accepted(page))
+    for (finding, resource), what in sorted(found.items()):
+        if (finding, resource) not in known:
+            print(f"{resource}: {finding}: {what}. Mend it, or add it with a reason to {page}")
+    for finding, resource in sorted(known - found.keys()):
+        print(f"{page}: {resource} has no finding {finding}: remove the row")
+    sys.exit(known != found.keys())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
