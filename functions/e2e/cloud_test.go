@@ -172,11 +172,11 @@ type cloud struct {
 	store             state.Store
 	client            *s3.Client
 	table             string
-	records           string // the table of the stack, which stands for it in the rights of the roles
-	reconcile, settle string // functions
-	api, notification string // functions; notification only with HCP Terraform
-	apiURL            string // output ApiUrl
-	gateway           bool   // the function api is behind API Gateway
+	names             *strings.Replacer // the names in the policies of the roles, for those of this deployment
+	reconcile, settle string            // functions
+	api, notification string            // functions; notification only with HCP Terraform
+	apiURL            string            // output ApiUrl
+	gateway           bool              // the function api is behind API Gateway
 	bucket            string
 	bundles           string // URL
 	told              bool   // the function that reconciles is, when a bundle was pushed
@@ -193,7 +193,7 @@ type cloud struct {
 	volumes []string          // of containers of a stock image
 	output  testtools.Output  // of containers
 	env     map[string]string // of people's programs that ask AWS for something
-	guards  map[string]string // URLs of DynamoDB, by the role of who sends requests
+	guards  map[string]string // URLs of services, by the role of who sends requests and the service
 }
 
 // options say what is special about a deployment.
@@ -226,7 +226,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets), guards: map[string]string{},
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
-		roles: stack.Roles, records: stack.Outputs["Table"], api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -308,6 +308,7 @@ func deploy(t testing.TB, o options) *cloud {
 	})
 	c.env["AWS_ENDPOINT_URL_ECS"] = c.ecs.URL
 	own = append(own, stack.Outputs["Cluster"], c.ecs.Cluster(), stack.Outputs["TaskDefinition"], c.ecs.TaskDefinition())
+	c.names = strings.NewReplacer(c.table, stack.Outputs["Table"], c.ecs.Cluster(), stack.Outputs["Cluster"], "arn:aws:ecs:"+ecstest.Region+":"+ecstest.Account+":", arn("ecs", ""))
 	outputs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.describeStack(w, r, o.parameters, stack.Outputs, strings.NewReplacer(own...))
 	}))

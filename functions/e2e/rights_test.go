@@ -1,0 +1,228 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
+	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+)
+
+// as returns the environment of a program that has a role: IAM judges its requests to AWS by the policies of the role.
+// A refused request fails the test.
+func (c *cloud) as(role string) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	env := maps.Clone(c.env)
+	for service := range rights {
+		address, guard := "AWS_ENDPOINT_URL_"+service, role+" "+service
+		if c.guards[guard] == "" {
+			c.guards[guard] = guarded(c.t, c.roles[role], service, c.names, c.env[address], func(refused string) { c.t.Errorf("%s does not allow %s", role, refused) })
+		}
+		env[address] = c.guards[guard]
+	}
+	return env
+}
+
+// guarded returns the URL of a proxy that answers as AWS does if a role lacks the right for a request. It replaces the names
+// in requests by those in the policies of the role.
+func guarded(t testing.TB, policy rehearsal.Policy, service string, names *strings.Replacer, target string, refused func(string)) string {
+	t.Helper()
+	proxy := proxyTo(t, target)
+	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 100}
+	var judged sync.Map // verdicts by request
+	allows := func(r rehearsal.Request) bool {
+		verdict, known := judged.Load(r.String())
+		if !known {
+			verdict, _ = judged.LoadOrStore(r.String(), policy.Allows(t, r))
+		}
+		return verdict.(bool)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the program has gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+		wants, err := rights[service](operation, r, []byte(names.Replace(string(body))))
+		if err != nil {
+			t.Errorf("%s: %s %s %s: %v", service, r.Method, r.URL, operation, err)
+		}
+		for _, want := range wants {
+			if allows(want) {
+				continue
+			}
+			refused(want.String())
+			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+			w.WriteHeader(http.StatusBadRequest)
+			json.NewEncoder(w).Encode(map[string]string{"__type": "com.amazon.coral.service#AccessDeniedException",
+				"Message": fmt.Sprintf("User: arn:aws:sts::123456789012:assumed-role/role/session is not authorized to perform: %s because no identity-based policy allows the %s action", want.Action, want.Action)})
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// rights returns what IAM judges of a request, by the service.
+var rights = map[string]func(operation string, r *http.Request, body []byte) ([]rehearsal.Request, error){
+	"DYNAMODB": ofRecords, "S3": ofObjects, "LAMBDA": ofFunctions, "ECS": ofTasks, "SECRETS_MANAGER": ofSecrets, "EVENTBRIDGE": ofEvents,
+}
+
+// arn returns the ARN of what a service calls this, in the account of the stack.
+func arn(service, name string) string {
+	return "arn:aws:" + service + ":" + ecstest.Region + ":123456789012:" + name
+}
+
+// recordKey is a key or an item of a request, as far as the policies depend on it.
+type recordKey struct {
+	PK struct{ S string } `json:"pk"`
+}
+
+// ofRecords: IAM judges each part of a transaction like a request of its own.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
+func ofRecords(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
+	type part struct {
+		TableName string
+		Key, Item recordKey
+	}
+	var in struct {
+		part
+		ExpressionAttributeValues map[string]struct{ S string }
+		RequestItems              map[string]struct{ Keys []recordKey }
+		TransactItems             []map[string]part
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	collections := map[[2]string][]string{} // by action and table
+	add := func(action, table string, collection string) {
+		at := [2]string{"dynamodb:" + action, table}
+		collections[at] = append(collections[at], collection)
+	}
+	switch operation {
+	case "GetItem", "DeleteItem", "PutItem":
+		add(operation, in.TableName, in.Key.PK.S+in.Item.PK.S)
+	case "Query":
+		add(operation, in.TableName, in.ExpressionAttributeValues[":pk"].S)
+	case "BatchGetItem":
+		for table, of := range in.RequestItems {
+			for _, key := range of.Keys {
+				add(operation, table, key.PK.S)
+			}
+		}
+	case "TransactWriteItems":
+		for _, item := range in.TransactItems {
+			for kind, of := range item {
+				add(kind+"Item", of.TableName, of.Key.PK.S+of.Item.PK.S)
+			}
+		}
+	default:
+		return []rehearsal.Request{{Action: "dynamodb:" + operation, Resource: arn("dynamodb", "table/"+in.TableName)}}, nil
+	}
+	var requests []rehearsal.Request
+	for at, keys := range collections {
+		for _, key := range keys {
+			if key == "" {
+				return nil, fmt.Errorf("it names no collection: %s", body)
+			}
+		}
+		requests = append(requests, rehearsal.Records(at[0], arn("dynamodb", "table/"+at[1]), keys...))
+	}
+	return requests, nil
+}
+
+func ofObjects(_ string, r *http.Request, _ []byte) ([]rehearsal.Request, error) {
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	request := rehearsal.Request{Resource: "arn:aws:s3:::" + bucket, Context: map[string]any{}}
+	query := r.URL.Query()
+	switch {
+	case query.Has("notification"):
+		request.Action = "s3:GetBucketNotification"
+	case key == "":
+		request.Action = map[bool]string{false: "s3:ListBucket", true: "s3:ListBucketVersions"}[query.Has("versions")]
+		if query.Has("prefix") {
+			request.Context["s3:prefix"] = query.Get("prefix")
+		}
+	default:
+		request.Resource += "/" + key
+		request.Action = map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject", http.MethodDelete: "s3:DeleteObject"}[r.Method]
+		if once := r.Header.Get("If-None-Match"); once != "" && r.Method == http.MethodPut {
+			request.Context["s3:if-none-match"] = once
+		}
+	}
+	return []rehearsal.Request{request}, nil
+}
+
+func ofFunctions(_ string, r *http.Request, _ []byte) ([]rehearsal.Request, error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/2015-03-31/functions/"), "/")
+	name, err := url.PathUnescape(name)
+	return []rehearsal.Request{{Action: "lambda:InvokeFunction", Resource: arn("lambda", "function:"+name)}}, err
+}
+
+// ofTasks: who runs a task may also tag it. infra tests that it may also pass the roles.
+func ofTasks(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
+	var in struct {
+		Cluster, TaskDefinition string
+		Tasks, Clusters         []string
+		Tags                    []any
+	}
+	err := json.Unmarshal(body, &in)
+	in.Cluster = arn("ecs", "cluster/"+path.Base(in.Cluster))
+	task := func(id string) string { return arn("ecs", "task/"+path.Base(in.Cluster)+"/"+path.Base(id)) }
+	request := rehearsal.Request{Action: "ecs:" + operation, Resource: "*"}
+	switch operation {
+	case "RunTask":
+		request.Resource, request.Context = in.TaskDefinition, map[string]any{"ecs:cluster": in.Cluster}
+		if len(in.Tags) > 0 {
+			return []rehearsal.Request{request, {Action: "ecs:TagResource", Resource: task("new"), Context: map[string]any{"ecs:CreateAction": "RunTask"}}}, err
+		}
+	case "ListTasks":
+		request.Context = map[string]any{"ecs:cluster": in.Cluster}
+	case "DescribeTasks":
+		var requests []rehearsal.Request
+		for _, id := range in.Tasks {
+			requests = append(requests, rehearsal.Request{Action: request.Action, Resource: task(id)})
+		}
+		return requests, err
+	case "DescribeClusters":
+		request.Resource = arn("ecs", "cluster/"+path.Base(in.Clusters[0]))
+	}
+	return []rehearsal.Request{request}, err
+}
+
+func ofSecrets(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
+	var in struct{ SecretId string }
+	err := json.Unmarshal(body, &in)
+	return []rehearsal.Request{{Action: "secretsmanager:" + operation, Resource: in.SecretId}}, err
+}
+
+func ofEvents(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
+	var in struct {
+		Name    string
+		Entries []struct{ Source, EventBusName string }
+	}
+	err := json.Unmarshal(body, &in)
+	if operation != "PutEvents" {
+		return []rehearsal.Request{{Action: "events:" + operation, Resource: arn("events", "event-bus/"+path.Base(in.Name))}}, err
+	}
+	var requests []rehearsal.Request
+	for _, e := range in.Entries {
+		requests = append(requests, rehearsal.Request{Action: "events:PutEvents", Resource: arn("events", "event-bus/"+path.Base(e.EventBusName)), Context: map[string]any{"events:source": e.Source}})
+	}
+	return requests, err
+}
