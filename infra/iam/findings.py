@@ -1,14 +1,16 @@
 """Compares what checkov and cloudsplaining find in templates and policies with what is accepted.
 
-usage: findings.py PAGE TEMPLATE...
+usage: findings.py PAGE
 stdin: what policies.py prints. PAGE has a table of what is accepted. It prints findings that are not in the table,
 and rows without a finding, and exits with 1 then.
 """
 
 import json
 import logging
+import os
 import re
 import sys
+import tempfile
 
 logging.disable(logging.CRITICAL)  # checkov warns of what it does not support
 
@@ -30,7 +32,13 @@ def accepted(page):
 
 
 def of_templates(templates):
-    report = Runner().run(root_folder=None, files=templates, runner_filter=RunnerFilter(framework=["cloudformation"]))
+    """checkov reads no YAML with merge keys, and so gets JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, f"{i}.json") for i in range(len(templates))]
+        for file, template in zip(files, templates):
+            with open(file, "w") as f:
+                json.dump(template, f, indent=1)
+        report = Runner().run(root_folder=None, files=files, runner_filter=RunnerFilter(framework=["cloudformation"]))
     if len(report.passed_checks) < 100:
         sys.exit("checkov has read too little: was something renamed?")
     return {(c.check_id, c.resource.rpartition(".")[2]): c.check_name for c in report.failed_checks}
@@ -48,8 +56,9 @@ def of_policies(policies):
     return found
 
 
-def main(page, *templates):
-    found = of_templates(list(templates)) | of_policies(json.load(sys.stdin))
+def main(page):
+    read = json.load(sys.stdin)
+    found = of_templates(list(read["templates"].values())) | of_policies(read["policies"])
     known = set(accepted(page))
     for (finding, resource), what in sorted(found.items()):
         if (finding, resource) not in known:

@@ -44,7 +44,7 @@ def findings(policy):
 
 
 def main():
-    policies = json.load(sys.stdin)
+    policies = json.load(sys.stdin)["policies"]
     if not policies:
         sys.exit("there are no policies: were the templates read?")
     wrong = 0

@@ -1,4 +1,5 @@
-"""Prints every policy of templates as IAM gets it, as JSON: a list of {"name", "document"}.
+"""Prints templates as CloudFormation gets them, and every policy as IAM gets it, as JSON:
+{"templates": {file: template}, "policies": [{"name", "document"}...]}.
 
 usage: policies.py TEMPLATE...
 
@@ -134,8 +135,7 @@ def load(file):
     return transform(template, values, NoManagedPolicies())
 
 
-def policies(file):
-    template = load(file)
+def policies(file, template):
     resolver = Resolver(template)
     for name, r in template["Resources"].items():
         properties = r.get("Properties", {})
@@ -146,4 +146,5 @@ def policies(file):
 
 
 if __name__ == "__main__":
-    json.dump([p for file in sys.argv[1:] for p in policies(file)], sys.stdout)
+    templates = {file: load(file) for file in sys.argv[1:]}
+    json.dump({"templates": templates, "policies": [p for file, t in templates.items() for p in policies(file, t)]}, sys.stdout)
