@@ -101,7 +101,8 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 		TaskDefinition: types.TaskDefinition{Family: aws.String("prod-runner"), ContainerDefinitions: []types.ContainerDefinition{{
 			Name: aws.String("runner"), Environment: []types.KeyValuePair{{Name: aws.String("TERRAPULSE_TABLE"), Value: aws.String("prod-table")}},
 		}}},
-		Run: func(_ context.Context, c ecstest.Container) int { ran <- c; return 0 },
+		Tags: []types.Tag{{Key: aws.String("team"), Value: aws.String("network")}},
+		Run:  func(_ context.Context, c ecstest.Container) int { ran <- c; return 0 },
 	})
 	l, launch := newLauncher(s, time.Now), newLaunch()
 	start(t, l, launch)
@@ -121,7 +122,7 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	for _, tag := range out.Tasks[0].Tags {
 		tags[*tag.Key] = *tag.Value
 	}
-	if tags["terrapulse:stack"] != "prod" || tags["terrapulse:launch"] != launch.ID || *out.Tasks[0].StartedBy != launch.ID {
+	if tags["terrapulse:stack"] != "prod" || tags["terrapulse:launch"] != launch.ID || tags["team"] != "network" || *out.Tasks[0].StartedBy != launch.ID {
 		t.Errorf("tags %v, started by %s", tags, *out.Tasks[0].StartedBy)
 	}
 	if provider := aws.ToString(out.Tasks[0].CapacityProviderName); provider != "FARGATE_SPOT" {

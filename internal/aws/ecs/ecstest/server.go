@@ -47,6 +47,8 @@ type Options struct {
 	// TaskDefinition is the first task definition. Of its containers, the first one runs, after
 	// those on whose success it depends.
 	TaskDefinition types.TaskDefinition
+	// Tags are those of each task definition.
+	Tags []types.Tag
 	// Run executes a container and returns its exit code. It must return at once when ctx ends,
 	// which is SIGKILL. Without Run, containers run until they are stopped.
 	Run func(ctx context.Context, c Container) int
@@ -269,6 +271,9 @@ func (s *Server) begin(in *awsecs.RunTaskInput, d *types.TaskDefinition, failToS
 		ClusterArn: aws.String(s.Cluster()), TaskDefinitionArn: d.TaskDefinitionArn, StartedBy: in.StartedBy, Group: in.Group, Overrides: in.Overrides, Tags: in.Tags,
 		DesiredStatus: aws.String("RUNNING"), LaunchType: types.LaunchTypeFargate, CreatedAt: aws.Time(s.opts.Now()),
 	}}
+	if in.PropagateTags == types.PropagateTagsTaskDefinition {
+		t.now.Tags = slices.Concat(t.now.Tags, s.opts.Tags)
+	}
 	if len(in.CapacityProviderStrategy) > 0 {
 		t.now.CapacityProviderName = in.CapacityProviderStrategy[0].CapacityProvider
 	}
