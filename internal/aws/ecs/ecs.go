@@ -63,7 +63,7 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 		token += fmt.Sprintf("-%d", launch.Refused)
 	}
 	in := &awsecs.RunTaskInput{Cluster: &l.Cluster, TaskDefinition: &l.TaskDefinition, ClientToken: &token, StartedBy: &launch.ID, Count: aws.Int32(1),
-		Tags: []types.Tag{{Key: aws.String("terrapulse:stack"), Value: &l.Stack}, {Key: aws.String("terrapulse:launch"), Value: &launch.ID}},
+		Tags:          []types.Tag{{Key: aws.String("terrapulse:stack"), Value: &l.Stack}, {Key: aws.String("terrapulse:launch"), Value: &launch.ID}},
 		PropagateTags: types.PropagateTagsTaskDefinition} // with those of the stack
 	network := &types.AwsVpcConfiguration{Subnets: l.Subnets, SecurityGroups: l.SecurityGroups, AssignPublicIp: types.AssignPublicIpDisabled}
 	if l.PublicIP {

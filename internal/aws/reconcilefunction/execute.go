@@ -32,9 +32,9 @@ const (
 	claimFor = time.Minute
 
 	// stopReserve is the part of the invocation's time in which runs that were interrupted record
-	// that. recordFor limits the attempts.
+	// that. recordFor limits the attempts, and half of it what they keep for people before, in S3.
 	stopReserve = 15 * time.Second
-	recordFor   = 5 * time.Second
+	recordFor   = 12 * time.Second
 
 	// awaitFor is how long an invocation that a caller waits for polls the remote runs that its latest
 	// tick has seen. Then it ticks: another process may have created others.

@@ -137,7 +137,7 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 
-	r.keepForPeople(ctx, &run, done, output, patience/4)
+	r.keepForPeople(ctx, &run, done, output, min(patience/2, keepFor))
 	kept, claimed := false, claimedStore{r.Store, c}
 	_, err := retry(ctx, func() (struct{}, error) {
 		var err error

@@ -19,6 +19,9 @@ const (
 	// liveWrite is how long one write of a growing log may take.
 	liveWrite = 10 * time.Second
 
+	// keepFor is how long the end of a run keeps what only people read: the claim is not renewed meanwhile.
+	keepFor = 30 * time.Second
+
 	// keptLive is how long the growing log of a run stays in the store where
 	// the whole one is kept elsewhere: of a run whose container died, it is all
 	// that there is.
