@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -248,55 +249,59 @@ func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.T
 // its moved_from names.
 func takesOver(s state.Task) bool { return s.AppliedAt.IsZero() && s.Run == nil }
 
-// noteStates notes to which task the Terraform state of each name belongs, if a rename has left
-// that open: the task whose next run takes it along. A task that is in the configuration and has
-// begun a run, perhaps under a name that another one had before, has a state of its own.
+// noteStates notes to which one task the Terraform state of each name belongs, if a rename has left
+// that open: to the one that has the name, if it is in the configuration and has begun a run, perhaps
+// with what another had left; else to a task whose next run takes the state along. A removed task that is
+// not destroyed has no next run: another one that names the state, too, gets it.
 func (t *tick) noteStates(states map[string]state.Stored[state.Task]) {
-	t.owners, t.begun = map[string]string{}, map[string]bool{}
-	for task, s := range states {
-		for _, name := range s.Data.Moving {
-			if is := t.owners[name]; is == "" || task < is {
+	t.owners = map[string]string{}
+	for _, task := range slices.Sorted(maps.Keys(states)) {
+		for _, name := range states[task].Data.Moving {
+			is := t.owners[name]
+			switch {
+			case states[name].Data.Attempted != state.Attempt{} && t.configured(name):
+				t.owners[name] = name
+			case is == "", t.isLeft(is, states) && !t.isLeft(task, states):
 				t.owners[name] = task
 			}
 		}
 	}
-	for name := range t.owners {
-		t.begun[name] = states[name].Data.Attempted != state.Attempt{} && t.configured(name)
-	}
+}
+
+// isLeft reports whether a removed task is not destroyed: what it has made stays.
+func (t *tick) isLeft(name string, states map[string]state.Stored[state.Task]) bool {
+	s := states[name].Data
+	return !t.configured(name) && s.OnRemoval == "" && s.Destroy == nil
 }
 
 // occupied says that the Terraform state under a task's own name is that of another task, whose
-// next run takes it along or destroys what it holds, or that another task has begun with the
-// state that this one would take along; "" if neither is so.
+// next run takes it along or destroys what it holds, or that the state that this one would take
+// along is another task's now; "" if neither is so.
 func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.Task]) string {
 	if moving := states[task.Name].Data.Moving; len(moving) > 0 && t.moves(task, states[task.Name].Data) == nil {
-		return fmt.Sprintf("its Terraform state was under the name %s, with which another task has begun: give that task another name", state.Some(moving, "or"))
+		return fmt.Sprintf("its Terraform state was under the name %s, which another task has now: give that task another name", state.Some(moving, "or"))
 	}
 	owner := t.owners[task.Name]
-	is := states[owner].Data
 	switch {
-	case owner == "" || owner == task.Name || t.begun[task.Name], slices.Contains(t.formers(task, states), owner):
+	case owner == "" || owner == task.Name || t.isLeft(owner, states), slices.Contains(t.formers(task, states), owner):
 		return ""
 	case t.configured(owner):
 		return fmt.Sprintf("the Terraform state under its name is that of task %s, which had this name before: it waits until a run of %[1]s has taken the state along", owner)
-	case is.OnRemoval == "" && is.Destroy == nil:
-		return ""
 	}
 	return fmt.Sprintf("the Terraform state under its name is that of the removed task %s, which had this name before: it waits until everything that %[1]s has made is destroyed; if it is %[1]s, set moved_from to %[1]q; if all of that is to stay, use `terrapulse forget %[1]s`", owner)
 }
 
 // moves returns what the next run of a renamed task takes along; nil if there is nothing,
-// or if an earlier run has done it. It is never the state of a task that has begun with one of
-// its own, nor what another task takes along. If the task has something of its own, too, nobody
-// has said which of both counts.
+// or if an earlier run has done it. It is never a state that belongs to another task. If the
+// task has something of its own, too, nobody has said which of both counts.
 func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
-	from := slices.Clone(s.Moving)
+	from := s.Moving
 	for _, name := range task.MovedFrom {
-		if owner := t.owners[name]; !slices.Contains(s.MovedFrom, name) && t.late[name] == "" && (owner == "" || owner == task.Name) {
+		if !slices.Contains(s.MovedFrom, name) && t.late[name] == "" {
 			from = state.Names(from, []string{name})
 		}
 	}
-	from = slices.DeleteFunc(from, func(name string) bool { return name != task.Name && t.begun[name] })
+	from = slices.DeleteFunc(slices.Clone(from), func(name string) bool { return cmp.Or(t.owners[name], task.Name) != task.Name })
 	if len(from) == 0 {
 		return nil
 	}

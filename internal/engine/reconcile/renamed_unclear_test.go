@@ -18,7 +18,10 @@ import (
 // destroyed when they are removed.
 func alike(t *testing.T, dir string, names ...string) *config.Config {
 	t.Helper()
-	text := ""
+	return configtest.Load(t, dir, "f.hcl", alikeText(names...))
+}
+
+func alikeText(names ...string) (text string) {
 	for i, name := range names {
 		name, former, moved := strings.Cut(name, "<")
 		if text += fmt.Sprintf("task {\n name = %q\n", name); moved {
@@ -27,7 +30,7 @@ func alike(t *testing.T, dir string, names ...string) *config.Config {
 		text += fmt.Sprintf(" module = \"./m\"\n on_removal = \"destroy\"\n approve_destroy = \"never\"\n variables = { zone = %d }\n buffer_period { enabled = false }\n"+
 			" condition \"services\" {\n names = [\"web\"]\n }\n}\n", i)
 	}
-	return configtest.Load(t, dir, "f.hcl", text)
+	return text
 }
 
 // inForce puts a configuration in force, and ticks a few times.
@@ -363,6 +366,45 @@ func TestRename_RevertedToANewTaskDoesNotShareTheStateOfTheLaterName(t *testing.
 				t.Errorf("the run of lb is %+v: %+v", run, b.task("lb").Reason)
 			}
 		})
+	}
+}
+
+// The former name is claimed by a removed task whose things stay, and by another that is to be destroyed.
+func TestRename_StateOfANameBelongsToOneTask(t *testing.T) {
+	dir := t.TempDir()
+	stays := strings.ReplaceAll(alikeText("app", "dns<edge"), `on_removal = "destroy"`, `on_removal = "keep"`)
+	b := newBench(t)
+	b.Config = alike(t, dir, "app", "lb")
+	b.settle()
+	b.must(b.people().Hold(t.Context(), "lb", "ann", ""))
+	b.inForce(alike(t, dir, "app", "edge<lb")) // no run has taken the state along yet
+	b.inForce(configtest.Load(t, dir, "stays.hcl", stays))
+	b.inForce(alike(t, dir, "app"))
+	b.inForce(alike(t, dir, "app", "lb"))
+	b.must(b.people().Hold(t.Context(), "lb", "ann", ""))
+	b.inForce(alike(t, dir, "app", "edge<lb"))
+	b.must(b.people().Release(t.Context(), "edge", "ann"))
+	b.must(b.people().Force(t.Context(), "edge", "ann"))
+	b.inForce(alike(t, dir, "app", "edge"))
+	b.end(state.RunFailed, "")
+	b.must(b.people().Hold(t.Context(), "edge", "ann", ""))
+	b.inForce(alike(t, dir, "app")) // edge is to be destroyed
+	b.launcher.forget()
+	next := alike(t, dir, "app", "lb<old")
+	b.inForce(next)
+	b.must(b.people().Force(t.Context(), "lb", "ann"))
+	b.must(b.people().Release(t.Context(), "edge", "ann"))
+	b.inForce(next)
+	if r, run := b.task("lb").Reason, b.runs("lb"); run != nil || !strings.Contains(r.Text, "the Terraform state under its name is that of the removed task edge") {
+		t.Errorf("lb has the run %+v: %+v", run, r)
+	}
+	if run := b.runs("edge"); run == nil || run.Kind != state.KindDestroy || run.Moves == nil || !slices.Equal(run.Moves.From, []string{"lb"}) {
+		t.Fatalf("the run of edge is %+v: %+v", run, b.task("edge").Reason)
+	}
+	b.end(state.RunSucceeded, "")
+	b.inForce(next)
+	if run := b.runs("lb"); run == nil || run.Kind != state.KindApply || run.Moves != nil && run.Moves.Expected {
+		t.Errorf("the run of lb is %+v: %+v", run, b.task("lb").Reason)
 	}
 }
 
