@@ -7,7 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/awsjson"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
+
+	"github.com/terrapulse/terrapulse/internal/base/list"
 )
 
 // Components are the parts of a deployment that have a log group.
@@ -29,31 +33,26 @@ func (s *Stack) Log(ctx context.Context, component string, since time.Time, filt
 	if err != nil {
 		return nil, err
 	}
-	client := awsjson.New(s.aws)
-	in := map[string]any{"logGroupName": group, "startTime": since.UnixMilli(), "limit": pageOf}
+	in := &cloudwatchlogs.FilterLogEventsInput{LogGroupName: &group, StartTime: aws.Int64(since.UnixMilli()), Limit: aws.Int32(pageOf)}
 	if filter != "" {
-		in["filterPattern"] = filter
+		in.FilterPattern = &filter
 	}
 	var lines []string
-	for {
-		var out struct {
-			Events    []struct{ Message string }
-			NextToken string
-		}
-		err := client.Call(ctx, awsjson.FilterLogEvents, "", in, &out)
-		switch {
-		case err != nil && len(lines) == 0:
-			return nil, fmt.Errorf("read log group %s: %w", group, err)
-		case err != nil:
-			lines, out.NextToken = append(lines, fmt.Sprintf("terrapulse: later lines are missing: %s", err)), ""
-		}
-		for _, e := range out.Events { // the oldest first
-			lines = append(lines, strings.TrimSuffix(e.Message, "\n"))
-		}
+	latest := func(more ...string) { // the oldest first
+		lines = append(lines, more...)
 		lines = slices.Delete(lines, 0, max(0, len(lines)-maxLines))
-		if out.NextToken == "" {
-			return []byte(strings.Join(lines, "\n") + "\n"), nil
-		}
-		in["nextToken"] = out.NextToken
 	}
+	pages := cloudwatchlogs.NewFilterLogEventsPaginator(cloudwatchlogs.NewFromConfig(s.aws), in)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil && len(lines) == 0 {
+			return nil, fmt.Errorf("read log group %s: %w", group, err)
+		}
+		if err != nil {
+			latest(fmt.Sprintf("terrapulse: later lines are missing: %s", err))
+			break
+		}
+		latest(list.Map(page.Events, func(e types.FilteredLogEvent) string { return strings.TrimSuffix(aws.ToString(e.Message), "\n") })...)
+	}
+	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }
