@@ -271,7 +271,7 @@ func deploy(t testing.TB, o options) *cloud {
 		"AWS_REGION": ecstest.Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 		"AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_EC2_METADATA_DISABLED": "true",
 		"AWS_ENDPOINT_URL_DYNAMODB": c.dynamo.URL, "AWS_ENDPOINT_URL_S3": c.s3.URL, "AWS_ENDPOINT_URL_LAMBDA": c.lambda.URL,
-		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL, "AWS_ENDPOINT_URL_EVENTBRIDGE": c.bus.URL,
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": secrets.URL, "AWS_ENDPOINT_URL_EVENTBRIDGE": c.bus.URL, "AWS_ENDPOINT_URL_STS": c.sts.URL,
 	}
 	own := []string{stack.Outputs["Table"], c.table, stack.Functions["ReconcileFunction"].Environment["CONSUL_HTTP_ADDR"], "http://" + c.proxy.Addr()}
 

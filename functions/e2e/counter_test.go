@@ -15,8 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/terrapulse/terrapulse/infra/rehearsal"
 )
 
 // counter is a proxy that counts the requests that pass, and can lose answers.
@@ -25,9 +23,8 @@ type counter struct {
 
 	mu       sync.Mutex
 	requests map[string]int
-	once     map[string]bool // requests that must not replace anything
-	lose     map[string]int  // answers still to be lost, by operation
-	refuse   map[string]int  // requests still to be throttled
+	lose     map[string]int // answers still to be lost, by operation
+	refuse   map[string]int // requests still to be throttled
 
 	reads, writes float64 // DynamoDB's units, by the size of what is sent
 }
@@ -38,7 +35,7 @@ func count(t testing.TB, target string) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &counter{requests: map[string]int{}, once: map[string]bool{}, lose: map[string]int{}, refuse: map[string]int{}}
+	c := &counter{requests: map[string]int{}, lose: map[string]int{}, refuse: map[string]int{}}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
 		Transport:      &http.Transport{MaxIdleConnsPerHost: 100},
@@ -51,7 +48,6 @@ func count(t testing.TB, target string) *counter {
 		}
 		c.mu.Lock()
 		c.requests[operation]++
-		c.once[operation] = r.Header.Get("If-None-Match") == "*"
 		switch kilobytes := math.Ceil(float64(r.ContentLength) / 1024); operation {
 		case "GetItem":
 			c.reads++
@@ -125,24 +121,6 @@ func (c *counter) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests = map[string]int{}
-}
-
-// objects returns what was requested of S3's objects, as IAM judges it.
-func (c *counter) objects() (requests []rehearsal.Request) {
-	actions := map[string]string{http.MethodGet: "s3:GetObject", http.MethodHead: "s3:GetObject", http.MethodPut: "s3:PutObject", http.MethodDelete: "s3:DeleteObject"}
-	for operation := range c.passed() {
-		method, path, _ := strings.Cut(operation, " ")
-		bucket, key, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		if key == "" || actions[method] == "" {
-			continue
-		}
-		r := rehearsal.Request{Action: actions[method], Resource: "arn:aws:s3:::" + bucket + "/" + key}
-		if c.once[operation] {
-			r.Context = map[string]any{"s3:if-none-match": "*"}
-		}
-		requests = append(requests, r)
-	}
-	return requests
 }
 
 func (c *counter) passed() map[string]int {

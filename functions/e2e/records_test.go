@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo"
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
@@ -18,7 +19,14 @@ func TestRecords_OfOthersAreRefused(t *testing.T) {
 	address := dynamotest.Start(t)
 	table := dynamotest.Table(t, address)
 	var refused []string
-	store := dynamo.New(dynamotest.Config(guarded(t, stack.Roles["RunnerRole"], "DYNAMODB", strings.NewReplacer(table, stack.Outputs["Table"]), address, func(what string) { refused = append(refused, what) })), table)
+	allows := func(r rehearsal.Request) bool {
+		if !stack.Roles["RunnerRole"].Allows(t, r) {
+			refused = append(refused, r.String())
+			return false
+		}
+		return true
+	}
+	store := dynamo.New(dynamotest.Config(guarded(t, "DYNAMODB", strings.NewReplacer(table, stack.Outputs["Table"]), address, allows)), table)
 	run := state.Create("run/lb/1", []byte("{}"))
 	if _, err := store.Apply(t.Context(), run, state.Create("task/lb", []byte("{}"))); err != nil {
 		t.Fatalf("its own records: %v", err)

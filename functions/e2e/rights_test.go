@@ -29,27 +29,34 @@ func (c *cloud) as(role string) map[string]string {
 	for service := range rights {
 		address, guard := "AWS_ENDPOINT_URL_"+service, role+" "+service
 		if c.guards[guard] == "" {
-			c.guards[guard] = guarded(c.t, c.roles[role], service, c.names, c.env[address], func(refused string) { c.t.Errorf("%s does not allow %s", role, refused) })
+			c.guards[guard] = guarded(c.t, service, c.names, c.env[address], c.judge(role, c.roles[role]))
 		}
 		env[address] = c.guards[guard]
 	}
 	return env
 }
 
-// guarded returns the URL of a proxy that answers as AWS does if a role lacks the right for a request. It replaces the names
-// in requests by those in the policies of the role.
-func guarded(t testing.TB, policy rehearsal.Policy, service string, names *strings.Replacer, target string, refused func(string)) string {
-	t.Helper()
-	proxy := proxyTo(t, target)
-	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 100}
+// judge returns a function that reports whether a role has the right for a request. A refused request fails the test.
+func (c *cloud) judge(role string, policy rehearsal.Policy) func(rehearsal.Request) bool {
 	var judged sync.Map // verdicts by request
-	allows := func(r rehearsal.Request) bool {
+	return func(r rehearsal.Request) bool {
 		verdict, known := judged.Load(r.String())
 		if !known {
-			verdict, _ = judged.LoadOrStore(r.String(), policy.Allows(t, r))
+			verdict, _ = judged.LoadOrStore(r.String(), policy.Allows(c.t, r))
+		}
+		if verdict == false {
+			c.t.Errorf("%s does not allow %s", role, r)
 		}
 		return verdict.(bool)
 	}
+}
+
+// guarded returns the URL of a proxy that answers as AWS does if the sender lacks the right for a request. It replaces the
+// names in requests by those in the policies.
+func guarded(t testing.TB, service string, names *strings.Replacer, target string, allows func(rehearsal.Request) bool) string {
+	t.Helper()
+	proxy := proxyTo(t, target)
+	proxy.Transport = &http.Transport{MaxIdleConnsPerHost: 100}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -65,7 +72,6 @@ func guarded(t testing.TB, policy rehearsal.Policy, service string, names *strin
 			if allows(want) {
 				continue
 			}
-			refused(want.String())
 			w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 			w.WriteHeader(http.StatusBadRequest)
 			json.NewEncoder(w).Encode(map[string]string{"__type": "com.amazon.coral.service#AccessDeniedException",
@@ -80,7 +86,7 @@ func guarded(t testing.TB, policy rehearsal.Policy, service string, names *strin
 
 // rights returns what IAM judges of a request, by the service.
 var rights = map[string]func(operation string, r *http.Request, body []byte) ([]rehearsal.Request, error){
-	"DYNAMODB": ofRecords, "S3": ofObjects, "LAMBDA": ofFunctions, "ECS": ofTasks, "SECRETS_MANAGER": ofSecrets, "EVENTBRIDGE": ofEvents,
+	"DYNAMODB": ofRecords, "S3": ofObjects, "LAMBDA": ofFunctions, "ECS": ofTasks, "SECRETS_MANAGER": ofSecrets, "EVENTBRIDGE": ofEvents, "CLOUDFORMATION": ofStacks,
 }
 
 // arn returns the ARN of what a service calls this, in the account of the stack.
@@ -209,6 +215,11 @@ func ofSecrets(operation string, _ *http.Request, body []byte) ([]rehearsal.Requ
 	var in struct{ SecretId string }
 	err := json.Unmarshal(body, &in)
 	return []rehearsal.Request{{Action: "secretsmanager:" + operation, Resource: in.SecretId}}, err
+}
+
+func ofStacks(_ string, r *http.Request, _ []byte) ([]rehearsal.Request, error) {
+	form := formOf(r)
+	return []rehearsal.Request{{Action: "cloudformation:" + form.Get("Action"), Resource: arn("cloudformation", "stack/"+form.Get("StackName")+"/1")}}, nil
 }
 
 func ofEvents(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
