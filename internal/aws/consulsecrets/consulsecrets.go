@@ -13,7 +13,7 @@ import (
 // Source reads the stack's secret. A *secrets.Source is one.
 type Source interface {
 	Stack(ctx context.Context, arn string) (secrets.Stack, error)
-	Drop(arn, denied string) // Stack reads it again, if it still contains the denied token
+	Drop(arn, denied string) // Stack reads it again, if its Consul token is the denied one
 }
 
 // Consul adds the secrets for Consul to the configuration of its client.

@@ -81,12 +81,13 @@ func (s *Source) Get(ctx context.Context, name string) (string, error) {
 	return v.text, nil
 }
 
-// Drop removes a secret from the cache if it contains a token that was denied, so that it is read again.
+// Drop removes the stack's secret from the cache if its Consul token is the one that was denied, so that it is read again.
 func (s *Source) Drop(arn, denied string) {
 	v := s.value(arn)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if strings.Contains(v.text, denied) {
+	var held Stack
+	if held.UnmarshalText([]byte(v.text)) == nil && string(held.ConsulToken) == denied {
 		v.text, v.read, v.again = "", time.Time{}, time.Time{}
 	}
 }

@@ -218,3 +218,23 @@ func TestDrop_DeniedValueIsReadAgainOnce(t *testing.T) {
 		t.Errorf("a value that was refused is used again: %+v", got)
 	}
 }
+
+func TestDrop_ComparesTheTokenAsConsulGetsIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text, denied string
+		reads        int
+	}{
+		"escaped in the JSON":      {`{"consul_token": "a\u0026b\/\"c\""}`, `a&b/"c"`, 2},
+		"with a line end":          {`{"consul_token": "token\r\n"}`, "token", 2},
+		"none":                     {`{"vault_token": "token"}`, "", 2},
+		"a part of another":        {`{"consul_token": "token-2"}`, "token", 1},
+		"the value of another key": {`{"consul_token": "new", "vault_token": "token"}`, "token", 1},
+	} {
+		v := newVault(t, map[string]string{secretARN: tt.text})
+		v.get(t, secretARN)
+		v.source.Drop(secretARN, tt.denied)
+		if v.get(t, secretARN); v.reads != tt.reads {
+			t.Errorf("%s: it was read %d times, want %d", name, v.reads, tt.reads)
+		}
+	}
+}
