@@ -32,7 +32,7 @@ const (
 	claimFor = time.Minute
 
 	// stopReserve is the part of the invocation's time in which runs that were interrupted record
-	// that. recordFor limits the attempts, and half of it what they keep for people before, in S3.
+	// that. recordFor limits the attempts, and half of it all that they keep for people before, in S3.
 	stopReserve = 15 * time.Second
 	recordFor   = 12 * time.Second
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // remote simulates a driver whose runs go on in another system.
@@ -184,6 +186,34 @@ func TestExecute_NextInvocationContinuesAnInterruptedStep(t *testing.T) {
 		s.must(s.elsewhere(r), schedule)
 		if run := s.run("web"); run.State != state.RunWaiting || run.Wait.For != state.WaitRemotePlan {
 			t.Errorf("%s %s", run.State, run.Error)
+		}
+	})
+}
+
+// silent is an S3 that does not answer.
+type silent struct{}
+
+func (silent) Save(ctx context.Context, _, _ string, _ []byte, _ time.Time) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func TestExecute_OutcomeIsRecordedInTheInvocationThoughS3DoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := newStack(t, "web"), &remote{phase: state.RemotePlanning, slow: true}
+		var log testtools.Output
+		h := s.elsewhere(r)
+		h.executor.runner.Logs, h.log = silent{}, slog.New(slog.NewTextHandler(&log, nil))
+		began := time.Now()
+		s.must(h, schedule) // has a minute
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("the invocation took %s", took)
+		}
+		if run := s.run("web"); run.State != state.RunInterrupted || run.Output != (state.Kept{}) {
+			t.Errorf("%s %s, with the output %+v", run.State, run.Error, run.Output)
+		}
+		if !strings.Contains(log.String(), "the output of a run was not kept") {
+			t.Errorf("it logs\n%s", &log)
 		}
 	})
 }

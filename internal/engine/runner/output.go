@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/background"
@@ -119,52 +120,57 @@ func (o *output) flush(ctx context.Context) error {
 	return o.live.Append(ctx, o.Head(o.live.Len()))
 }
 
-// keepForPeople keeps what only people read. It may fail, and must not take the time
-// that the outcome needs.
+// keepForPeople keeps what only people read, all at the same time: a slow write takes none of another's
+// time. Writes may fail, and must not take the time that the outcome needs.
 func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result, output *output, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	until := run.KeptUntil()
-	text := output.Bytes()
-	kept, err := run.Output, error(nil)
-	switch {
-	case r.Logs != nil:
-		kept = state.Kept{}
-		kept.URL, err = r.Logs.Save(ctx, run.Task, output.name, text, until)
-	case len(text) > 0: // else the run ended before the driver printed anything
-		err = output.live.Close(ctx, text[output.live.Len():])
+	var writes sync.WaitGroup
+	defer writes.Wait()
+	of := *run // the writes set fields of run meanwhile
+	part := func(kept *state.Kept, suffix string, text []byte) {
+		writes.Go(func() { *kept = r.keepPart(ctx, of, suffix, text) })
 	}
-	if err != nil {
-		r.Log.Warn("the output of a run was not kept", "error", err)
-	} else {
-		run.Logs, run.Output = len(text), kept
+
+	writes.Go(func() { run.Logs, run.Output = r.keepOutput(ctx, of, output) })
+	if done.made != nil {
+		made, text := state.NewMade(run.ID, done.made)
+		if run.Made = made; text != "" {
+			part(&made.Addresses, "resources", []byte(text))
+		}
 	}
-	r.keepMade(ctx, run, done)
-	if run.State != state.RunSucceeded && (run.State != state.RunWaiting || done.plan.Changes == nil) {
+	if of.State != state.RunSucceeded && (of.State != state.RunWaiting || done.plan.Changes == nil) {
 		return
 	}
-	if !run.Kind.Applies() || run.State == state.RunWaiting {
-		run.Plan = r.keepPart(ctx, *run, "plan", []byte(done.plan.Text))
+	if !of.Kind.Applies() || of.State == state.RunWaiting {
+		part(&run.Plan, "plan", []byte(done.plan.Text))
 		if done.plan.Resources != nil {
 			data, err := json.Marshal(done.plan.WithCauses(done.changedEntries()).Bounded())
 			if err != nil {
 				r.Log.Warn("the data of a plan was not kept", "error", err)
 				return
 			}
-			run.PlanData = r.keepPart(ctx, *run, "plan-data", data)
+			part(&run.PlanData, "plan-data", data)
 		}
 	}
 }
 
-// keepMade keeps which resources the task has.
-func (r *Runner) keepMade(ctx context.Context, run *state.Run, done result) {
-	if done.made == nil {
-		return
+// keepOutput keeps what the run has printed, and returns its length and where it is. If that fails, these are what they were.
+func (r *Runner) keepOutput(ctx context.Context, run state.Run, output *output) (length int, kept state.Kept) {
+	text := output.Bytes()
+	kept, err := run.Output, error(nil)
+	switch {
+	case r.Logs != nil:
+		kept = state.Kept{}
+		kept.URL, err = r.Logs.Save(ctx, run.Task, output.name, text, run.KeptUntil())
+	case len(text) > 0: // else the run ended before the driver printed anything
+		err = output.live.Close(ctx, text[output.live.Len():])
 	}
-	made, text := state.NewMade(run.ID, done.made)
-	if run.Made = made; text != "" {
-		made.Addresses = r.keepPart(ctx, *run, "resources", []byte(text))
+	if err != nil {
+		r.Log.Warn("the output of a run was not kept", "error", err)
+		return run.Logs, run.Output
 	}
+	return len(text), kept
 }
 
 // keepInputs keeps what the run has applied: the guard compares with that, so an

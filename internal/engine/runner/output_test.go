@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -98,5 +99,54 @@ func TestRun_WithoutOutputLeavesNoLog(t *testing.T) {
 	}
 	if recs, err := b.store.List(t.Context(), "log/"); err != nil || len(recs) != 0 {
 		t.Errorf("%d records of output (%v)", len(recs), err)
+	}
+}
+
+// slowBucket keeps output outside of the store. Writes of one name take forever.
+type slowBucket struct{ slow string }
+
+func (b slowBucket) Save(ctx context.Context, _, name string, _ []byte, _ time.Time) (string, error) {
+	if name == b.slow {
+		<-ctx.Done()
+	}
+	return "s3://logs/" + name, ctx.Err()
+}
+
+// What is kept for people is written at the same time: the outcome is recorded in time, with all but the slow write.
+func TestRun_SlowWriteForPeopleTakesTheTimeOfNoOther(t *testing.T) {
+	lost := map[string]string{"r1": "the output of a run was not kept", "r1-plan": "part=plan ", "r1-plan-data": "part=plan-data "}
+	for slow := range lost {
+		t.Run(slow, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newFixture(t, nil)
+				b.Logs = slowBucket{slow}
+				b.Driver = readOnly{plan: driver.Plan{Changes: &state.Changes{Destroy: 1}, Text: "1 to destroy",
+					Resources: []driver.ResourceChange{{Address: "a.b", Type: "a", Action: driver.Delete}}}}
+				b.intendKind(state.KindPlan)
+				began := time.Now()
+				if err := b.run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > b.Patience/2 {
+					t.Errorf("the outcome was recorded after %s", took)
+				}
+				run := b.stored("r1")
+				if run.State != state.RunSucceeded {
+					t.Fatalf("the run is %+v", run)
+				}
+				for name, kept := range map[string]state.Kept{"r1": run.Output, "r1-plan": run.Plan, "r1-plan-data": run.PlanData} {
+					want := state.Kept{}
+					if name != slow {
+						want.URL = "s3://logs/" + name
+					}
+					if kept != want {
+						t.Errorf("%s is %+v, want %+v", name, kept, want)
+					}
+					if said := strings.Contains(b.log.String(), lost[name]); said != (name == slow) {
+						t.Errorf("the log says that %s is lost: %v\n%s", name, said, b.log)
+					}
+				}
+			})
+		})
 	}
 }
