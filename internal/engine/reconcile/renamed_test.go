@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"crypto/rand"
 	"errors"
 	"reflect"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/removal"
@@ -117,6 +119,38 @@ func TestTick_RenameThatIsInterruptedLeavesTheNewNameNothing(t *testing.T) {
 	for name, want := range map[string]int{"new": 1, "task-0": 0} {
 		if inputs, err := state.LoadInputs(t.Context(), b.store, name); err != nil || len(inputs.Elements) != want {
 			t.Errorf("after the rename, inputs of %s: %+v, %v", name, inputs, err)
+		}
+	}
+}
+
+// What is too large to be written with the rename is copied before it. A process that does not lead any more copies nothing:
+// the leader may have given the new name something else.
+func TestTick_OnlyTheLeaderCopiesWhatARenamedTaskWasAppliedWith(t *testing.T) {
+	b := newBench(t, tasks(1)...)
+	b.settle()
+	large := state.Inputs{Elements: map[string]string{}}
+	for range 4000 {
+		large.Elements[rand.Text()] = rand.Text()
+	}
+	b.must(state.SaveInputs(t.Context(), b.store, "task-0", large))
+	b.now = b.now.Add(liveCheck)
+
+	led := true
+	b.store.Before = func(changes []state.Change) error {
+		if led && strings.HasPrefix(changes[len(changes)-1].Key, "inputs/new/") {
+			led = false
+			_, err := lease.Acquire(t.Context(), b.store.Store, state.LeaderLease, "another", lease.Options{TTL: time.Hour, Now: func() time.Time { return b.now.Add(time.Hour) }})
+			return err
+		}
+		return nil
+	}
+	b.Config, b.effective = &config.Config{Tasks: []config.Task{renamedTask("task-0")}, KeepRemoved: keptRemoved}, nil
+	if _, err := b.Tick(t.Context(), TickOptions{}); !errors.Is(err, lease.ErrLost) || led {
+		t.Fatalf("the tick ended with %v; the copy has begun: %v", err, !led)
+	}
+	for name, want := range map[string]int{"new": 0, "task-0": len(large.Elements)} {
+		if inputs, err := state.LoadInputs(t.Context(), b.store, name); err != nil || len(inputs.Elements) != want {
+			t.Errorf("inputs of %s: %d entries, want %d (%v)", name, len(inputs.Elements), want, err)
 		}
 	}
 }

@@ -63,11 +63,10 @@ var crossingMutants = []mutant{
 		test: "engine/runner TestRun_GivenUpRunDoesNotChangeWhatARemoteRunApplies",
 	}, {
 		rule: "crossings: only the leader copies what a renamed task was applied with",
-		seed: crossingSeeds,
 		file: "engine/reconcile/leading.go",
 		old:  "return s.lease.Apply(ctx, changes...)",
 		new:  "return s.Store.Apply(ctx, changes...)",
-		says: "one leader acts",
+		test: "engine/reconcile TestTick_OnlyTheLeaderCopiesWhatARenamedTaskWasAppliedWith",
 	}, {
 		rule: "crossings: a task that cannot be read does not hide that Consul was replaced",
 		seed: crossingSeeds,
