@@ -19,11 +19,13 @@ import (
 type Proxy struct {
 	URL string // for AWS_ENDPOINT_URL_DYNAMODB
 
-	mu       sync.Mutex
-	count    map[string]int
-	repeated int
-	next     map[string][]Fault
+	mu    sync.Mutex
+	count map[string]int
+	next  map[string][]Fault
 }
+
+// Repeated is the key under which Requests counts the attempts that the SDK makes after a failed one.
+const Repeated = "repeated"
 
 // NewProxy starts a proxy that ends with the test.
 func NewProxy(t testing.TB, server string) *Proxy {
@@ -51,9 +53,10 @@ func NewProxy(t testing.TB, server string) *Proxy {
 func (p *Proxy) take(operation, attempt string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.count[operation]++
-	if !strings.HasPrefix(attempt, "attempt=1;") {
-		p.repeated++
+	if strings.HasPrefix(attempt, "attempt=1;") {
+		p.count[operation]++
+	} else {
+		p.count[Repeated]++
 	}
 	queue := p.next[operation]
 	if len(queue) == 0 {
@@ -71,18 +74,12 @@ func (p *Proxy) Next(operation string, faults ...Fault) {
 	p.next[operation] = faults
 }
 
-// Requests returns the number of requests for each operation since the last call.
+// Requests returns the number of requests for each operation since the last call, and of the Repeated ones of all operations.
 func (p *Proxy) Requests() map[string]int {
-	counts, _ := p.Repeated()
-	return counts
-}
-
-// Repeated is Requests, and how many of them the SDK has made again after one that failed.
-func (p *Proxy) Repeated() (counts map[string]int, repeated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer func() { clear(p.count); p.repeated = 0 }()
-	return maps.Clone(p.count), p.repeated
+	defer clear(p.count)
+	return maps.Clone(p.count)
 }
 
 // Fault handles one request; server executes it.
