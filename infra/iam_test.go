@@ -45,20 +45,38 @@ func TestPolicies_HaveActionsResourcesAndConditionsOfIAM(t *testing.T) {
 // whether all is well.
 func lintPolicies(t *testing.T, templates ...string) (found string, ok bool) {
 	t.Helper()
-	run := func(python, script string, in []byte, arguments ...string) ([]byte, error) {
-		var out, said bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), python, append([]string{filepath.Join(testtools.Root(t), "infra", "iam", script)}, arguments...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &said
-		err := cmd.Run()
-		if err != nil {
-			return append(out.Bytes(), said.Bytes()...), err
-		}
-		return out.Bytes(), nil // the translator also warns
-	}
-	policies, err := run(testtools.Python(t), "policies.py", nil, templates...)
+	policies, err := runIAM(t, testtools.Python(t), "policies.py", nil, templates...)
 	if err != nil {
 		t.Fatalf("read the policies: %v\n%s", err, policies)
 	}
-	out, err := run(testtools.Parliament(t), "lint.py", policies)
+	out, err := runIAM(t, testtools.Parliament(t), "lint.py", policies)
 	return string(out), err == nil
+}
+
+// runIAM runs a script of infra/iam. It returns what it prints, with the errors if it fails.
+func runIAM(t *testing.T, python, script string, in []byte, arguments ...string) ([]byte, error) {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), python, append([]string{filepath.Join(testtools.Root(t), "infra", "iam", script)}, arguments...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &said
+	err := cmd.Run()
+	if err != nil {
+		return append(out.Bytes(), said.Bytes()...), err
+	}
+	return out.Bytes(), nil // the translator also warns
+}
+
+// Rows of a second table would accept nothing.
+func TestFindings_ArePutInOneTable(t *testing.T) {
+	const table = "\n| finding | in | why |\n|---|---|---|\n| `CKV_AWS_1` | `Bucket` | reason |\n"
+	for n, want := range []string{"has 0 tables of findings", "", "has 2 tables of findings"} {
+		page := filepath.Join(t.TempDir(), "page.md")
+		if err := os.WriteFile(page, []byte("# Security\n"+strings.Repeat(table, n)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := runIAM(t, testtools.Python(t), "findings.py", nil, page) // without input, it always fails
+		if refused := strings.Contains(string(out), "tables of findings"); refused != (want != "") || !strings.Contains(string(out), want) {
+			t.Errorf("with %d tables, it prints %s", n, out)
+		}
+	}
 }

@@ -1,7 +1,7 @@
 """Compares what checkov and cloudsplaining find in templates and policies with what is accepted.
 
 usage: findings.py PAGE
-stdin: what policies.py prints. PAGE has a table of what is accepted. It prints findings that are not in the table,
+stdin: what policies.py prints. PAGE has one table of what is accepted. It prints findings that are not in the table,
 and rows without a finding, and exits with 1 then.
 """
 
@@ -12,20 +12,16 @@ import re
 import sys
 import tempfile
 
-logging.disable(logging.CRITICAL)  # checkov warns of what it does not support
-
-from checkov.cloudformation.runner import Runner  # noqa: E402
-from checkov.runner_filter import RunnerFilter  # noqa: E402
-from cloudsplaining.scan.policy_document import PolicyDocument  # noqa: E402
-
 RISKS = ("allows_privilege_escalation", "permissions_management_without_constraints", "allows_data_exfiltration_actions",
          "credentials_exposure", "infrastructure_modification", "service_wildcard")
 
 
 def accepted(page):
     with open(page) as f:
-        _, _, rows = f.read().partition("\n| finding |")
-    for row in rows.partition("\n\n")[0].splitlines()[2:]:
+        tables = f.read().split("\n| finding |")[1:]
+    if len(tables) != 1:
+        sys.exit(f"{page} has {len(tables)} tables of findings: put all that are accepted in one")
+    for row in tables[0].partition("\n\n")[0].splitlines()[2:]:
         finding, where = re.findall(r"`([\w-]+)`", row.split("|")[1])[0], row.split("|")[2]
         for resource in re.findall(r"`(\w+)`", where):
             yield finding, resource
@@ -33,6 +29,9 @@ def accepted(page):
 
 def of_templates(templates):
     """checkov reads no YAML with merge keys, and so gets JSON."""
+    logging.disable(logging.CRITICAL)  # it warns of what it does not support
+    from checkov.cloudformation.runner import Runner
+    from checkov.runner_filter import RunnerFilter
     with tempfile.TemporaryDirectory() as folder:
         files = [os.path.join(folder, f"{i}.json") for i in range(len(templates))]
         for file, template in zip(files, templates):
@@ -45,6 +44,7 @@ def of_templates(templates):
 
 
 def of_policies(policies):
+    from cloudsplaining.scan.policy_document import PolicyDocument
     found = {}
     for p in policies:
         document = p["document"]
@@ -57,9 +57,9 @@ def of_policies(policies):
 
 
 def main(page):
+    known = set(accepted(page))
     read = json.load(sys.stdin)
     found = of_templates(list(read["templates"].values())) | of_policies(read["policies"])
-    known = set(accepted(page))
     for (finding, resource), what in sorted(found.items()):
         if (finding, resource) not in known:
             print(f"{resource}: {finding}: {what}. Mend it, or add it with a reason to {page}")
