@@ -13,14 +13,28 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
 )
 
+// parametersCase has parameters of a deployment, besides those without a default, and a part of what is said about them: ""
+// for nothing.
+type parametersCase struct {
+	name       string
+	parameters rehearsal.Parameters
+	want       string
+}
+
+// complete returns the parameters of each case with those that have no default.
+func complete(cases []parametersCase) (all []rehearsal.Parameters) {
+	for _, tt := range cases {
+		parameters := rehearsal.Minimal("10.0.0.1:8500")
+		maps.Copy(parameters, tt.parameters)
+		all = append(all, parameters)
+	}
+	return all
+}
+
 // A deployment that cannot work is refused before anything is created.
 func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 	slow(t)
-	cases := []struct {
-		name       string
-		parameters rehearsal.Parameters
-		refused    string
-	}{
+	cases := []parametersCase{
 		{"the least parameters", nil, ""},
 		{"every parameter", everything(), ""},
 		{"CPU and memory that are no pair", rehearsal.Parameters{"RunnerSize": "4096/4096"}, "CPU units and memory that Fargate has together"},
@@ -46,14 +60,8 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"Consul without a scheme", rehearsal.Parameters{"ConsulAddress": "consul.example.com:8501"}, "http:// or https://"},
 		{"no address of Consul", rehearsal.Parameters{"ConsulAddress": ""}, "ConsulAddress"},
 	}
-	var each []rehearsal.Parameters
-	for _, tt := range cases {
-		parameters := rehearsal.Minimal("10.0.0.1:8500")
-		maps.Copy(parameters, tt.parameters)
-		each = append(each, parameters)
-	}
-	for i, refusal := range rehearsal.Refusals(t, each) {
-		if want := cases[i].refused; want == "" && refusal != "" || !strings.Contains(refusal, want) {
+	for i, refusal := range rehearsal.Refusals(t, complete(cases)) {
+		if want := cases[i].want; want == "" && refusal != "" || !strings.Contains(refusal, want) {
 			t.Errorf("%s: %q, want %q", cases[i].name, refusal, want)
 		}
 	}

@@ -1,7 +1,6 @@
 package infra_test
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -14,11 +13,7 @@ func TestTemplate_ResourcesAreWhatTheirSchemasAccept(t *testing.T) {
 	slow(t)
 	all := everything()
 	all["FunctionSecurityGroups"] = "sg-0123456789abcdef0" // whose form the schema checks
-	cases := []struct {
-		name       string
-		parameters rehearsal.Parameters
-		want       string // part of a finding; "" for none
-	}{
+	cases := []parametersCase{
 		{"only what has no default", nil, ""},
 		{"everything", all, ""},
 		{"an image with the program", rehearsal.Parameters{"RunnerImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terrapulse@sha256:" + strings.Repeat("0", 64)}, ""},
@@ -32,13 +27,7 @@ func TestTemplate_ResourcesAreWhatTheirSchemasAccept(t *testing.T) {
 		{"no API, and containers that linger", rehearsal.Parameters{"Api": "none", "Window": "0s", "Linger": "300s", "ScheduleMinutes": "5"}, ""},
 		{"a duration that CloudWatch does not have", rehearsal.Parameters{"LogRetentionDays": "4"}, "RetentionInDays"},
 	}
-	var each []rehearsal.Parameters
-	for _, tt := range cases {
-		parameters := rehearsal.Minimal("10.0.0.1:8500")
-		maps.Copy(parameters, tt.parameters)
-		each = append(each, parameters)
-	}
-	for i, found := range rehearsal.Lint(t, each) {
+	for i, found := range rehearsal.Lint(t, complete(cases)) {
 		said, want := strings.Join(found, "\n"), cases[i].want
 		if want == "" && said != "" || !strings.Contains(said, want) {
 			t.Errorf("%s: %s", cases[i].name, said)
