@@ -490,4 +490,3 @@ func operation(f *types.Func) []string {
 	}
 	return nil
 }
-
