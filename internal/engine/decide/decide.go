@@ -190,15 +190,16 @@ func (d *decider) noteObserved() {
 	}
 	switch {
 	case s.HoldNext:
-		s.HoldFor(nil)
-		if held := d.attempt(); !d.settled() {
-			s.HoldFor(&held)
+		if d.settled() {
+			s.EndHold()
+		} else {
+			s.HoldFor(d.attempt())
 		}
 		if d.scheduled() {
 			s.Scheduled = d.now // times that came due before do not count
 		}
 	case !d.held() && !s.AppliedAt.IsZero():
-		s.HoldFor(nil)
+		s.EndHold()
 	}
 	switch {
 	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():

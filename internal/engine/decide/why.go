@@ -46,7 +46,7 @@ func (d *decider) why() trigger {
 	case s.Forced != "":
 		return triggered(state.ReasonForced, "requested by %s", s.Forced)
 
-	case d.held() && (s.Destroyed() || *s.Held != d.attempt() && !s.Cancelled()):
+	case d.held() && (s.Destroyed() || s.Held.Observed == ""):
 		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
 
 	case d.held() && s.Cancelled() && s.Last.Rejected:

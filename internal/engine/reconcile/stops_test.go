@@ -541,3 +541,39 @@ func TestLoop_LeaseRegainedAfterAnOutageRunsOnlyWhatHasChanged(t *testing.T) {
 		}
 	})
 }
+
+// What a person does to a destroyed task without requesting a run does not make new input enough.
+func TestStops_DestroyedTaskStaysSoWhateverElseStopsIt(t *testing.T) {
+	for name, act := range map[string]func(*bench){
+		"another destroy is cancelled": func(b *bench) {
+			b.must(b.people().Destroy(b.t.Context(), "task-0", "ann"))
+			b.tick()
+			b.must(b.people().Cancel(b.t.Context(), "task-0", "ann"))
+		},
+		"disabled, and enabled without a run": func(b *bench) {
+			b.setEnabled(false)
+			b.tick()
+			b.setEnabled(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tasks(1)...)
+			b.settle()
+			b.destroysByHand()
+			b.tickAfterEnd()
+			act(b)
+			b.tickAfterEnd()
+			b.launcher.forget()
+			b.catalog.set("B", nil)
+			b.tick()
+			if run := b.runs("task-0"); run != nil || b.task("task-0").Reason.Code != state.ReasonHeld {
+				t.Errorf("new input begins %+v: %+v", run, b.task("task-0").Reason)
+			}
+			b.must(b.people().Force(b.t.Context(), "task-0", "ann"))
+			b.tick()
+			if b.runs("task-0") == nil {
+				t.Errorf("a request begins nothing: %+v", b.task("task-0").Reason)
+			}
+		})
+	}
+}

@@ -111,8 +111,8 @@ var crossingMutants = []mutant{
 		rule: "crossings: what a person has destroyed is held by the definition that it had",
 		seed: 34819, stride: removalEvery,
 		file: "record/state/outcome.go",
-		old:  "t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil",
-		new:  "t.Held, t.HoldNext, t.Pending = nil, true, nil",
+		old:  "t.HoldFor(Attempt{Definition: t.Attempted.Definition})",
+		new:  "t.Held, t.HoldNext = nil, true",
 		says: "what a person ended stays ended",
 	}, {
 		rule: "crossings: a removal counts once it has lasted",

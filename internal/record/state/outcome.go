@@ -69,7 +69,8 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		case live != nil && live.ID == run.ID && live.Wait != nil && live.Input != "": // it may have read other input than it was decided on
 			held.Observed = live.Input
 		}
-		next.Held, next.Accepted = &held, nil
+		next.HoldFor(held)
+		next.Accepted = nil
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
 		next.Definition = definition
@@ -150,11 +151,11 @@ func (t Task) destroyed(run Run) Task {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}
 		if byHand { // else the task is gone, or in the configuration again
-			t.Held, t.HoldNext, t.Pending = &Attempt{Definition: t.Attempted.Definition}, false, nil
+			t.HoldFor(Attempt{Definition: t.Attempted.Definition})
+			t.Pending = nil
 		}
 	case !run.Rejected: // perhaps a part is destroyed
-		held := t.Attempted
-		t.Held = &held
+		t.HoldFor(t.Attempted)
 	}
 	return t
 }

@@ -29,8 +29,9 @@ func (t *Task) Release() { t.OnHold = nil }
 // Enable notes that a person has enabled the task. It runs at once if run names who requests
 // that, otherwise when its condition changes next.
 func (t *Task) Enable(run string) {
-	t.Held, t.HoldNext = nil, run == ""
+	t.HoldNext = run == ""
 	if run != "" {
+		t.Held = nil
 		t.RequestRun(run)
 	}
 }
@@ -43,6 +44,7 @@ func (t Task) Create(run string) Task {
 	if t.Deleted || t.MovedTo != "" {
 		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	}
+	next.Held = nil
 	next.DropRequests()
 	next.DropDestroy()
 	next.Enable(run)
@@ -81,8 +83,17 @@ func (t *Task) Missing(since, now time.Time, removed bool) {
 	}
 }
 
-// HoldFor stops the task for as long as it would try the same; nil ends that.
-func (t *Task) HoldFor(same *Attempt) { t.Held, t.HoldNext = same, false }
+// HoldFor stops the task for as long as it would try the same, or has the same definition if that
+// is all of the attempt. A stop that lasts longer stays.
+func (t *Task) HoldFor(same Attempt) {
+	if was := t.Held; was == nil || was.Observed != "" || was.Definition != same.Definition {
+		t.Held = &same
+	}
+	t.HoldNext = false
+}
+
+// EndHold ends such a stop.
+func (t *Task) EndHold() { t.Held, t.HoldNext = nil, false }
 
 // Accept keeps what a person permits to apply; nil forgets it.
 func (t *Task) Accept(a *Accepted) { t.Accepted = a }
