@@ -40,22 +40,28 @@ type wanted struct {
 	Consul          string // its address
 }
 
-// route says what a subnet's default route leads to.
+// route says what the routes of a subnet lead to over IPv4.
 type route int
 
 const (
-	isolated   route = iota // nothing
-	egressOnly              // an egress-only internet gateway: to what has an IPv6 address, such as the dual-stack endpoints of AWS
-	routed                  // something else, such as a NAT gateway: it may lead to the internet
-	public                  // an internet gateway
+	isolated route = iota // nothing
+	networks              // other networks, such as by a transit gateway: they may have endpoints of AWS
+	routed                // everything, such as by a NAT gateway: it may lead to the internet
+	public                // an internet gateway
 )
+
+// ways are where the routes of a table lead.
+type ways struct {
+	Route  route
+	Egress bool // an egress-only internet gateway: to what has an IPv6 address, such as the dual-stack endpoints of AWS
+}
 
 // subnet is a subnet with its routes.
 type subnet struct {
 	ID, VPC string
-	Route   route
-	IPv6    bool // it has IPv6 addresses
-	Only    bool // it has no IPv4 addresses
+	ways
+	IPv6 bool // it has IPv6 addresses
+	Only bool // it has no IPv4 addresses
 }
 
 // found is what exists.
@@ -108,8 +114,9 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 // program by an address that the function makes.
 func attributes(w wanted, f found) map[string]any {
 	containers := slices.ContainsFunc(w.Subnets, func(id string) bool { return f.Subnets[id].Only })
-	function := containers || slices.ContainsFunc(w.FunctionSubnets, func(id string) bool {
-		return f.Subnets[id].Route == egressOnly && !f.endpoint(f.Subnets[id], "ecs")
+	function := containers || sixFor(w, f) && slices.ContainsFunc(w.FunctionSubnets, func(id string) bool {
+		s := f.Subnets[id]
+		return s.Egress && s.Route < routed && !f.endpoint(s, "ecs")
 	})
 	return map[string]any{"VpcId": f.Subnets[w.Subnets[0]].VPC, "Ipv6": strconv.FormatBool(sixFor(w, f)),
 		"DualStack": strconv.FormatBool(function), "ContainerDualStack": strconv.FormatBool(containers)}
@@ -163,20 +170,20 @@ func judge(w wanted, f found) error {
 	}
 	for _, id := range w.Subnets {
 		s := f.Subnets[id]
-		reachesAWS := s.Route == routed || s.Route == public && w.PublicIP || s.Route == egressOnly && s.Only
+		reachesAWS := s.Route == networks || s.Route == routed || s.Route == public && w.PublicIP || s.Egress && s.Only
 		endpoint := f.endpoint(s, "logs")
 		switch {
 		case s.VPC != vpc:
 			return fmt.Errorf("%s is in %s, and %s in %s: all Subnets must be in one VPC", w.Subnets[0], vpc, id, s.VPC)
 		case !reachesAWS && !endpoint && s.Route == public:
 			return fmt.Errorf("%s is a public subnet, in which a container without a public address reaches nothing: set AssignPublicIp=true, or choose private subnets with a route to a NAT gateway", id)
-		case !reachesAWS && !endpoint && s.Route == egressOnly: // https://github.com/aws/containers-roadmap/issues/2792
+		case !reachesAWS && !endpoint && s.Egress: // https://github.com/aws/containers-roadmap/issues/2792
 			return fmt.Errorf("%s leads out of its VPC over IPv6 only, and ECS pulls images over IPv4 if a subnet has IPv4 addresses: choose public subnets and AssignPublicIp=true, or subnets that have IPv6 addresses only", id)
 		case !reachesAWS && !endpoint:
 			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway, or create infra/network.yaml first", id)
 		case !reachesAWS && onInternet(w.Image):
 			return fmt.Errorf("from %s, only VPC endpoints can be reached, so that the image %s cannot be pulled: set RunnerImage, or TerraformImage, to an image in ECR", id, w.Image)
-		case s.Route == egressOnly && s.Only && overIPv4(w.Image):
+		case s.Egress && s.Only && s.Route < routed && overIPv4(w.Image):
 			return fmt.Errorf("%s leads out of its VPC over IPv6 only, and the registry of the image %s has IPv4 addresses only: name the image by ACCOUNT.dkr-ecr.REGION.on.aws, or by ecr-public.aws.com instead of public.ecr.aws", id, w.Image)
 		}
 	}
@@ -194,11 +201,11 @@ func judge(w wanted, f found) error {
 			return fmt.Errorf("%s is a public subnet, in which the function reaches no AWS service, because a function has no public address: set FunctionSubnets to private subnets, or FunctionsInVpc=none for a Consul on the internet", id)
 		case s.Only:
 			return fmt.Errorf("%s has IPv6 addresses only, and Lambda needs IPv4 addresses, too: set FunctionSubnets to subnets with both", id)
-		case s.Route == egressOnly && !endpoint && !six:
+		case s.Route == isolated && s.Egress && !endpoint && !six:
 			return fmt.Errorf("%s leads out of its VPC over IPv6 only, which Lambda uses only if all subnets of the function have IPv6 addresses: choose other FunctionSubnets", id)
-		case s.Route == isolated && !endpoint:
+		case s.Route == isolated && !s.Egress && !endpoint:
 			return fmt.Errorf("%s has no route out of its VPC: choose subnets with a route to a NAT gateway for the function, or create infra/network.yaml first", id)
-		case s.Route != routed && w.AllFunctions && !f.endpoint(s, "lambda"):
+		case (s.Route == isolated || s.Route == public) && w.AllFunctions && !f.endpoint(s, "lambda"):
 			return fmt.Errorf("from %s, only VPC endpoints can be reached, and there is none for Lambda, which functions invoke: create infra/network.yaml with AllFunctions=true", id)
 		}
 	}
@@ -232,7 +239,7 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 	if err != nil {
 		return f, err
 	}
-	tables := map[string]map[string]route{} // by VPC and subnet; "" is the main table's
+	tables := map[string]map[string]ways{} // by VPC and subnet; "" is the main table's
 	for _, s := range subnets {
 		id, vpc := *s.SubnetId, *s.VpcId
 		if tables[vpc] == nil {
@@ -243,22 +250,20 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 				return f, err
 			}
 		}
-		r, ok := tables[vpc][id]
+		to, ok := tables[vpc][id]
 		if !ok {
-			r = tables[vpc][""]
+			to = tables[vpc][""]
 		}
 		if account != "" && s.OwnerId != nil && *s.OwnerId != account {
-			r = routed // perhaps
+			to = ways{Route: routed} // perhaps
 		}
 		gone := []types.SubnetCidrBlockStateCode{types.SubnetCidrBlockStateCodeDisassociating, types.SubnetCidrBlockStateCodeDisassociated,
 			types.SubnetCidrBlockStateCodeFailing, types.SubnetCidrBlockStateCodeFailed}
 		six := slices.ContainsFunc(s.Ipv6CidrBlockAssociationSet, func(block types.SubnetIpv6CidrBlockAssociation) bool {
 			return block.Ipv6CidrBlockState == nil || !slices.Contains(gone, block.Ipv6CidrBlockState.State)
 		})
-		if r == egressOnly && !six {
-			r = isolated
-		}
-		f.Subnets[id] = subnet{id, vpc, r, six, aws.ToBool(s.Ipv6Native)}
+		to.Egress = to.Egress && six
+		f.Subnets[id] = subnet{id, vpc, to, six, aws.ToBool(s.Ipv6Native)}
 	}
 	f.complete = true
 	return f, nil
@@ -266,14 +271,15 @@ func (n *network) find(ctx context.Context, account string, ids []string) (found
 
 // routes returns where the subnets of a VPC lead, by their ids; those that are not in it lead where
 // the entry "" leads.
-func (n *network) routes(ctx context.Context, vpc string) (map[string]route, error) {
-	routes := map[string]route{}
+func (n *network) routes(ctx context.Context, vpc string) (map[string]ways, error) {
+	routes := map[string]ways{}
 	pages := ec2.NewDescribeRouteTablesPaginator(n.EC2, &ec2.DescribeRouteTablesInput{Filters: filtered("vpc-id", vpc)})
 	err := eachPage(ctx, pages, func(page *ec2.DescribeRouteTablesOutput) {
 		for _, t := range page.RouteTables {
-			to := isolated
+			var to ways
 			for _, r := range t.Routes {
-				to = max(to, leads(r))
+				to.Route = max(to.Route, leads(r))
+				to.Egress = to.Egress || r.EgressOnlyInternetGatewayId != nil && r.State != types.RouteStateBlackhole
 			}
 			for _, a := range t.Associations {
 				if aws.ToBool(a.Main) {
@@ -287,24 +293,21 @@ func (n *network) routes(ctx context.Context, vpc string) (map[string]route, err
 	return routes, err
 }
 
-// leads returns where a route leads to. A peering connection leads to one other VPC, but not to its
-// gateways.
+// leads returns where a route leads to over IPv4. A NAT gateway leads to the internet, also over NAT64. A
+// peering connection leads to one other VPC, but not to its gateways.
 // https://docs.aws.amazon.com/vpc/latest/peering/vpc-peering-basics.html
 func leads(r types.Route) route {
-	gateway := aws.ToString(r.GatewayId)
+	gateway, all := aws.ToString(r.GatewayId), aws.ToString(r.DestinationCidrBlock) == "0.0.0.0/0"
 	switch {
 	case r.State == types.RouteStateBlackhole, gateway == "local", strings.HasPrefix(gateway, "vpce-"),
-		r.VpcPeeringConnectionId != nil:
+		r.VpcPeeringConnectionId != nil, r.EgressOnlyInternetGatewayId != nil, strings.HasPrefix(gateway, "igw-") && !all:
 		return isolated
-	case r.EgressOnlyInternetGatewayId != nil:
-		return egressOnly
 	case strings.HasPrefix(gateway, "igw-"):
-		if aws.ToString(r.DestinationCidrBlock) == "0.0.0.0/0" {
-			return public
-		}
-		return isolated
+		return public
+	case r.NatGatewayId != nil, all:
+		return routed
 	}
-	return routed // a NAT gateway, a transit gateway, a network interface…
+	return networks // by a transit gateway, a network interface…
 }
 
 // endpoints returns the services that have an interface endpoint in a VPC.

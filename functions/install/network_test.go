@@ -23,11 +23,12 @@ import (
 func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 	f := found{
 		Subnets: map[string]subnet{
-			"private-1": {ID: "private-1", VPC: "vpc-1", Route: routed}, "private-2": {ID: "private-2", VPC: "vpc-1", Route: routed}, "public": {ID: "public", VPC: "vpc-1", Route: public}, "isolated": {ID: "isolated", VPC: "vpc-1", Route: isolated},
-			"other": {ID: "other", VPC: "vpc-2", Route: routed}, "endpoints": {ID: "endpoints", VPC: "vpc-3", Route: isolated}, "public-endpoints": {ID: "public-endpoints", VPC: "vpc-3", Route: public},
-			"six": {ID: "six", VPC: "vpc-1", Route: routed, IPv6: true}, "every": {ID: "every", VPC: "vpc-4", Route: isolated},
-			"egress": {ID: "egress", VPC: "vpc-1", Route: egressOnly, IPv6: true}, "only": {ID: "only", VPC: "vpc-1", Route: egressOnly, IPv6: true, Only: true},
-			"egress-endpoints": {ID: "egress-endpoints", VPC: "vpc-3", Route: egressOnly, IPv6: true},
+			"private-1": {ID: "private-1", VPC: "vpc-1", ways: ways{Route: routed}}, "private-2": {ID: "private-2", VPC: "vpc-1", ways: ways{Route: routed}}, "public": {ID: "public", VPC: "vpc-1", ways: ways{Route: public}}, "isolated": {ID: "isolated", VPC: "vpc-1", ways: ways{Route: isolated}},
+			"other": {ID: "other", VPC: "vpc-2", ways: ways{Route: routed}}, "endpoints": {ID: "endpoints", VPC: "vpc-3", ways: ways{Route: isolated}}, "public-endpoints": {ID: "public-endpoints", VPC: "vpc-3", ways: ways{Route: public}},
+			"six": {ID: "six", VPC: "vpc-1", ways: ways{Route: routed}, IPv6: true}, "every": {ID: "every", VPC: "vpc-4", ways: ways{Route: isolated}},
+			"egress": {ID: "egress", VPC: "vpc-1", ways: ways{Egress: true}, IPv6: true}, "only": {ID: "only", VPC: "vpc-1", ways: ways{Egress: true}, IPv6: true, Only: true},
+			"transit": {ID: "transit", VPC: "vpc-1", ways: ways{Route: networks}}, "transit-egress": {ID: "transit-egress", VPC: "vpc-1", ways: ways{Route: networks, Egress: true}, IPv6: true},
+			"egress-endpoints": {ID: "egress-endpoints", VPC: "vpc-3", ways: ways{Egress: true}, IPv6: true},
 		},
 		Endpoints: map[string][]string{"vpc-1": {"com.amazonaws.eu-west-1.sts"}, "vpc-3": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs"},
 			"vpc-4": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs", "com.amazonaws.eu-west-1.lambda"}},
@@ -49,6 +50,9 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		{"Consul with a name, without IPv6", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, Consul: "consul.example.com:8501"}, ""},
 		{"all functions behind NAT", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, AllFunctions: true}, ""},
 		{"all functions with endpoints", wanted{Subnets: []string{"every"}, FunctionSubnets: []string{"every"}, Image: own, AllFunctions: true}, ""},
+
+		{"subnets that lead to another network, which may have endpoints", wanted{Subnets: []string{"transit"}, FunctionSubnets: []string{"transit"}, Image: own, AllFunctions: true}, ""},
+		{"the same beside an egress-only gateway", wanted{Subnets: []string{"transit-egress"}, FunctionSubnets: []string{"transit-egress", "transit"}, Image: own}, ""},
 
 		{"public containers, a function that sends over IPv6", wanted{Subnets: []string{"public"}, FunctionSubnets: []string{"egress"}, PublicIP: true, Image: stock}, ""},
 		{"containers and a function that send over IPv6", wanted{Subnets: []string{"only"}, FunctionSubnets: []string{"egress"}, Image: "123456789012.dkr-ecr.eu-west-1.on.aws/terrapulse:1"}, ""},
@@ -186,12 +190,14 @@ func TestNetwork_ChoosesDualStackEndpoints(t *testing.T) {
 		block   = `<ipv6CidrBlockAssociationSet><item><ipv6CidrBlock>2600:1f18::/64</ipv6CidrBlock></item></ipv6CidrBlockAssociationSet>`
 		only    = block + `<ipv6Native>true</ipv6Native>`
 		ecs     = `<vpcEndpointSet><item><vpcEndpointType>Interface</vpcEndpointType><serviceName>com.amazonaws.eu-west-1.ecs</serviceName></item></vpcEndpointSet>`
+		other   = `</item><item><destinationCidrBlock>10.0.0.0/8</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
 		neither = "DualStack: false, ContainerDualStack: false"
 	)
 	for name, tt := range map[string]struct{ route, function, container, endpoints, want string }{
 		"NAT":                          {nat, block, block, "", neither},
 		"an egress-only gateway":       {egress, block, "", "", "DualStack: true, ContainerDualStack: false"},
 		"a gateway, and endpoints":     {egress, block, "", ecs, neither},
+		"a gateway, and a network":     {egress + other, block, block, "", "DualStack: true, ContainerDualStack: false"},
 		"a gateway, and no IPv6":       {egress, "", "", "", "refused: function has no route out of its VPC"},
 		"containers without IPv4":      {egress, block, only, "", "DualStack: true, ContainerDualStack: true"},
 		"NAT, containers without IPv4": {nat, block, only, "", "DualStack: true, ContainerDualStack: true"},
@@ -225,6 +231,7 @@ func TestRoutes_LeadToAWSOrNot(t *testing.T) {
 		internet6 = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><gatewayId>igw-1</gatewayId>`
 		egress    = `<destinationIpv6CidrBlock>::/0</destinationIpv6CidrBlock><egressOnlyInternetGatewayId>eigw-1</egressOnlyInternetGatewayId>`
 		peering   = `<destinationCidrBlock>10.2.0.0/16</destinationCidrBlock><vpcPeeringConnectionId>pcx-1</vpcPeeringConnectionId>`
+		firewall  = `<destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
 		transit   = `<destinationCidrBlock>10.0.0.0/8</destinationCidrBlock><transitGatewayId>tgw-1</transitGatewayId>`
 		nat64     = `<destinationIpv6CidrBlock>64:ff9b::/96</destinationIpv6CidrBlock><natGatewayId>nat-1</natGatewayId>`
 		endpoint  = `<destinationPrefixListId>pl-1</destinationPrefixListId><gatewayId>vpce-1</gatewayId>`
@@ -232,21 +239,24 @@ func TestRoutes_LeadToAWSOrNot(t *testing.T) {
 	)
 	for name, tt := range map[string]struct {
 		routes []string
-		want   route
+		want   ways
 	}{
-		"NAT, and IPv6 by an internet gateway": {[]string{local, internet6, nat}, routed},
-		"an internet gateway for both":         {[]string{local, internet6, internet}, public},
-		"a transit gateway":                    {[]string{local, transit}, routed},
-		"peering and NAT":                      {[]string{peering, nat}, routed},
-		"NAT64":                                {[]string{local, nat64, egress}, routed},
-		"an egress-only gateway alone":         {[]string{local, egress}, egressOnly},
-		"a gateway that is gone":               {[]string{local, egress + `<state>blackhole</state>`}, isolated},
+		"NAT, and IPv6 by an internet gateway":                         {[]string{local, internet6, nat}, ways{Route: routed}},
+		"an internet gateway for both":                                 {[]string{local, internet6, internet}, ways{Route: public}},
+		"a transit gateway":                                            {[]string{local, transit}, ways{Route: networks}},
+		"the internet by a transit gateway":                            {[]string{local, transit, firewall}, ways{Route: routed}},
+		"a transit gateway and an egress-only gateway":                 {[]string{local, transit, egress}, ways{Route: networks, Egress: true}},
+		"the internet by a transit gateway and an egress-only gateway": {[]string{local, firewall, egress}, ways{Route: routed, Egress: true}},
+		"peering and NAT":                                              {[]string{peering, nat}, ways{Route: routed}},
+		"NAT64":                                                        {[]string{local, nat64, egress}, ways{Route: routed, Egress: true}},
+		"an egress-only gateway alone":                                 {[]string{local, egress}, ways{Egress: true}},
+		"a gateway that is gone":                                       {[]string{local, egress + `<state>blackhole</state>`}, ways{Route: isolated}},
 
-		"nothing":                           {[]string{local}, isolated},
-		"IPv6 by an internet gateway alone": {[]string{local, internet6}, isolated},
-		"a peering connection alone":        {[]string{local, peering}, isolated},
-		"an endpoint of S3 alone":           {[]string{local, endpoint}, isolated},
-		"a NAT gateway that is gone":        {[]string{local, gone}, isolated},
+		"nothing":                           {[]string{local}, ways{Route: isolated}},
+		"IPv6 by an internet gateway alone": {[]string{local, internet6}, ways{Route: isolated}},
+		"a peering connection alone":        {[]string{local, peering}, ways{Route: isolated}},
+		"an endpoint of S3 alone":           {[]string{local, endpoint}, ways{Route: isolated}},
+		"a NAT gateway that is gone":        {[]string{local, gone}, ways{Route: isolated}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
