@@ -129,29 +129,14 @@ func (c *cloud) ciRoles() map[string]rehearsal.Policy {
 // motoPolicy parses a policy, which moto keeps as Python prints it.
 func motoPolicy(t testing.TB, text []byte) (policy rehearsal.Policy) {
 	t.Helper()
-	var document struct {
-		Statement []*struct {
-			Sid, Effect      string
-			Action, Resource any
-			Condition        map[string]any
-		}
-	}
+	var document struct{ Statement []*rehearsal.Statement }
 	text = []byte(strings.NewReplacer("'", `"`, "None", "null").Replace(string(text)))
 	if err := json.Unmarshal(text, &document); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	list := func(v any) (all []string) {
-		if one, ok := v.(string); ok {
-			return []string{one}
-		}
-		for _, one := range v.([]any) {
-			all = append(all, one.(string))
-		}
-		return all
-	}
 	for _, s := range document.Statement {
 		if s != nil { // AWS drops what is no value
-			policy = append(policy, rehearsal.Statement{SID: s.Sid, Effect: s.Effect, Actions: list(s.Action), Resources: list(s.Resource), Condition: s.Condition})
+			policy = append(policy, *s)
 		}
 	}
 	return policy

@@ -237,3 +237,16 @@ func ofEvents(operation string, _ *http.Request, body []byte) ([]rehearsal.Reque
 	}
 	return requests, err
 }
+
+// ofAPI returns what IAM judges of a request to the HTTP API.
+func (c *cloud) ofAPI(r *http.Request) []rehearsal.Request {
+	if c.gateway {
+		id, _, _ := strings.Cut(r.Host, ".")
+		return []rehearsal.Request{{Action: "execute-api:Invoke", Resource: arn("execute-api", id+"/terrapulse/"+r.Method+r.URL.Path)}}
+	}
+	function := arn("lambda", "function:"+c.api)
+	return []rehearsal.Request{
+		{Action: "lambda:InvokeFunctionUrl", Resource: function, Context: map[string]any{"lambda:FunctionUrlAuthType": "AWS_IAM"}},
+		{Action: "lambda:InvokeFunction", Resource: function, Context: map[string]any{"lambda:InvokedViaFunctionUrl": "true"}},
+	}
+}

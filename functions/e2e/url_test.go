@@ -28,6 +28,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -53,7 +54,8 @@ type functionURL struct {
 	env map[string]string // of a program that uses it
 
 	mu       sync.Mutex
-	callers  map[string]caller // by access key
+	callers  map[string]caller           // by access key
+	policies map[string]rehearsal.Policy // of callers, by access key; others may call every operation
 	throttle bool
 	requests map[string]int // that were handed to the function
 }
@@ -155,12 +157,17 @@ func (f *functionURL) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	throttle, c := f.throttle, f.c
+	policy, limited := f.policies[by.AccessKeyID]
 	if !throttle {
 		f.requests[r.Method+" "+r.URL.Path]++
 	}
 	f.mu.Unlock()
 	if throttle {
 		refuse(http.StatusTooManyRequests, "Rate Exceeded.")
+		return
+	}
+	if limited && slices.Contains(policy.Judge(c.t, rehearsal.Limits{}, c.ofAPI(r)...), false) {
+		refuse(http.StatusForbidden, "User: "+by.arn+" is not authorized to access this resource")
 		return
 	}
 	status, header, said, err := c.handOn(r, body, by)
@@ -217,6 +224,13 @@ func (f *functionURL) signedBy(r *http.Request, body []byte) (by caller, problem
 		return by, "The request signature we calculated does not match the signature you provided."
 	}
 	return by, ""
+}
+
+// limit gives a caller a policy.
+func (f *functionURL) limit(by caller, to rehearsal.Policy) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.policies = map[string]rehearsal.Policy{by.AccessKeyID: to}
 }
 
 // expire has credentials of a caller end now.

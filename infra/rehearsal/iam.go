@@ -1,10 +1,14 @@
 package rehearsal
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/testtools"
@@ -31,6 +35,52 @@ type Statement struct {
 	Actions   []string       `json:"Action"`
 	Resources []string       `json:"Resource"`
 	Condition map[string]any `json:"Condition,omitempty"`
+}
+
+// UnmarshalJSON reads a statement as IAM does: one action or resource may be a text instead of a list.
+func (s *Statement) UnmarshalJSON(text []byte) error {
+	type plain Statement
+	read := struct {
+		*plain
+		Actions   texts `json:"Action"`
+		Resources texts `json:"Resource"`
+	}{plain: (*plain)(s)}
+	err := json.Unmarshal(text, &read)
+	s.Actions, s.Resources = read.Actions, read.Resources
+	return err
+}
+
+// texts is a text, or a list of texts.
+type texts []string
+
+func (t *texts) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte(`"`)) {
+		*t = texts{""}
+		return json.Unmarshal(text, &(*t)[0])
+	}
+	return json.Unmarshal(text, (*[]string)(t))
+}
+
+// Person returns the policy of this name in infra/organisation/people, with the names of this stack instead of its
+// placeholders.
+func (s *Stack) Person(t testing.TB, name string) Policy {
+	t.Helper()
+	file := filepath.Join(testtools.Root(t), "infra", "organisation", "people", name+".json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack, _, _ := strings.Cut(s.Outputs["Table"], "-Table-")
+	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(s.Outputs["BundleUrl"], "s3://"), "/")
+	api, _, _ := strings.Cut(strings.TrimPrefix(s.Outputs["ApiUrl"], "https://"), ".")
+	api, _, _ = strings.Cut(api, "-") // a private API has its endpoint there
+	replaced := strings.NewReplacer("ACCOUNT", "123456789012", "REGION", "eu-west-1", "STACK", stack, "BUCKET", bucket, "PREFIX", prefix, "API", api,
+		"KEY", "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555", "BOUNDARY", "boundary", "ROLE", "cloudformation", "ARTIFACTS", "artifacts").Replace(string(text))
+	var document struct{ Statement Policy }
+	if err := json.Unmarshal([]byte(replaced), &document); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return document.Statement
 }
 
 // Request is a request to AWS.
