@@ -54,6 +54,7 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
 		{"one key of a secret", rehearsal.Parameters{"SecretArn": secretARN + ":token::"}, "the ARN of a Secrets Manager secret"},
 		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
+		{"a path of roles without a slash at its end", rehearsal.Parameters{"RolePath": "/network"}, "begins and ends with a slash"},
 		{"everybody may act", rehearsal.Parameters{"ActArns": "*"}, ""},
 		{"nobody may act", rehearsal.Parameters{"ActArns": ""}, ""},
 		{"more people than fit into the environment of a function", rehearsal.Parameters{"ActArns": strings.Repeat("arn:aws:iam::123456789012:user/ann,", 80)}, "Let an asterisk stand for several roles"},

@@ -233,7 +233,7 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 		ask("lambda:UpdateFunctionCode", reconcile), rehearsal.Records("dynamodb:PutItem", table, "approval"), rehearsal.Records("dynamodb:PutItem", table, "definition"),
 		rehearsal.Records("dynamodb:GetItem", table, "token"), ask("dynamodb:Scan", table), ask("s3:GetObject", object("some/prefix/state/web")), ask("secretsmanager:GetSecretValue", secretARN),
 		ask("ecs:RunTask", arn("ecs", "task-definition/bounds-runner:1"), "ecs:cluster", stack.Outputs["Cluster"]), ask("iam:CreateRole", role("bounds-new")),
-		ask("iam:PassRole", role(stack.Resources["RunnerRole"].ID), "iam:PassedToService", "ecs-tasks.amazonaws.com"), ask("kms:Decrypt", kmsARN, "kms:ViaService", "secretsmanager.eu-west-1.amazonaws.com"),
+		ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "ecs-tasks.amazonaws.com"), ask("kms:Decrypt", kmsARN, "kms:ViaService", "secretsmanager.eu-west-1.amazonaws.com"),
 		stackOf("CreateChangeSet", "other"), stackOf("CreateStack", "bounds"), ask("iam:PassRole", role("admin"), "iam:PassedToService", "cloudformation.amazonaws.com"),
 		ask("execute-api:Invoke", arn("execute-api", "other/terrapulse/GET/v1/overview")),
 	}

@@ -16,6 +16,12 @@ func arn(service, name string) string {
 
 func role(name string) string { return "arn:aws:iam::123456789012:role/" + name }
 
+// rolePath is the path of the roles of the stack that bounds returns.
+const rolePath = "/network/terrapulse/"
+
+// roleOf returns the ARN of a role of that stack.
+func roleOf(s *rehearsal.Stack, name string) string { return role(rolePath[1:] + s.Resources[name].ID) }
+
 // object returns the ARN of an object of the stack that bounds returns.
 func object(key string) string { return "arn:aws:s3:::the-bucket/" + key }
 
@@ -81,7 +87,7 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 	lost := queue(s.Outputs["DeadLetters"])
 	notify := []rehearsal.Request{ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:notify/pager-AbCdEf")), ask("ssm:GetParameter", arn("ssm", "parameter/notify/slack"))}
 	passed := func(name string) rehearsal.Request {
-		return ask("iam:PassRole", role(s.Resources[name].ID), "iam:PassedToService", "ecs-tasks.amazonaws.com")
+		return ask("iam:PassRole", roleOf(s, name), "iam:PassedToService", "ecs-tasks.amazonaws.com")
 	}
 	change, look := interfaces()
 	all := map[string][]rehearsal.Request{
@@ -323,7 +329,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("ecs:ListTasks", "*", "ecs:cluster", arn("ecs", "cluster/other")),
 			ask("ecs:DescribeTasks", arn("ecs", "task/other/0123")),
 			ask("iam:PassRole", role("admin"), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
-			ask("iam:PassRole", role(stack.Resources["RunnerRole"].ID), "iam:PassedToService", "lambda.amazonaws.com"),
+			ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "lambda.amazonaws.com"),
 			ask("s3:GetObject", object("env:/task/terraform.tfstate")), // state holds secrets
 			ask("s3:GetObject", object("some/prefix/state/task/key")), ask("s3:GetObject", object("other")),
 			ask("s3:PutObject", object("some/prefix/current")),
@@ -363,7 +369,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("s3:PutObject", object("some/prefix/bundles/0123.zip")), ask("s3:PutObject", object("some/prefix/bundles/0123.zip"), "s3:if-none-match", "*"), // a provider gone bad changes no task
 			ask("s3:PutObject", object("some/prefix/current")), ask("s3:PutObject", object("some/prefix/programs/bounds/0123")),
 			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "other/"),
-			ask("iam:PassRole", role(stack.Resources["RunnerRole"].ID), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
+			ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
 			ask("ecs:RunTask", runner, "ecs:cluster", cluster),
 			ask("lambda:InvokeFunction", arn("lambda", "function:other")), ask("lambda:UpdateFunctionCode", byFunction),
 			ask("kms:Decrypt", kmsARN),

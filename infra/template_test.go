@@ -54,6 +54,7 @@ func everything() rehearsal.Parameters {
 		"EventBus":         "network", "NotificationEmail": "network@example.com", "NotifySecretArns": notifyARN,
 		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
 		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
+		"RolePath":            rolePath,
 		"TaskRoleArns":        "arn:aws:iam::123456789012:role/network/*,arn:aws:iam::999999999999:role/dns",
 		"Api":                 "vpce-0a1b,vpce-0c2d",
 		"ActArns":             "arn:aws:iam::123456789012:role/NetworkOperator,arn:aws:iam::123456789012:user/ann",
@@ -187,6 +188,9 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	for name, r := range stack.Template.Resources {
 		if r.Type == "AWS::IAM::Role" && r.Properties["PermissionsBoundary"] == nil {
 			t.Errorf("%s has no permissions boundary", name)
+		}
+		if r.Type == "AWS::IAM::Role" && r.Properties["Path"] == nil {
+			t.Errorf("%s is not under RolePath", name)
 		}
 	}
 
