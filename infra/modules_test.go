@@ -14,7 +14,7 @@ func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
 	const object = "arn:aws:s3:::the-bucket/some/prefix/providers/0123"
 	for role, policy := range stack.Roles {
 		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
-			if may := role == "RunnerRole" && action != "s3:DeleteObject"; policy.Allows(t, ask(action, object)) != may {
+			if may := (role == "RunnerRole" || role == "PlanRole") && action != "s3:DeleteObject"; policy.Allows(t, ask(action, object)) != may {
 				t.Errorf("%s, %s: %v", role, action, !may)
 			}
 		}

@@ -109,7 +109,7 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
 			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/bundles/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("ecs:RunTask", runner, "ecs:cluster", cluster, "ecs:enable-execute-command", "false"), ask("ecs:TagResource", task, "ecs:CreateAction", "RunTask"),
-			passed("ExecutionRole"), passed("RunnerRole"),
+			passed("ExecutionRole"), passed("RunnerRole"), passed("PlanRole"),
 			ask("ecs:ListTasks", "*", "ecs:cluster", cluster), ask("ecs:DescribeTasks", task), ask("ecs:DescribeClusters", cluster), ask("ecs:DescribeTaskDefinition", "*"),
 			ask("secretsmanager:GetSecretValue", secretARN), ask("ssm:GetParameter", notificationARN),
 			ask("sqs:SendMessage", lost),
@@ -133,6 +133,13 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("sts:AssumeRole", role("network/lb")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns"),
 			ask("lambda:InvokeFunction", reconcile),
+		}),
+		"PlanRole": slices.Concat(keyUse("dynamodb", "s3"), []rehearsal.Request{
+			ask("s3:GetObject", object("some/prefix/bundles/0123.zip")), ask("s3:GetObject", object("some/prefix/providers/0123")), ask("s3:PutObject", object("some/prefix/providers/0123")),
+			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
+			ask("s3:GetObject", object("some/prefix/state/task/key")), ask("s3:PutObject", object("some/prefix/state/task/key.tflock")), ask("s3:DeleteObject", object("some/prefix/state/task/key.tflock")),
+			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
+			ask("sts:AssumeRole", role("network/lb-plan")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns-plan"),
 		}),
 		"ExecutionRole": slices.Concat(logs(s, "RunnerLog"), keyUse("secretsmanager"), []rehearsal.Request{
 			ask("secretsmanager:GetSecretValue", secretARN), ask("ecr:GetAuthorizationToken", "*"),
@@ -282,6 +289,18 @@ func TestRoles_DoNotChangeTheRecordsOfOthers(t *testing.T) {
 			t.Errorf("RunnerRole may remove %s", collection)
 		}
 	}
+	for _, act := range []string{"write", "remove"} {
+		for _, collection := range []string{"inputs", "launch", "runner", "remote", "staged"} {
+			if slices.Contains(may["PlanRole"][act], collection) {
+				t.Errorf("PlanRole may %s %s", act, collection)
+			}
+		}
+		for _, collection := range may["PlanRole"][act] {
+			if !slices.Contains(may["RunnerRole"][act], collection) {
+				t.Errorf("PlanRole may %s %s, and RunnerRole may not", act, collection)
+			}
+		}
+	}
 	for collection, writers := range map[string][]string{
 		"approval": {"ApiRole", "ReconcileRole"}, "audit-*": {"ApiRole", "ReconcileRole"}, "lease": {"ReconcileRole"}, "reconcile": {"ApiRole", "ReconcileRole"}, "override": {"ApiRole", "ReconcileRole"},
 	} {
@@ -374,6 +393,21 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("lambda:InvokeFunction", arn("lambda", "function:other")), ask("lambda:UpdateFunctionCode", byFunction),
 			ask("kms:Decrypt", kmsARN),
 		},
+		"PlanRole": {
+			ask("secretsmanager:GetSecretValue", secretARN), ask("ssm:GetParameter", arn("ssm", "parameter/notify/slack")),
+			ask("s3:PutObject", object("some/prefix/state/task/key")), ask("s3:DeleteObject", object("some/prefix/state/task/key")),
+			ask("s3:PutObject", object("some/prefix/state/unsaved/task/0123")),
+			ask("s3:GetObject", object("env:/task/terraform.tfstate")), ask("s3:PutObject", object("env:/task/terraform.tfstate.tflock")), // of another project in the same bucket
+			ask("s3:GetObject", object("some/prefix/logs/web/0123.log.gz")), ask("s3:DeleteObject", object("some/prefix/logs/web/0123.log.gz")),
+			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz")), // it could replace one
+			ask("s3:DeleteObject", object("some/prefix/providers/0123")),
+			ask("s3:PutObject", object("some/prefix/bundles/0123.zip"), "s3:if-none-match", "*"), ask("s3:PutObject", object("some/prefix/current")),
+			ask("sts:AssumeRole", role("network/lb")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns"), // they apply
+			ask("sts:AssumeRole", role(stack.Resources["RunnerRole"].ID)), ask("sts:AssumeRole", role("admin-plan")),
+			ask("iam:PassRole", role(stack.Resources["RunnerRole"].ID), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
+			ask("ecs:RunTask", runner, "ecs:cluster", cluster), ask("lambda:InvokeFunction", byFunction),
+			ask("kms:Decrypt", kmsARN),
+		},
 		"ExecutionRole": {
 			ask("ecr:BatchGetImage", arn("ecr", "repository/other")),
 			ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:other-AbCdEf")), ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:notify/pager-AbCdEf")),
@@ -393,6 +427,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
+	delete(parameters, "PlanPolicyArns")
 	parameters["FunctionsInVpc"] = "all"
 	all := deployed(t, "network", parameters)
 	for what, stack := range map[string]*rehearsal.Stack{"consul": bounds(t), "all": all} {

@@ -38,6 +38,7 @@ func TestRoles_AllowExactlyWhatTheirProgramsCall(t *testing.T) {
 	parameters := everything()
 	// Policies that a user adds, and Lambda's rights to enter a VPC, are not checked.
 	delete(parameters, "RunnerPolicyArns")
+	delete(parameters, "PlanPolicyArns")
 	delete(parameters, "FunctionSubnets")
 	delete(parameters, "FunctionSecurityGroups")
 	parameters["FunctionsInVpc"] = "none"
@@ -106,6 +107,14 @@ func TestRoles_ReachExactlyTheCollectionsOfTheirPrograms(t *testing.T) {
 	}
 }
 
+// A plan has no policy of those that apply. The policy of AWS has an ARN of the stack's partition.
+func TestPlanRole_HasPoliciesOfItsOwn(t *testing.T) {
+	const want = "[HasPlanPolicies PlanPolicyArns [HasRunnerPolicies [arn:${AWS::Partition}:iam::aws:policy/ReadOnlyAccess] AWS::NoValue]]"
+	if policies := fmt.Sprint(written(t).Resources["PlanRole"].Properties["ManagedPolicyArns"]); policies != want {
+		t.Errorf("its policies are %s", policies)
+	}
+}
+
 // ECS may pull the image of the containers, and no other. An image that is not in a private registry of ECR needs
 // no rights.
 func TestExecutionRole_PullsNothingButTheImage(t *testing.T) {
@@ -141,8 +150,9 @@ func TestExecutionRole_PullsNothingButTheImage(t *testing.T) {
 	}
 }
 
-// A deployment with the backend of docs/deploy.md needs no rights besides those of the template.
-func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
+// A deployment with the backend of docs/deploy.md needs no rights besides those of the template. Plans lock the
+// state, and do not write it.
+func TestRoles_ReachTheStateOfTheDocumentedBackend(t *testing.T) {
 	stack := bounds(t)
 	_, backend, _ := strings.Cut(read(t, "docs/deploy.md"), "\n      s3:\n")
 	backend, _, _ = strings.Cut(backend, "```")
@@ -156,19 +166,24 @@ func TestRunnerRole_ReachesTheStateOfTheDocumentedBackend(t *testing.T) {
 		fmt.Sprintf("%s/web/%s", s3["workspace_key_prefix"], s3["key"]), fmt.Sprintf("%s/web/%s.tflock", s3["workspace_key_prefix"], s3["key"]),
 	} {
 		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
-			if !stack.Roles["RunnerRole"].Allows(t, ask(action, "arn:aws:s3:::the-bucket/"+object)) {
-				t.Errorf("RunnerRole does not allow %s on %s", action, object)
+			request := ask(action, "arn:aws:s3:::the-bucket/"+object)
+			if !stack.Roles["RunnerRole"].Allows(t, request) {
+				t.Errorf("RunnerRole does not allow %s", request)
+			}
+			plans := action == "s3:GetObject" || strings.HasSuffix(object, ".tflock")
+			if allowed := stack.Roles["PlanRole"].Allows(t, request); allowed != plans {
+				t.Errorf("PlanRole allows %s: %v", request, allowed)
 			}
 		}
 	}
-	for _, s := range stack.Roles["RunnerRole"] {
+	for _, s := range slices.Concat(stack.Roles["RunnerRole"], stack.Roles["PlanRole"]) {
 		if !slices.Contains(s.Actions, "s3:ListBucket") {
 			continue
 		}
 		like, _ := s.Condition["StringLikeIfExists"].(map[string]any)
 		prefix, _ := like["s3:prefix"].(string)
 		if !strings.HasPrefix(fmt.Sprint(s3["workspace_key_prefix"])+"/", strings.TrimSuffix(prefix, "*")) || !strings.HasSuffix(prefix, "/*") {
-			t.Errorf("RunnerRole lists names below %q, and the workspaces lie below %s", prefix, s3["workspace_key_prefix"])
+			t.Errorf("a role lists names below %q, and the workspaces lie below %s", prefix, s3["workspace_key_prefix"])
 		}
 	}
 }

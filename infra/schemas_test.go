@@ -18,6 +18,7 @@ func TestTemplate_ResourcesAreWhatTheirSchemasAccept(t *testing.T) {
 		{"everything", all, ""},
 		{"an image with the program", rehearsal.Parameters{"RunnerImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terrapulse@sha256:" + strings.Repeat("0", 64)}, ""},
 		{"a bucket, a key and a boundary", rehearsal.Parameters{"Bucket": "the-bucket", "KmsKeyArn": kmsARN, "PermissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"}, ""},
+		{"policies for providers", rehearsal.Parameters{"RunnerPolicyArns": "arn:aws:iam::aws:policy/AmazonVPCFullAccess"}, ""},
 		{"a VPC for all functions", rehearsal.Parameters{"FunctionsInVpc": "all", "FunctionSubnets": "subnet-0123456789abcdef2", "FunctionSecurityGroups": "sg-0123456789abcdef0"}, ""},
 		{"no function in a VPC", rehearsal.Parameters{"FunctionsInVpc": "none"}, ""},
 		{"a REST API", rehearsal.Parameters{"Api": "gateway"}, ""},

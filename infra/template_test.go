@@ -51,6 +51,7 @@ func everything() rehearsal.Parameters {
 		"TerraformImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terraform:1.11.4",
 		"Bucket":         "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
 		"RunnerPolicyArns": "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
+		"PlanPolicyArns":   "arn:aws:iam::aws:policy/AmazonVPCReadOnlyAccess,arn:aws:iam::aws:policy/AmazonRoute53ReadOnlyAccess",
 		"EventBus":         "network", "NotificationEmail": "network@example.com", "NotifySecretArns": notifyARN,
 		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
 		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
@@ -123,6 +124,7 @@ func bounds(t *testing.T) *rehearsal.Stack {
 	t.Helper()
 	parameters := everything()
 	delete(parameters, "RunnerPolicyArns")
+	delete(parameters, "PlanPolicyArns")
 	return deployed(t, "bounds", parameters)
 }
 

@@ -9,8 +9,13 @@ output "dashboard_url" {
 }
 
 output "runner_role" {
-  description = "The role of the containers, for rights that are given elsewhere"
+  description = "The role of the containers that apply, for rights that are given elsewhere"
   value       = aws_cloudformation_stack.terrapulse.outputs["RunnerRole"]
+}
+
+output "plan_role" {
+  description = "The role of the containers that only plan or check for drift, for rights that are given elsewhere"
+  value       = aws_cloudformation_stack.terrapulse.outputs["PlanRole"]
 }
 
 output "security_groups" {

@@ -166,6 +166,7 @@ type cloud struct {
 	sts               *counter          // in front of STS
 	bus               *bustest.Bus
 	roles             map[string]rehearsal.Policy
+	roleOf            func(arn string) string
 	alarms            int
 	ecs               *ecstest.Server
 	lambda            *lambda
@@ -188,6 +189,7 @@ type cloud struct {
 	mu      sync.Mutex
 	secrets map[string]string // by ARN
 	started int               // containers that have ended
+	had     []string          // roles of containers, in the order of their starts
 	settled int               // containers whose end the function settle has been told
 	sent    int               // bytes of the answers of the function api
 	volumes []string          // of containers of a stock image
@@ -226,7 +228,7 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 	c := &cloud{t: t, name: o.name, dir: t.TempDir(), secrets: maps.Clone(o.secrets), guards: map[string]string{},
 		reconcile: stack.Outputs["ReconcileFunction"], settle: stack.Outputs["SettleFunction"], bucket: stack.Outputs["Bucket"], bundles: stack.Outputs["BundleUrl"], image: o.image, stock: o.stock, definitions: map[string]types.ContainerDefinition{},
-		roles: stack.Roles, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
+		roles: stack.Roles, roleOf: stack.RoleOf, api: stack.Functions["ApiFunction"].Name, notification: stack.Functions["NotificationFunction"].Name, apiURL: stack.Outputs["ApiUrl"], gateway: gatewayHost.MatchString(stack.Outputs["ApiUrl"]), told: stack.Rules["ReconcileFunctionPushed"].State == "ENABLED"}
 	for _, dir := range []string{"files", "out"} {
 		if err := os.Mkdir(filepath.Join(c.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -278,7 +280,7 @@ func deploy(t testing.TB, o options) *cloud {
 	if o.stock {
 		own = append(own, c.installed(stack)...)
 	}
-	definition := types.TaskDefinition{Family: aws.String(ecstask.Family(stack.Outputs["TaskDefinition"]))}
+	definition := types.TaskDefinition{Family: aws.String(ecstask.Family(stack.Outputs["TaskDefinition"])), TaskRoleArn: aws.String(stack.TaskRole())}
 	for _, name := range []string{ecstask.Container, ecstask.InstallContainer} {
 		d, ok := stack.Container(name)
 		if !ok {

@@ -36,6 +36,9 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 	if container.Name == ecstask.InstallContainer {
 		return 0 // the process is built by the test
 	}
+	c.mu.Lock()
+	c.had = append(c.had, c.roleOf(container.Role))
+	c.mu.Unlock()
 	// Providers listen on a socket below TMPDIR, whose path must be short.
 	work, err := os.MkdirTemp("", "e2e-")
 	if err != nil {
@@ -54,7 +57,7 @@ func (c *cloud) container(ctx context.Context, container ecstest.Container) int 
 		return 143
 	}
 	env := []string{"TERRAPULSE_WORK=" + work, "TF_CLI_CONFIG_FILE=" + testtools.TerraformRC(c.t), "PATH=" + filepath.Dir(testtools.Terraform(c.t)) + ":/usr/bin:/bin"}
-	for name, value := range c.as("RunnerRole") {
+	for name, value := range c.as(c.roleOf(container.Role)) {
 		env = append(env, name+"="+value)
 	}
 	return ecstest.Process{Path: built(c.t, "runner"), Dir: work, Output: &c.output, Env: env}.Run(ctx, container)
@@ -84,7 +87,7 @@ func (c *cloud) fromImage(ctx context.Context, container ecstest.Container) int 
 		command = d.Command
 	}
 	env := container.Env
-	for name, value := range c.as("RunnerRole") {
+	for name, value := range c.as(c.roleOf(container.Role)) {
 		env = append(env, name+"="+value)
 	}
 	for _, v := range env {

@@ -180,12 +180,14 @@ func ofFunctions(_ string, r *http.Request, _ []byte) ([]rehearsal.Request, erro
 	return []rehearsal.Request{{Action: "lambda:InvokeFunction", Resource: arn("lambda", "function:"+name)}}, err
 }
 
-// ofTasks: who runs a task may also tag it. infra tests that it may also pass the roles.
+// ofTasks: who runs a task may also tag it, and pass it its role. infra tests that it may also pass the roles of the
+// task definition.
 func ofTasks(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
 	var in struct {
 		Cluster, TaskDefinition string
 		Tasks, Clusters         []string
 		Tags                    []any
+		Overrides               struct{ TaskRoleArn string }
 	}
 	err := json.Unmarshal(body, &in)
 	in.Cluster = arn("ecs", "cluster/"+path.Base(in.Cluster))
@@ -194,9 +196,14 @@ func ofTasks(operation string, _ *http.Request, body []byte) ([]rehearsal.Reques
 	switch operation {
 	case "RunTask":
 		request.Resource, request.Context = in.TaskDefinition, map[string]any{"ecs:cluster": in.Cluster}
+		requests := []rehearsal.Request{request}
 		if len(in.Tags) > 0 {
-			return []rehearsal.Request{request, {Action: "ecs:TagResource", Resource: task("new"), Context: map[string]any{"ecs:CreateAction": "RunTask"}}}, err
+			requests = append(requests, rehearsal.Request{Action: "ecs:TagResource", Resource: task("new"), Context: map[string]any{"ecs:CreateAction": "RunTask"}})
 		}
+		if passed := in.Overrides.TaskRoleArn; passed != "" {
+			requests = append(requests, rehearsal.Request{Action: "iam:PassRole", Resource: passed, Context: map[string]any{"iam:PassedToService": "ecs-tasks.amazonaws.com"}})
+		}
+		return requests, err
 	case "ListTasks":
 		request.Context = map[string]any{"ecs:cluster": in.Cluster}
 	case "DescribeTasks":

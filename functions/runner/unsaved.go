@@ -13,7 +13,7 @@ import (
 )
 
 // unsavedStates stores Terraform states that could not be written to their backend, because the
-// container's disk is deleted with it. Only the containers' role, and administrators of the bucket,
+// container's disk is deleted with it. Only the containers' roles, and administrators of the bucket,
 // may read the place; it is separate from the output of runs, because a state contains secrets.
 type unsavedStates struct {
 	client interface {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -195,6 +196,26 @@ func (s *Stack) Env(function string) []string {
 		env = append(env, name+"="+value)
 	}
 	return env
+}
+
+// TaskRole returns the ARN of the role of the task definition, which moto does not keep.
+func (s *Stack) TaskRole() string {
+	value, _ := s.Template.Resources["TaskDefinition"].Properties["TaskRoleArn"].(map[string]any)
+	attribute, _ := value["Fn::GetAtt"].([]any) // of the resource, and Arn
+	if len(attribute) != 2 {
+		return ""
+	}
+	return "arn:aws:iam::123456789012:role/" + s.Resources[attribute[0].(string)].ID
+}
+
+// RoleOf returns the logical id of the role with an ARN; "" if it is none of the stack.
+func (s *Stack) RoleOf(arn string) string {
+	for name := range s.Roles {
+		if path.Base(arn) == s.Resources[name].ID {
+			return name
+		}
+	}
+	return ""
 }
 
 // Runner returns the container that runs Terraform.

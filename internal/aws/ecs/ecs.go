@@ -37,7 +37,8 @@ type Launcher struct {
 	Client         *awsecs.Client
 	Stack          string // for the tag terrapulse:stack
 	Cluster        string // name or ARN
-	TaskDefinition string // family:revision, or ARN with revision
+	TaskDefinition string // family:revision, or ARN with revision; with the role of containers that apply
+	PlanRole       string // ARN of the role of the other containers
 	Capacity       settings.Capacity
 	Subnets        []string
 	SecurityGroups []string // the default group of the VPC if empty
@@ -90,6 +91,9 @@ func (l *Launcher) Start(ctx context.Context, launch state.Launch) error {
 		overrides = append(overrides, types.ContainerOverride{Name: aws.String(ecstask.InstallContainer), Environment: []types.KeyValuePair{variable(ecstask.ProgramVariable, address)}})
 	}
 	in.Overrides = &types.TaskOverride{ContainerOverrides: overrides}
+	if !launch.Kind.Applies() {
+		in.Overrides.TaskRoleArn = &l.PlanRole
+	}
 	out, err := l.Client.RunTask(ctx, in)
 	if conflict, ok := errors.AsType[*types.ConflictException](err); ok && len(conflict.ResourceIds) > 0 {
 		return nil // the launch was requested before: the stack was deployed in between

@@ -60,13 +60,20 @@ func access(s *ecstest.Server) aws.Config {
 
 func newLauncher(s *ecstest.Server, now func() time.Time) *ecs.Launcher {
 	return &ecs.Launcher{
-		Client: awsecs.NewFromConfig(access(s)), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(),
+		Client: awsecs.NewFromConfig(access(s)), Stack: "prod", Cluster: s.Cluster(), TaskDefinition: s.TaskDefinition(), PlanRole: planRole,
 		Capacity: settings.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, Now: now,
 	}
 }
 
-func newLaunch() state.Launch { return state.Launch{ID: uuid.Must(uuid.NewV7()).String()} }
+const (
+	applyRole = "arn:aws:iam::" + ecstest.Account + ":role/apply"
+	planRole  = "arn:aws:iam::" + ecstest.Account + ":role/plan"
+)
+
+func newLaunch() state.Launch {
+	return state.Launch{ID: uuid.Must(uuid.NewV7()).String(), Kind: state.KindApply}
+}
 
 func start(t *testing.T, l *ecs.Launcher, launch state.Launch) {
 	t.Helper()
@@ -127,6 +134,23 @@ func TestStart_OneTaskWithTheIDOfItsLaunch(t *testing.T) {
 	}
 	if provider := aws.ToString(out.Tasks[0].CapacityProviderName); provider != "FARGATE_SPOT" {
 		t.Errorf("placed on %s", provider)
+	}
+}
+
+func TestStart_ContainersThatApplyNothingHaveTheRoleForPlans(t *testing.T) {
+	ran := make(chan string, 1)
+	s := ecstest.Start(t, ecstest.Options{
+		TaskDefinition: types.TaskDefinition{Family: aws.String("prod-runner"), TaskRoleArn: aws.String(applyRole), ContainerDefinitions: []types.ContainerDefinition{{Name: aws.String("runner")}}},
+		Run:            func(_ context.Context, c ecstest.Container) int { ran <- c.Role; return 0 },
+	})
+	l := newLauncher(s, time.Now)
+	for kind, want := range map[state.Kind]string{state.KindApply: applyRole, state.KindDestroy: applyRole, state.KindPlan: planRole, state.KindDrift: planRole, "": planRole} {
+		launch := newLaunch()
+		launch.Kind = kind
+		start(t, l, launch)
+		if got := <-ran; got != want {
+			t.Errorf("the container of a launch of kind %q has the role %s, want %s", kind, got, want)
+		}
 	}
 }
 

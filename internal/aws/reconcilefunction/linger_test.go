@@ -16,7 +16,8 @@ import (
 func TestNew_OffersLaunchesToContainersOfItsTaskDefinition(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": 0, "0s": 0, "300s": 5 * time.Minute} {
 		set, err := settings.Read[settings.Reconcile]([]string{"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_BUNDLE=s3://b/terrapulse", "TERRAPULSE_LOGS=s3://b/terrapulse/logs", "TERRAPULSE_LOG_GROUPS=/terrapulse/prod", "TERRAPULSE_CLUSTER=c",
-			"TERRAPULSE_TASK_DEFINITION=arn:aws:ecs:eu-west-1:111122223333:task-definition/prod-runner:7", "TERRAPULSE_SUBNETS=subnet-1", "TERRAPULSE_LINGER=" + text})
+			"TERRAPULSE_TASK_DEFINITION=arn:aws:ecs:eu-west-1:111122223333:task-definition/prod-runner:7", "TERRAPULSE_PLAN_ROLE=arn:aws:iam::111122223333:role/plan",
+			"TERRAPULSE_SUBNETS=subnet-1", "TERRAPULSE_LINGER=" + text})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	table, files, source := dynamo.New(cfg, s.Table), s3.NewFromConfig(cfg), secrets.New(cfg)
 	store := summary.Keep(table)
 	containers := &ecs.Launcher{
-		Client: awsecs.NewFromConfig(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition,
+		Client: awsecs.NewFromConfig(cfg), Stack: s.Stack, Cluster: s.Cluster, TaskDefinition: s.TaskDefinition, PlanRole: s.PlanRole,
 		Capacity: s.Capacity, Subnets: s.Subnets, SecurityGroups: s.SecurityGroups, PublicIP: s.PublicIP, Function: s.Function, MaxPlans: s.MaxContainers, Now: time.Now,
 	}
 	if s.Program != (s3url.URL{}) {

@@ -46,6 +46,8 @@ type Reconcile struct {
 
 	Cluster        string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
 	TaskDefinition string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
+	// PlanRole is the ARN of the role of containers that apply nothing.
+	PlanRole string `env:"TERRAPULSE_PLAN_ROLE,notEmpty" from:"the resource PlanRole"`
 	// Program is the location of the program that a container loads; empty if its image contains it.
 	Program        s3url.URL `env:"TERRAPULSE_PROGRAM" from:"the resource Program"`
 	Capacity       Capacity  `env:"TERRAPULSE_CAPACITY" envDefault:"FARGATE" from:"the parameter Capacity"`

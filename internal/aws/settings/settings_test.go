@@ -17,7 +17,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	got, err := settings.Read[settings.Reconcile]([]string{
 		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_LOG_LEVEL=DEBUG",
 		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_LOGS=s3://files/some/prefix/logs", "TERRAPULSE_WINDOW=50s", "TERRAPULSE_SCHEDULE_MINUTES=5",
-		"TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
+		"TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_PLAN_ROLE=arn:aws:iam::1:role/plan", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
 		"TERRAPULSE_SUBNETS=subnet-1,subnet-2", "TERRAPULSE_SECURITY_GROUPS=sg-1", "TERRAPULSE_PUBLIC_IP=true",
 		"TERRAPULSE_SECRET_ARN=arn:aws:ssm:eu-west-1:1:parameter/terrapulse",
 	})
@@ -30,7 +30,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		Bundle:    s3url.URL{Bucket: "files", Prefix: "some/prefix"},
 		Logs:      s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
 		Window:    50 * time.Second, ScheduleMinutes: 5,
-		Cluster: "c", TaskDefinition: "family:7", LogGroups: "/terrapulse/prod/1",
+		Cluster: "c", TaskDefinition: "family:7", PlanRole: "arn:aws:iam::1:role/plan", LogGroups: "/terrapulse/prod/1",
 		Capacity: settings.Capacity{{Name: "FARGATE_SPOT", Weight: 3}, {Name: "FARGATE", Weight: 1}},
 		Subnets:  []string{"subnet-1", "subnet-2"}, SecurityGroups: []string{"sg-1"}, PublicIP: true,
 		MaxContainers: 40,

@@ -36,7 +36,7 @@ type Bucket struct {
 var ErrTaken = errors.New("the output of this run exists already")
 
 // Save stores the output of a run and returns the URL for Load. The bucket decides how long it is
-// kept. Output is written once: RunnerRole may write only under this condition.
+// kept. Output is written once: the containers may write only under this condition.
 func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ time.Time) (string, error) {
 	at := s3url.URL{Bucket: b.Location.Bucket, Prefix: b.Location.Key(url.PathEscape(task) + "/" + run + ".log.gz")}
 	var attempts int

@@ -120,6 +120,7 @@ func wire(v smithy.Serializable) []byte {
 var (
 	tokenForm     = regexp.MustCompile(`^[!-~]{1,64}$`)
 	startedByForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{0,128}$`)
+	roleForm      = regexp.MustCompile(`^arn:[a-z-]+:iam::[0-9]{12}:role/.+$`)
 )
 
 func (s *Server) runTask(in *awsecs.RunTaskInput, fault Fault) (smithy.Serializable, error) {
@@ -183,6 +184,8 @@ func check(in *awsecs.RunTaskInput, d *types.TaskDefinition) error {
 		return refuse("InvalidParameterException", "clientToken must be 1 to 64 printable ASCII characters.")
 	case !startedByForm.MatchString(aws.ToString(in.StartedBy)):
 		return refuse("InvalidParameterException", "Invalid startedBy.")
+	case in.Overrides.TaskRoleArn != nil && !roleForm.MatchString(*in.Overrides.TaskRoleArn):
+		return refuse("ClientException", "Role is not valid")
 	case len(overrides) > 8192:
 		return refuse("InvalidParameterException", "Container Overrides length must be at most 8192")
 	case in.LaunchType != "" && len(in.CapacityProviderStrategy) > 0:

@@ -7,6 +7,7 @@
 package ecstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -64,6 +65,7 @@ type Options struct {
 type Container struct {
 	Name string
 	Task string   // id
+	Role string   // ARN: from the override, or else the definition
 	Env  []string // NAME=value: from the definition, its secrets and the override
 	// Terminated ends when the container must end, as by SIGTERM.
 	Terminated context.Context
@@ -355,7 +357,7 @@ func (s *Server) exited(t *task, name string, code int32) {
 // container returns a container of a task, with its environment.
 func (s *Server) container(t *task, d types.ContainerDefinition, terminated context.Context) (Container, error) {
 	id := (*t.now.TaskArn)[strings.LastIndex(*t.now.TaskArn, "/")+1:]
-	c := Container{Name: *d.Name, Task: id, Terminated: terminated}
+	c := Container{Name: *d.Name, Task: id, Terminated: terminated, Role: aws.ToString(cmp.Or(t.now.Overrides.TaskRoleArn, t.definition.TaskRoleArn))}
 	c.Env = []string{"AWS_REGION=" + Region, "AWS_EXECUTION_ENV=AWS_ECS_FARGATE", "ECS_CONTAINER_METADATA_URI_V4=" + s.URL + "/v4/" + id}
 	variables := slices.Clone(d.Environment)
 	for _, secret := range d.Secrets {
