@@ -20,7 +20,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/terrapulse/terrapulse/internal/aws/awsrole"
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/aws/gitssh"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/function"
@@ -135,11 +134,8 @@ func newWorker(ctx context.Context, settings settings.Runner, out io.Writer, log
 	terraform := &terraformDriver{
 		Options: tfdriver.Options{
 			Orphaned: tfdriver.Locks{Store: store, Log: log}.Orphaned, Keep: unsavedStates{client, settings.Bundle}.keep,
-			Assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
-				return awsrole.Assume(ctx, cfg, role, task)
-			},
-			ReadS3: states{client}.read,
-			Log:    log, Parallel: parallel, Shared: providers.shared,
+			Assume: roles{cfg}.assume, ReadS3: states{client}.read,
+			Log: log, Parallel: parallel, Shared: providers.shared,
 		},
 		aws: secrets.New(cfg), hidden: inFiles(settings),
 	}

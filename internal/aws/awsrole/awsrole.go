@@ -47,12 +47,25 @@ var hidden = []string{
 // with which Terraform works with the role, until end is called. A variable with an empty value must
 // not be set.
 func Assume(ctx context.Context, cfg aws.Config, role, task string) (env map[string]string, end func(), err error) {
+	return assume(ctx, cfg, role, task, "in AWS, the stack's parameter TaskRoleArns must include the role; and the role's trust policy must name the stack's output RunnerRole, "+
+		"or on one machine the identity that Terrapulse has")
+}
+
+// AssumeForPlan is Assume in a container that applies nothing. By convention, the name of its role is that of
+// the task's role with -plan at its end.
+func AssumeForPlan(ctx context.Context, cfg aws.Config, role, task string) (env map[string]string, end func(), err error) {
+	return assume(ctx, cfg, role+"-plan", task, fmt.Sprintf("in AWS, plans and checks for drift do not use %s, but the role of that name with -plan at its end: "+
+		"create it with rights to read; its trust policy must name the stack's output PlanRole, and the stack's parameter TaskRoleArns must include %s", role, role))
+}
+
+// assume is Assume. help is what a person can do if AWS denies it.
+func assume(ctx context.Context, cfg aws.Config, role, task, help string) (env map[string]string, end func(), err error) {
 	provider := aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(cfg), role, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName, o.Duration = session(task), lifetime
 	}), func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = fresh })
 	_, err = provider.Retrieve(ctx) // it may return credentials although ctx has ended
 	if err = cmp.Or(err, ctx.Err()); err != nil {
-		return nil, nil, explained(err, role, task)
+		return nil, nil, explained(err, role, task, help)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -109,11 +122,10 @@ func session(task string) string {
 }
 
 // explained adds to an error what a person can do.
-func explained(err error, role, task string) error {
+func explained(err error, role, task, help string) error {
 	err = fmt.Errorf("assume the role %s for task %s: %w", role, task, err)
 	if api := smithy.APIError(nil); errors.As(err, &api) && api.ErrorCode() == "AccessDenied" {
-		return fmt.Errorf("%w; in AWS, the stack's parameter TaskRoleArns must include the role; and the role's trust policy must name the stack's output RunnerRole, "+
-			"or on one machine the identity that Terrapulse has", err)
+		return fmt.Errorf("%w; %s", err, help)
 	}
 	return err
 }

@@ -18,8 +18,8 @@ import (
 
 const role = "arn:aws:iam::123456789012:role/load-balancer"
 
-// serveSTS serves AssumeRole: the credentials of the nth request are valid for the nth time.
-func serveSTS(t *testing.T, valid ...time.Duration) (cfg aws.Config, asked func() int) {
+// serveSTS serves AssumeRole for one role: the credentials of the nth request are valid for the nth time.
+func serveSTS(t *testing.T, role string, valid ...time.Duration) (cfg aws.Config, asked func() int) {
 	t.Helper()
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func TestAssume_EnvironmentGivesTheCredentialsOfTheRole(t *testing.T) {
 	t.Setenv("AWS_PROFILE", "own")
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	cfg, asked := serveSTS(t, 5*time.Minute, time.Hour)
+	cfg, asked := serveSTS(t, role, 5*time.Minute, time.Hour)
 	env, end, err := Assume(t.Context(), cfg, role, "lb")
 	if err != nil {
 		t.Fatal(err)
@@ -90,10 +90,25 @@ func TestAssume_EnvironmentGivesTheCredentialsOfTheRole(t *testing.T) {
 	}
 }
 
+func TestAssumeForPlan_TakesTheRoleWithPlanAtTheEndOfItsName(t *testing.T) {
+	cfg, asked := serveSTS(t, "arn:aws:iam::123456789012:role/load-balancer-plan", time.Hour)
+	_, end, err := AssumeForPlan(t.Context(), cfg, role, "lb")
+	if err != nil || asked() != 1 {
+		t.Fatalf("%v after %d requests", err, asked())
+	}
+	end()
+}
+
 func TestAssume_SaysWhatAllowsTheRole(t *testing.T) {
-	cfg, _ := serveSTS(t, time.Hour)
+	cfg, _ := serveSTS(t, role, time.Hour)
 	if _, _, err := Assume(t.Context(), cfg, role, "another"); err == nil || !strings.Contains(err.Error(), "TaskRoleArns") || !strings.Contains(err.Error(), role) {
 		t.Errorf("said %v", err)
+	}
+	_, _, err := AssumeForPlan(t.Context(), cfg, role, "lb")
+	for _, want := range []string{role + "-plan", "create it with rights to read", "output PlanRole", "TaskRoleArns must include " + role} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("of a plan: want %q in %v", want, err)
+		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

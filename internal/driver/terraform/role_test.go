@@ -24,6 +24,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	tfdriver "github.com/terrapulse/terrapulse/internal/driver/terraform"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config/configtest"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
@@ -74,9 +75,10 @@ func TestTerraform_WorksWithTheRoleOfItsTaskAlone(t *testing.T) {
 	}
 	var mine aws.Config
 	mine.Region, mine.BaseEndpoint, mine.Credentials = "eu-west-1", &sts.URL, credentials.NewStaticCredentialsProvider("OWN", "own", "")
-	ended := 0
+	ended, kinds := 0, []state.Kind(nil)
 	d := tfdriver.New(tfdriver.Options{Terraform: &terraformcli.Binary{Path: program, Version: version},
-		Assume: func(ctx context.Context, role, task string) (map[string]string, func(), error) {
+		Assume: func(ctx context.Context, kind state.Kind, role, task string) (map[string]string, func(), error) {
+			kinds = append(kinds, kind)
 			env, end, err := awsrole.Assume(ctx, mine, role, task)
 			return env, func() { end(); ended++ }, err
 		}})
@@ -113,12 +115,12 @@ task {
 `, dir, s3.URL, sts.URL))
 	for i := range cfg.Tasks {
 		var out testtools.Output
-		job := driver.Job{Config: cfg, Task: &cfg.Tasks[i], Output: &out, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}}
+		job := driver.Job{Config: cfg, Task: &cfg.Tasks[i], Output: &out, Run: state.Run{Kind: state.KindApply}, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}}
 		if _, err := d.Apply(t.Context(), job); err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
 	}
-	if _, err := d.Plan(t.Context(), driver.Job{Config: cfg, Task: &cfg.Tasks[0], Output: new(testtools.Output),
+	if _, err := d.Plan(t.Context(), driver.Job{Config: cfg, Task: &cfg.Tasks[0], Output: new(testtools.Output), Run: state.Run{Kind: state.KindPlan},
 		Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}}); err != nil {
 		t.Error(err)
 	}
@@ -129,5 +131,8 @@ task {
 	}
 	if ended != 2 {
 		t.Errorf("%d sessions have ended", ended)
+	}
+	if !slices.Equal(kinds, []state.Kind{state.KindApply, state.KindPlan}) { // a container has another role for a plan
+		t.Errorf("roles were assumed for runs of the kinds %v", kinds)
 	}
 }

@@ -41,10 +41,10 @@ type Options struct {
 	// Keep stores a state that the backend did not accept, and returns where. It
 	// is for machines whose disk is lost when the run ends. May be nil.
 	Keep func(ctx context.Context, task, name string, state []byte) (place string, err error)
-	// Assume assumes the AWS role of a task. It returns environment variables with which
-	// Terraform works with the role, until end is called; one with an empty value must not
-	// be set.
-	Assume func(ctx context.Context, role, task string) (env map[string]string, end func(), err error)
+	// Assume assumes the AWS role of a task for a run of this kind. It returns environment
+	// variables with which Terraform works with the role, until end is called; one with an empty
+	// value must not be set.
+	Assume func(ctx context.Context, kind state.Kind, role, task string) (env map[string]string, end func(), err error)
 	// ReadS3 reads states in S3 where Terraform has the credentials of this process. May be nil.
 	ReadS3   func(ctx context.Context, object terraformcli.S3Object) ([]byte, error)
 	Log      *slog.Logger // nil for none
@@ -388,7 +388,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		opts.Providers = append(opts.Providers, name)
 	}
 	if t.AWSRole != "" {
-		if opts.Credentials, end, err = d.Assume(ctx, t.AWSRole, t.Name); err != nil {
+		if opts.Credentials, end, err = d.Assume(ctx, job.Run.Kind, t.AWSRole, t.Name); err != nil {
 			return values, opts, func() {}, err
 		}
 	}

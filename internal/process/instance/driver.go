@@ -117,8 +117,8 @@ func Driver(ctx context.Context, found *terraformcli.Binary, parallel int, log *
 	})
 }
 
-// assume assumes the AWS role of a task.
-func assume(ctx context.Context, role, task string) (map[string]string, func(), error) {
+// assume assumes the AWS role of a task, also for a plan: this process has the same rights for all runs.
+func assume(ctx context.Context, _ state.Kind, role, task string) (map[string]string, func(), error) {
 	cfg, err := awsconfig.Load(ctx)
 	if err != nil {
 		return nil, nil, err
