@@ -150,6 +150,18 @@ func TestWork_ContainerEndsAfterARunThatFailed(t *testing.T) {
 	}
 }
 
+// It has rights to plan only, and runs code that perhaps nobody has approved.
+func TestWork_ContainerOfAPlanTakesNoLaunch(t *testing.T) {
+	l := newLingering(t, good)
+	l.decide("l2", state.KindPlan)
+	if err := l.work(t.Context(), "l2"); err != nil || l.run("t0").State != state.RunSucceeded {
+		t.Fatalf("the plan is %s (%v)", l.run("t0").State, err)
+	}
+	if runner, err := state.Read[state.Runner](t.Context(), l.store, state.RunnerKey("task")); err != nil || runner.Exists() || len(l.ticks) > 0 {
+		t.Errorf("it says that it is free: %+v (%v)", runner.Data, err)
+	}
+}
+
 func TestLinger_ContainerTakesNoLaunchAfterAnHour(t *testing.T) {
 	l := newLingering(t, good).start()
 	l.free()

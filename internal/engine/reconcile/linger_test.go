@@ -286,6 +286,19 @@ func TestTick_CheckForDriftIsNotOffered(t *testing.T) {
 	}
 }
 
+// A container that lingers may apply, and a plan runs code that perhaps nobody has approved. A container of a plan does
+// not linger, so that it is offered nothing.
+func TestPlanner_PlanIsNotOffered(t *testing.T) {
+	b := newLingering(t, 1, "r1")
+	launches, err := b.Planner().Start(t.Context(), []string{"task-0"}, nil, "an invoke")
+	if err != nil || len(launches) != 1 || len(b.launcher.launches()) != 1 {
+		t.Fatalf("%d launches, of which %d got containers (%v)", len(launches), len(b.launcher.launches()), err)
+	}
+	if launch := b.launch(launches[0].ID); launch.Offer != "" || launch.Taker != "" || launch.Linger != 0 || b.runner("r1").Data.Offer != "" {
+		t.Errorf("the launch reads %+v, and the runner is offered %q", launch, b.runner("r1").Data.Offer)
+	}
+}
+
 func TestSettle_RunsThatAStoppedRunnerTookAreLost(t *testing.T) {
 	b := newLingering(t, 2, "r1")
 	first := state.Launch{ID: "first", Kind: state.KindApply, Linger: b.Linger, Created: b.now}
