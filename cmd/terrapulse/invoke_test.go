@@ -74,6 +74,7 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<Parameters><member><ParameterKey>Architecture</ParameterKey><ParameterValue>arm64</ParameterValue></member></Parameters>
 			<Outputs>
 			<member><OutputKey>ReconcileFunction</OutputKey><OutputValue>prod-reconcile</OutputValue></member>
+			<member><OutputKey>InspectFunction</OutputKey><OutputValue>prod-reconcile:inspect</OutputValue></member>
 			<member><OutputKey>Version</OutputKey><OutputValue>v1.4.0</OutputValue></member>
 			<member><OutputKey>BundleUrl</OutputKey><OutputValue>s3://files/some/prefix</OutputValue></member>
 			<member><OutputKey>StoreUrl</OutputKey><OutputValue>sqlite:%s</OutputValue></member>
@@ -94,13 +95,17 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.serveBucket(w, r)
 		return
 	}
-	if r.URL.Path != "/2015-03-31/functions/prod-reconcile/invocations" {
+	name, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/2015-03-31/functions/"), "/invocations")
+	if name, _, _ := strings.Cut(name, ":"); !ok || name != "prod-reconcile" {
 		http.NotFound(w, r)
 		return
 	}
 	req, err := invoke.Parse(body)
 	if err != nil {
 		d.t.Errorf("the function would refuse %s: %v", body, err)
+	}
+	if strings.HasSuffix(name, ":inspect") != (req.Mode == invoke.Inspect) {
+		d.t.Errorf("the mode %s is requested of %s", req.Mode, name)
 	}
 	d.mu.Lock()
 	d.asked = append(d.asked, req)

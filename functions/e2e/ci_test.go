@@ -63,6 +63,10 @@ func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
 	if roles["PlanRole"].Allows(t, pointer) || !roles["PushRole"].Allows(t, pointer) {
 		t.Error("not the push alone may put a bundle into force")
 	}
+	function := rehearsal.Request{Action: "lambda:InvokeFunction", Resource: arn("lambda", "function:"+c.reconcile)}
+	if roles["PlanRole"].Allows(t, function) || !roles["PushRole"].Allows(t, function) {
+		t.Error("not the push alone may start a tick")
+	}
 	if roles["PlanRole"].Allows(t, object("s3:PutObject", "bundles/0123.zip")) {
 		t.Error("a pull request may replace the bundle in force")
 	}

@@ -122,8 +122,10 @@ func (l *lambda) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/2015-03-31/functions/"), "/invocations")
 	payload, err := io.ReadAll(r.Body)
 	l.mu.Lock()
+	name, alias, _ := strings.Cut(name, ":")
 	_, known := l.functions[name]
 	l.mu.Unlock()
+	known = known && (alias == "" || alias == "inspect") // functions/reconcile tests what an alias permits
 	if err != nil || !ok || !known {
 		w.Header().Set("X-Amzn-Errortype", "ResourceNotFoundException")
 		w.WriteHeader(http.StatusNotFound)

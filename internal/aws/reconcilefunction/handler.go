@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -66,6 +67,10 @@ type invocation struct {
 // all; a tick that was skipped for a transient reason is not an error.
 func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (invoke.Answer, error) {
 	req, err := parse(payload)
+	call, invoked := lambdacontext.FromContext(ctx)
+	if err == nil && invoked {
+		err = permitted(call.InvokedFunctionArn, req)
+	}
 	if err != nil {
 		h.log.Error("invocation refused", "error", err)
 		return invoke.Answer{}, err
@@ -76,7 +81,7 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (invoke.A
 	}
 	inv := &invocation{Handler: h, log: h.log, began: h.now(), end: end}
 	inv.deadline = inv.limit()
-	if call, ok := lambdacontext.FromContext(ctx); ok {
+	if invoked {
 		inv.log = h.log.With("tick", call.AwsRequestID)
 	}
 	if h.engine.current != nil {
@@ -114,6 +119,19 @@ func (i *invocation) do(ctx context.Context, req invoke.Request) (invoke.Answer,
 		return i.output(ctx, req), nil
 	}
 	return i.reconcile(ctx, req)
+}
+
+// inspectAlias is the alias of the function in the template that only plans.
+const inspectAlias = "inspect"
+
+// permitted refuses what a caller may not request of the function by this ARN: IAM can limit callers to an alias, and
+// not to a mode.
+func permitted(arn string, req invoke.Request) error {
+	_, name, _ := strings.Cut(arn, ":function:")
+	if _, alias, _ := strings.Cut(name, ":"); alias == inspectAlias && req.Mode != invoke.Inspect {
+		return fmt.Errorf("the alias %s of the function only plans: invoke the function itself for mode %s", inspectAlias, req.Mode)
+	}
+	return nil
 }
 
 // parse parses a request. An event of the bucket about the bundle's pointer becomes a request to

@@ -253,6 +253,25 @@ func TestHandle_RefusesInvalidRequests(t *testing.T) {
 	}
 }
 
+// Who may invoke only the alias inspect, such as a workflow of pull requests, runs nothing.
+func TestHandle_AliasInspectOnlyPlans(t *testing.T) {
+	s := newStack(t, "web")
+	s.must(s.process(), schedule)
+	s.end(state.RunSucceeded)
+	const function = "arn:aws:lambda:eu-west-1:123456789012:function:prod-reconcile"
+	pushed := `{"source":"aws.s3","detail-type":"Object Created"}`
+	for _, payload := range []string{schedule, pushed, `{"mode":"once"}`, `{"mode":"doctor"}`, `{"mode":"output","tasks":["web"],"run":"1"}`, `{"mode":"inspect","tasks":["web"]}`} {
+		for alias, permits := range map[string]bool{"": true, ":inspect": strings.Contains(payload, "inspect"), ":other": true} {
+			began := len(s.started)
+			ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{InvokedFunctionArn: function + alias})
+			_, err := s.process().Handle(ctx, json.RawMessage(payload))
+			if permits != (err == nil) || !permits && (!strings.Contains(err.Error(), "only plans: invoke the function itself") || len(s.started) > began) {
+				t.Errorf("%s by the alias %q: %v", payload, alias, err)
+			}
+		}
+	}
+}
+
 func TestReconcile_ContinuesAfterAnOutageOfConsul(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStack(t, "web")

@@ -121,9 +121,13 @@ func (s *Stack) place(ctx context.Context) (stores.Place, error) {
 	return stores.At(ctx, url)
 }
 
-// Invoke invokes the function that reconciles, and waits for its answer.
+// Invoke invokes the function that reconciles, and waits for its answer. The user may have no right but to inspect.
 func (s *Stack) Invoke(ctx context.Context, req invoke.Request) (invoke.Answer, error) {
-	name, err := s.Output("ReconcileFunction")
+	output := "ReconcileFunction"
+	if req.Mode == invoke.Inspect {
+		output = "InspectFunction"
+	}
+	name, err := s.Output(output)
 	if err != nil {
 		return invoke.Answer{}, err
 	}
