@@ -71,6 +71,9 @@ func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
 		t.Error("a pull request may replace the bundle in force")
 	}
 	for _, role := range roles {
+		if role.Allows(t, rehearsal.Records("dynamodb:GetItem", arn("dynamodb", "table/"+c.table), "token")) {
+			t.Error("a role reads the tokens of the API")
+		}
 		if role.Allows(t, object("s3:GetObject", "state/lb")) {
 			t.Error("a role reads Terraform's state")
 		}

@@ -31,7 +31,6 @@ func TestPlans_ContainersThatApplyNothingHaveAnotherRole(t *testing.T) {
 		if last := runs[len(runs)-1]; last.Kind != kind || last.State != state.RunSucceeded {
 			t.Errorf("the run is %+v", last)
 		}
-		c.stateIsAllowed("PlanRole", "lb")
 	}
 	plan(state.KindPlan, func() {
 		if answer := c.mustInvoke(`{"mode":"inspect","tasks":["lb"]}`); len(answer.Launches) != 1 {
