@@ -265,6 +265,30 @@ func TestRename_ToATaskThatAPersonHasDestroyedMakesNothingAgain(t *testing.T) {
 	}
 }
 
+// Enabled without a run, the new name waits for new input; what was destroyed waits for longer.
+func TestRename_OfATaskThatAPersonHasDestroyedMakesNothingAgain(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb", "edge")
+	b.settle()
+	b.must(b.people().Destroy(t.Context(), "lb", "ann"))
+	b.tick()
+	b.end(state.RunSucceeded, "")
+	b.tickAfterEnd()
+	b.inForce(alike(t, dir, "new", "edge"))
+	for _, enabled := range []bool{false, true} {
+		b.must(b.people().SetEnabled(t.Context(), "new", enabled, control.ChangeOptions{By: "ann"}))
+		b.tick()
+	}
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "new<lb", "edge"))
+	b.catalog.set("B", nil)
+	b.tick()
+	if r := b.task("new").Reason; b.runs("new") != nil || r.Code != state.ReasonHeld || !strings.Contains(r.Text, "was destroyed") {
+		t.Errorf("the run is %+v: %+v", b.runs("new"), r)
+	}
+}
+
 func TestRename_FailedFirstApplyIsNotRepeatedUnderAnotherName(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()

@@ -29,9 +29,12 @@ type Rename struct {
 func (r Rename) Take(from, to Task) (next, left Task) {
 	next = from
 	next.Definition, next.Attempted = r.definition(from.Definition), r.attempt(from.Attempted)
-	if next.Held = to.Held; from.Held != nil && to.Held == nil {
+	if from.Held != nil {
 		held := r.attempt(*from.Held)
 		next.Held = &held
+	}
+	if to.Held != nil {
+		next.HoldFor(*to.Held)
 	}
 	if from.Accepted != nil {
 		accepted := *from.Accepted
