@@ -451,6 +451,10 @@ func (r *references) add(node ast.Node, in string, info *types.Info) {
 			if pkg := obj.Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), module+"/internal/record/") && obj.Val().Kind() == constant.String {
 				r.collections = append(r.collections, collection(obj.Val())...)
 			}
+			// An operation without a client of the SDK:
+			if named, ok := obj.Type().(*types.Named); ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == module+"/internal/base/awsjson" {
+				r.actions = append(r.actions, needed(constant.StringVal(obj.Val()))...)
+			}
 		case *types.TypeName:
 			if pkg := obj.Pkg(); pkg != nil && pkg.Path() == services+"dynamodb/types" && parts[obj.Name()] != "" {
 				r.actions = append(r.actions, parts[obj.Name()])
@@ -497,11 +501,15 @@ func operation(f *types.Func) []string {
 		if !isService || !isInput {
 			continue
 		}
-		operation := strings.Replace(path.Base(service), "eventbridge", "events", 1) + ":" + name
-		if needs, ok := actions[operation]; ok {
-			return needs
-		}
-		return []string{operation}
+		return needed(path.Base(service) + ":" + name)
 	}
 	return nil
+}
+
+// needed returns the actions that an operation needs.
+func needed(operation string) []string {
+	if needs, ok := actions[operation]; ok {
+		return needs
+	}
+	return []string{operation}
 }

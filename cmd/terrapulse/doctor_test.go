@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/aws/smithy-go/encoding/cbor"
 
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -24,7 +21,7 @@ type stackFaults struct {
 	dead    int // messages in the dead-letter queue
 }
 
-// serveJSON is the logs of CloudWatch, and SQS.
+// serveJSON is CloudWatch, its logs, and SQS.
 func (d *fakeStack) serveJSON(w http.ResponseWriter, target string, body []byte) {
 	refuse := func(code string) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -34,7 +31,7 @@ func (d *fakeStack) serveJSON(w http.ResponseWriter, target string, body []byte)
 		refuse("AccessDeniedException")
 		return
 	}
-	var in struct{ LogGroupName, NextToken string }
+	var in struct{ LogGroupName, NextToken, AlarmNamePrefix, QueueUrl string }
 	if err := json.Unmarshal(body, &in); err != nil {
 		d.t.Error(err)
 	}
@@ -50,6 +47,18 @@ func (d *fakeStack) serveJSON(w http.ResponseWriter, target string, body []byte)
 			page["nextToken"] = "page2"
 		}
 		out = page
+	case "GetMetricData":
+		values := []float64{1, 1}
+		if d.aws.noTicks {
+			values = nil
+		}
+		out = map[string]any{"MetricDataResults": []any{map[string]any{"Id": "ticks", "Values": values}}}
+	case "DescribeAlarms":
+		alarms := []map[string]string{{"AlarmName": in.AlarmNamePrefix + "NoGoodTick-1X2Y", "StateValue": "OK"}, {"AlarmName": in.AlarmNamePrefix + "2-NoGoodTick-1X2Y", "StateValue": "ALARM"}}
+		if d.aws.alarms != "" {
+			alarms[0]["StateValue"] = d.aws.alarms
+		}
+		out = map[string]any{"MetricAlarms": alarms}
 	case "GetQueueAttributes":
 		out = map[string]any{"Attributes": map[string]string{"ApproximateNumberOfMessages": fmt.Sprint(d.aws.dead)}}
 	default:
@@ -58,38 +67,6 @@ func (d *fakeStack) serveJSON(w http.ResponseWriter, target string, body []byte)
 	if err := json.NewEncoder(w).Encode(out); err != nil {
 		d.t.Error(err)
 	}
-}
-
-// serveMetrics is CloudWatch, as far as doctor reads it. Its protocol is Smithy RPC v2 in CBOR.
-func (d *fakeStack) serveMetrics(w http.ResponseWriter, operation string, body []byte) {
-	in, err := cbor.Decode(body)
-	if err != nil {
-		d.t.Error(err)
-		return
-	}
-	status, out := http.StatusOK, cbor.Map{}
-	switch {
-	case operation == d.aws.denied:
-		status, out = http.StatusBadRequest, cbor.Map{"__type": cbor.String("AccessDeniedException"), "message": cbor.String("refused by the test")}
-	case operation == "GetMetricData":
-		values := cbor.List{cbor.Float64(1), cbor.Float64(1)}
-		if d.aws.noTicks {
-			values = nil
-		}
-		out["MetricDataResults"] = cbor.List{cbor.Map{"Id": cbor.String("ticks"), "Values": values}}
-	case operation == "DescribeAlarms":
-		alarm := func(name, state string) cbor.Map {
-			prefix, _ := in.(cbor.Map)["AlarmNamePrefix"].(cbor.String)
-			return cbor.Map{"AlarmName": prefix + cbor.String(name), "StateValue": cbor.String(state)}
-		}
-		out["MetricAlarms"] = cbor.List{alarm("NoGoodTick-1X2Y", cmp.Or(d.aws.alarms, "OK")), alarm("2-NoGoodTick-1X2Y", "ALARM")}
-	default:
-		d.t.Errorf("%s was called", operation)
-	}
-	w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
-	w.Header().Set("Content-Type", "application/cbor")
-	w.WriteHeader(status)
-	w.Write(cbor.Encode(out))
 }
 
 // serveBucket is S3, as far as doctor reads it.

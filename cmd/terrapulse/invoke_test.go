@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -49,7 +48,7 @@ func newFakeStack(t *testing.T, answer func(invoke.Request) (invoke.Answer, erro
 	for name, value := range map[string]string{
 		"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CONFIG_FILE": "none", "AWS_SHARED_CREDENTIALS_FILE": "none",
 		"AWS_ENDPOINT_URL_CLOUDFORMATION": server.URL + "/cloudformation", "AWS_ENDPOINT_URL_LAMBDA": server.URL,
-		"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": server.URL + "/json", "AWS_ENDPOINT_URL_CLOUDWATCH": server.URL + "/cbor", "AWS_ENDPOINT_URL_SQS": server.URL + "/json",
+		"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": server.URL + "/json", "AWS_ENDPOINT_URL_CLOUDWATCH": server.URL + "/json", "AWS_ENDPOINT_URL_SQS": server.URL + "/json",
 		"AWS_ENDPOINT_URL_S3": server.URL + "/s3",
 	} {
 		t.Setenv(name, value)
@@ -87,9 +86,6 @@ func (d *fakeStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/json"):
 		d.serveJSON(w, r.Header.Get("X-Amz-Target"), body)
-		return
-	case strings.HasPrefix(r.URL.Path, "/cbor"):
-		d.serveMetrics(w, path.Base(r.URL.Path), body)
 		return
 	case strings.HasPrefix(r.URL.Path, "/s3"):
 		d.serveBucket(w, r)

@@ -11,13 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
-	"github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/record/notify"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
@@ -37,7 +35,7 @@ const (
 type Sink struct {
 	Bus    string // its name
 	Stack  string // of Terrapulse, which is in every event
-	Client *eventbridge.Client
+	Client *awsjson.Client
 }
 
 var _ outbox.Batcher = (*Sink)(nil)
@@ -53,10 +51,16 @@ func (s *Sink) Deliver(ctx context.Context, e outbox.Event) error {
 	return s.DeliverAll(ctx, []outbox.Event{e})[0]
 }
 
-// size is how many bytes of a request an entry takes.
-func size(e types.PutEventsRequestEntry) int {
-	return len(*e.Detail) + len(*e.DetailType) + len(*e.Source) + 14
+// entry is an event in a request.
+type entry struct {
+	EventBusName string
+	Source       string
+	DetailType   string
+	Detail       string
+	Time         float64 // seconds
 }
+
+func (e entry) size() int { return len(e.Detail) + len(e.DetailType) + len(e.Source) + 14 }
 
 // Detail is the detail of an event on the bus.
 type Detail struct {
@@ -71,15 +75,15 @@ var oneLine = strings.NewReplacer("\"", "'", "\\", "/", "\r\n", " ", "\n", " ", 
 
 // entry returns the entry of an event, with this type of its detail. One that is too large for a request loses its lists; its
 // texts are short.
-func (s *Sink) entry(e outbox.Event, detailType string) (made types.PutEventsRequestEntry, err error) {
+func (s *Sink) entry(e outbox.Event, detailType string) (entry, error) {
 	message := oneLine.Replace(strings.Join(notify.Lines(e), "; "))
 	for {
 		detail, err := json.Marshal(Detail{e, s.Stack, message})
 		if err != nil {
-			return made, fmt.Errorf("encode the event: %w", err)
+			return entry{}, fmt.Errorf("encode the event: %w", err)
 		}
-		made = types.PutEventsRequestEntry{EventBusName: &s.Bus, Source: aws.String(Source), DetailType: &detailType, Detail: aws.String(string(detail)), Time: &e.At}
-		if size(made) <= maxBytes || e.Entries == nil && e.Drift == nil {
+		made := entry{s.Bus, Source, detailType, string(detail), float64(e.At.UnixMilli()) / 1000}
+		if made.size() <= maxBytes || e.Entries == nil && e.Drift == nil {
 			return made, nil
 		}
 		e.Entries, e.Drift = nil, nil
@@ -94,16 +98,16 @@ func (s *Sink) DeliverAll(ctx context.Context, events []outbox.Event) []error {
 // send sends events, in as many requests as needed, and returns the error of each.
 func (s *Sink) send(ctx context.Context, events []outbox.Event, detailType func(outbox.Event) string) []error {
 	errs := make([]error, len(events))
-	var entries []types.PutEventsRequestEntry
+	var entries []entry
 	var at []int // the events of the entries
-	bytes := 0
+	size := 0
 	put := func() {
 		if len(entries) > 0 {
 			for i, err := range s.put(ctx, entries) {
 				errs[at[i]] = err
 			}
 		}
-		entries, at, bytes = nil, nil, 0
+		entries, at, size = nil, nil, 0
 	}
 	for i, e := range events {
 		entry, err := s.entry(e, detailType(e))
@@ -111,27 +115,30 @@ func (s *Sink) send(ctx context.Context, events []outbox.Event, detailType func(
 			errs[i] = err
 			continue
 		}
-		if bytes+size(entry) > maxBytes || len(entries) == maxEntries {
+		if size+entry.size() > maxBytes || len(entries) == maxEntries {
 			put()
 		}
-		entries, at, bytes = append(entries, entry), append(at, i), bytes+size(entry)
+		entries, at, size = append(entries, entry), append(at, i), size+entry.size()
 	}
 	put()
 	return errs
 }
 
 // put sends entries in one request, and returns the error of each.
-func (s *Sink) put(ctx context.Context, entries []types.PutEventsRequestEntry) []error {
+func (s *Sink) put(ctx context.Context, entries []entry) []error {
 	errs := make([]error, len(entries))
-	out, err := s.Client.PutEvents(ctx, &eventbridge.PutEventsInput{Entries: entries})
+	var out struct {
+		Entries []struct{ ErrorCode, ErrorMessage string }
+	}
+	err := s.Client.Call(ctx, awsjson.PutEvents, "", map[string]any{"Entries": entries}, &out)
 	if err == nil && len(out.Entries) != len(entries) {
 		err = fmt.Errorf("EventBridge answered for %d of %d events", len(out.Entries), len(entries))
 	}
 	for i := range entries {
 		if err != nil {
 			errs[i] = s.refused(err)
-		} else if e := out.Entries[i]; e.ErrorCode != nil {
-			errs[i] = s.failed(*e.ErrorCode, aws.ToString(e.ErrorMessage))
+		} else if e := out.Entries[i]; e.ErrorCode != "" {
+			errs[i] = s.failed(e.ErrorCode, e.ErrorMessage)
 		}
 	}
 	return errs
@@ -145,7 +152,7 @@ func (s *Sink) refused(err error) error {
 	case !errors.As(err, &api):
 		err = fmt.Errorf("send events to the bus %s: %w; in a VPC without NAT, the function needs an endpoint for events", s.Bus, err)
 	case api.ErrorCode() == "AccessDeniedException":
-		err = fault.As(fault.Person, fmt.Errorf("send events to the bus %s: %w; ReconcileRole needs events:PutEvents on it", s.Bus, err))
+		err = fault.As(fault.Person, fmt.Errorf("send events to the bus %s: %w; ReconcileRole needs %s on it", s.Bus, err, awsjson.PutEvents))
 	case !isThrottled(api.ErrorCode()) && errors.As(err, &answer) && answer.HTTPStatusCode() < 500:
 		err = fault.As(fault.Person, fmt.Errorf("send events to the bus %s: %w", s.Bus, err))
 	default:
@@ -176,7 +183,8 @@ func isThrottled(code string) bool {
 // Check reports whether the bus exists, because otherwise events may be taken and reach nobody,
 // and sends it an event of the kind test.
 func (s *Sink) Check(ctx context.Context) (string, error) {
-	if _, err := s.Client.DescribeEventBus(ctx, &eventbridge.DescribeEventBusInput{Name: &s.Bus}); err != nil {
+	var out struct{ Arn string }
+	if err := s.Client.Call(ctx, awsjson.DescribeEventBus, "", map[string]string{"Name": s.Bus}, &out); err != nil {
 		return "", fmt.Errorf("look for the event bus %s: %w", s.Bus, err)
 	}
 	now := time.Now().UTC()

@@ -10,10 +10,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	awseventbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge/bustest"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -25,7 +25,7 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 250e6, time.UTC)
 func start(t *testing.T) (*eventbridge.Sink, *bustest.Bus) {
 	t.Helper()
 	bus := bustest.Start(t, "network")
-	return &eventbridge.Sink{Bus: "network", Stack: "prod", Client: awseventbridge.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
+	return &eventbridge.Sink{Bus: "network", Stack: "prod", Client: awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
 		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})}, bus
 }
 
@@ -117,7 +117,7 @@ func TestDeliverAll_RefusedRequestConcernsAllEvents(t *testing.T) {
 		}
 	}
 	sink, _ = start(t)
-	sink.Client = awseventbridge.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: aws.String("http://127.0.0.1:1"),
+	sink.Client = awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: aws.String("http://127.0.0.1:1"),
 		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})
 	if err := sink.Deliver(t.Context(), changes(1)[0]); !errors.As(err, new(*outbox.DownError)) || fault.NeedsPerson(err) || !strings.Contains(err.Error(), "an endpoint for events") {
 		t.Errorf("without an answer: %v", err)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	awseventbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge"
 	"github.com/terrapulse/terrapulse/internal/aws/eventbridge/bustest"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -21,7 +21,7 @@ func TestReconcile_EventsWaitForTheBusAndTasksDoNot(t *testing.T) {
 	h := s.process()
 	now := time.Now()
 	h.now = func() time.Time { return now }
-	h.engine.bus = []outbox.Sink{&eventbridge.Sink{Bus: "network", Stack: "test", Client: awseventbridge.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
+	h.engine.bus = []outbox.Sink{&eventbridge.Sink{Bus: "network", Stack: "test", Client: awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
 		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})}}
 
 	bus.Refuse("ThrottlingException")
@@ -56,7 +56,7 @@ func TestReconcile_TasksThatFailTogetherAreOneMessageOnTheBus(t *testing.T) {
 	h := s.process()
 	now := time.Now()
 	h.now = func() time.Time { return now }
-	sink := &eventbridge.Sink{Bus: "network", Stack: "test", Client: awseventbridge.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
+	sink := &eventbridge.Sink{Bus: "network", Stack: "test", Client: awsjson.New(aws.Config{Region: "eu-west-1", BaseEndpoint: &bus.URL,
 		Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""), Retryer: func() aws.Retryer { return aws.NopRetryer{} }})}
 	h.engine.bus = []outbox.Sink{sink, eventbridge.Messages{Sink: sink}}
 	s.must(h, schedule)

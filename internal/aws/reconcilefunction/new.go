@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsecs "github.com/aws/aws-sdk-go-v2/service/ecs"
-	awseventbridge "github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/terrapulse/terrapulse/internal/aws/consulsecrets"
@@ -20,6 +19,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
 	"github.com/terrapulse/terrapulse/internal/aws/secrets"
 	"github.com/terrapulse/terrapulse/internal/aws/settings"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
@@ -79,7 +79,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 		connect: ticks.connect, notify: sinks(source, store),
 	}
 	if s.EventBus != "" {
-		sink := &eventbridge.Sink{Bus: s.EventBus, Stack: s.Stack, Client: awseventbridge.NewFromConfig(cfg)}
+		sink := &eventbridge.Sink{Bus: s.EventBus, Stack: s.Stack, Client: awsjson.New(cfg)}
 		h.engine.bus = []outbox.Sink{sink, eventbridge.Messages{Sink: sink}}
 		h.checks = append(h.checks, doctor.Check{Name: "events", Look: sink.Check, Fix: "set EventBus to a bus of this account and region; in a VPC without NAT, create an endpoint for events, or set EventBus to nothing: " + docs.Page("deploy.md")})
 	}

@@ -15,10 +15,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/smithy-go"
 
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 )
 
@@ -37,8 +36,7 @@ const (
 type Source struct {
 	Now func() time.Time
 
-	secrets    *secretsmanager.Client
-	parameters *ssm.Client
+	client *awsjson.Client
 
 	mu     sync.Mutex
 	values map[string]*value // by ARN
@@ -46,7 +44,7 @@ type Source struct {
 
 // New returns a source that uses the clients of an AWS configuration.
 func New(cfg aws.Config) *Source {
-	return &Source{Now: time.Now, secrets: secretsmanager.NewFromConfig(cfg), parameters: ssm.NewFromConfig(cfg), values: map[string]*value{}}
+	return &Source{Now: time.Now, client: awsjson.New(cfg), values: map[string]*value{}}
 }
 
 // value is a cached secret.
@@ -96,7 +94,7 @@ func (s *Source) Drop(arn, denied string) {
 // name is its ARN, as for Get, or its name. With a key, it returns the value of that key of a
 // secret in JSON.
 func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
-	in := &secretsmanager.GetSecretValueInput{SecretId: &name}
+	in := map[string]string{"SecretId": name}
 	at, err := arn.Parse(name)
 	if err == nil {
 		// secret:NAME:KEY:STAGE:VERSION; a name has no colon.
@@ -110,17 +108,17 @@ func (s *Source) Secret(ctx context.Context, name, key string) (string, error) {
 		parts = append(parts, "", "", "")
 		key = cmp.Or(key, parts[2])
 		at.Resource = parts[0] + ":" + parts[1]
-		in.SecretId = aws.String(at.String())
+		in["SecretId"] = at.String()
 		if parts[3] != "" {
-			in.VersionStage = &parts[3]
+			in["VersionStage"] = parts[3]
 		}
 		if parts[4] != "" {
-			in.VersionId = &parts[4]
+			in["VersionId"] = parts[4]
 		}
 	}
-	out, err := s.secrets.GetSecretValue(ctx, in, func(o *secretsmanager.Options) { o.Region = cmp.Or(at.Region, o.Region) })
-	if err != nil {
-		return "", explain(name, "secretsmanager:GetSecretValue", err)
+	var out struct{ SecretString *string }
+	if err := s.client.Call(ctx, awsjson.GetSecretValue, at.Region, in, &out); err != nil {
+		return "", explain(name, string(awsjson.GetSecretValue), err)
 	}
 	if out.SecretString == nil {
 		return "", fault.As(fault.Person, fmt.Errorf("secret %s is binary: store it as text", name))
@@ -148,15 +146,15 @@ func (s *Source) Parameter(ctx context.Context, name string) (string, error) {
 	if err == nil && !strings.HasPrefix(at.Resource, "parameter/") {
 		return "", fault.As(fault.Person, fmt.Errorf("%s is not an ARN of a parameter: it must end in parameter/NAME", name))
 	}
-	out, err := s.parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &name, WithDecryption: aws.Bool(true)},
-		func(o *ssm.Options) { o.Region = cmp.Or(at.Region, o.Region) })
-	switch {
-	case err != nil:
-		return "", explain(name, "ssm:GetParameter", err)
-	case out.Parameter == nil || out.Parameter.Value == nil:
+	in := map[string]any{"Name": name, "WithDecryption": true}
+	var out struct{ Parameter *struct{ Value string } }
+	if err := s.client.Call(ctx, awsjson.GetParameter, at.Region, in, &out); err != nil {
+		return "", explain(name, string(awsjson.GetParameter), err)
+	}
+	if out.Parameter == nil {
 		return "", fmt.Errorf("read parameter %s: the answer contains no value", name)
 	}
-	return filled(name, *out.Parameter.Value)
+	return filled(name, out.Parameter.Value)
 }
 
 func (s *Source) value(name string) *value {

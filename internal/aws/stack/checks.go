@@ -9,17 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstask"
 	"github.com/terrapulse/terrapulse/internal/aws/invoke/doctor"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
@@ -88,12 +83,15 @@ func (s *Stack) checkMetrics(ctx context.Context) (string, error) {
 	if age := now.Sub(s.created); age < metricsSpan {
 		return "", &doctor.NotCheckedError{Err: fmt.Errorf("the stack is %s old: metrics come after some minutes", age.Round(time.Second))}
 	}
-	out, err := cloudwatch.NewFromConfig(s.aws).GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
-		StartTime: aws.Time(now.Add(-metricsSpan)), EndTime: &now,
-		MetricDataQueries: []types.MetricDataQuery{{Id: aws.String("ticks"), MetricStat: &types.MetricStat{Period: aws.Int32(60), Stat: aws.String("Sum"), Metric: &types.Metric{
-			Namespace: aws.String(metrics.Namespace), MetricName: aws.String(metrics.Ticks.Name), Dimensions: []types.Dimension{{Name: aws.String("Stack"), Value: &s.Name}},
+	var out struct {
+		MetricDataResults []struct{ Values []float64 }
+	}
+	err := awsjson.New(s.aws).Call(ctx, awsjson.GetMetricData, "", map[string]any{
+		"StartTime": now.Add(-metricsSpan).Unix(), "EndTime": now.Unix(),
+		"MetricDataQueries": []any{map[string]any{"Id": "ticks", "MetricStat": map[string]any{"Period": 60, "Stat": "Sum", "Metric": map[string]any{
+			"Namespace": metrics.Namespace, "MetricName": metrics.Ticks.Name, "Dimensions": []any{map[string]string{"Name": "Stack", "Value": s.Name}},
 		}}}},
-	})
+	}, &out)
 	if err != nil {
 		return "", &doctor.NotCheckedError{Err: err}
 	}
@@ -114,19 +112,21 @@ var ofStack = regexp.MustCompile(`^[A-Za-z0-9]+-[A-Za-z0-9]+$`)
 
 // checkAlarms lists the alarms of the stack that are in the state ALARM.
 func (s *Stack) checkAlarms(ctx context.Context) (string, error) {
-	out, err := cloudwatch.NewFromConfig(s.aws).DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNamePrefix: aws.String(s.Name + "-"), MaxRecords: aws.Int32(100)})
-	if err != nil {
+	var out struct {
+		MetricAlarms []struct{ AlarmName, StateValue string }
+	}
+	if err := awsjson.New(s.aws).Call(ctx, awsjson.DescribeAlarms, "", map[string]any{"AlarmNamePrefix": s.Name + "-", "MaxRecords": 100}, &out); err != nil {
 		return "", &doctor.NotCheckedError{Err: err}
 	}
 	var all int
 	var active []string
 	for _, a := range out.MetricAlarms {
-		name := strings.TrimPrefix(aws.ToString(a.AlarmName), s.Name+"-")
+		name := strings.TrimPrefix(a.AlarmName, s.Name+"-")
 		if !ofStack.MatchString(name) {
 			continue // of another stack whose name begins in the same way
 		}
 		all++
-		if a.StateValue == types.StateValueAlarm {
+		if a.StateValue == "ALARM" {
 			name, _, _ = strings.Cut(name, "-")
 			active = append(active, name)
 		}
@@ -163,12 +163,12 @@ func (s *Stack) checkDeadLetters(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const count = sqstypes.QueueAttributeNameApproximateNumberOfMessages
-	out, err := sqs.NewFromConfig(s.aws).GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &queue, AttributeNames: []sqstypes.QueueAttributeName{count}})
-	if err != nil {
+	const count = "ApproximateNumberOfMessages"
+	var out struct{ Attributes map[string]string }
+	if err := awsjson.New(s.aws).Call(ctx, awsjson.GetQueueAttributes, "", map[string]any{"QueueUrl": queue, "AttributeNames": []string{count}}, &out); err != nil {
 		return "", &doctor.NotCheckedError{Err: err}
 	}
-	if n := out.Attributes[string(count)]; n != "0" {
+	if n := out.Attributes[count]; n != "0" {
 		return "", fmt.Errorf("%s events could not be delivered or processed", n)
 	}
 	return "the queue is empty", nil
@@ -180,7 +180,7 @@ func (s *Stack) checkContainerLog(ctx context.Context, planned state.Run) (strin
 		return "", errors.New("the container could not read from ECS which task it is")
 	}
 	stream := ecstask.LogStream(planned.Runner)
-	lines, err := s.awaitLines(ctx, logLimit, "runner", cloudwatchlogs.FilterLogEventsInput{LogStreamNames: []string{stream}, StartTime: aws.Int64(planned.Created.UnixMilli())})
+	lines, err := s.awaitLines(ctx, logLimit, "runner", map[string]any{"logStreamNames": []string{stream}, "startTime": planned.Created.UnixMilli()})
 	if err == nil && !lines {
 		err = fmt.Errorf("log group %s has no line in %s", s.console().LogGroup("runner"), stream)
 	}
@@ -192,7 +192,7 @@ func (s *Stack) checkSettle(ctx context.Context, planned state.Run) (string, err
 	if planned.Runner == "" {
 		return "", &doctor.NotCheckedError{Err: errors.New("the id of the container is not known")}
 	}
-	lines, err := s.awaitLines(ctx, settleLimit, "settle", cloudwatchlogs.FilterLogEventsInput{FilterPattern: aws.String(fmt.Sprintf("{ $.ecs_task = %q }", planned.Runner)), StartTime: aws.Int64(planned.Created.UnixMilli())})
+	lines, err := s.awaitLines(ctx, settleLimit, "settle", map[string]any{"filterPattern": fmt.Sprintf("{ $.ecs_task = %q }", planned.Runner), "startTime": planned.Created.UnixMilli()})
 	if err == nil && !lines {
 		err = fmt.Errorf("the settle function got no event about the container within %s of its end", settleLimit)
 	}
@@ -200,31 +200,39 @@ func (s *Stack) checkSettle(ctx context.Context, planned state.Run) (string, err
 }
 
 // awaitLines waits until a log has a line that the request selects, and returns whether it has.
-func (s *Stack) awaitLines(ctx context.Context, limit time.Duration, component string, in cloudwatchlogs.FilterLogEventsInput) (bool, error) {
+func (s *Stack) awaitLines(ctx context.Context, limit time.Duration, component string, in map[string]any) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
+	client := awsjson.New(s.aws)
 	group, err := s.logGroup(component)
 	if err != nil {
 		return false, err
 	}
-	client := cloudwatchlogs.NewFromConfig(s.aws)
-	in.LogGroupName, in.Limit = &group, aws.Int32(1)
-	for again := true; again; again = delay.For(ctx, linePoll) {
-		pages := cloudwatchlogs.NewFilterLogEventsPaginator(client, &in)
-		for pages.HasMorePages() { // CloudWatch may have searched a part only
-			page, err := pages.NextPage(ctx)
-			if ctx.Err() != nil || isMissing(err) { // the log stream may not exist yet
-				break
-			}
-			if err != nil {
-				return false, &doctor.NotCheckedError{Err: err}
-			}
-			if len(page.Events) > 0 {
-				return true, nil
-			}
+	in["logGroupName"], in["limit"] = group, 1
+	for {
+		var out struct {
+			Events    []struct{ Message string }
+			NextToken string
+		}
+		err := client.Call(ctx, awsjson.FilterLogEvents, "", in, &out)
+		switch {
+		case ctx.Err() != nil:
+			return false, nil
+		case isMissing(err): // the log stream may not exist yet
+		case err != nil:
+			return false, &doctor.NotCheckedError{Err: err}
+		case len(out.Events) > 0:
+			return true, nil
+		}
+		if out.NextToken != "" { // CloudWatch has searched a part
+			in["nextToken"] = out.NextToken
+			continue
+		}
+		delete(in, "nextToken")
+		if !delay.For(ctx, linePoll) {
+			return false, nil
 		}
 	}
-	return false, nil
 }
 
 // isMissing reports whether AWS knows no such resource.

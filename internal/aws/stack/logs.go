@@ -7,11 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
-
-	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 )
 
 // Components are the parts of a deployment that have a log group.
@@ -33,26 +29,31 @@ func (s *Stack) Log(ctx context.Context, component string, since time.Time, filt
 	if err != nil {
 		return nil, err
 	}
-	in := &cloudwatchlogs.FilterLogEventsInput{LogGroupName: &group, StartTime: aws.Int64(since.UnixMilli()), Limit: aws.Int32(pageOf)}
+	client := awsjson.New(s.aws)
+	in := map[string]any{"logGroupName": group, "startTime": since.UnixMilli(), "limit": pageOf}
 	if filter != "" {
-		in.FilterPattern = &filter
+		in["filterPattern"] = filter
 	}
 	var lines []string
-	latest := func(more ...string) { // the oldest first
-		lines = append(lines, more...)
-		lines = slices.Delete(lines, 0, max(0, len(lines)-maxLines))
-	}
-	pages := cloudwatchlogs.NewFilterLogEventsPaginator(cloudwatchlogs.NewFromConfig(s.aws), in)
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil && len(lines) == 0 {
+	for {
+		var out struct {
+			Events    []struct{ Message string }
+			NextToken string
+		}
+		err := client.Call(ctx, awsjson.FilterLogEvents, "", in, &out)
+		switch {
+		case err != nil && len(lines) == 0:
 			return nil, fmt.Errorf("read log group %s: %w", group, err)
+		case err != nil:
+			lines, out.NextToken = append(lines, fmt.Sprintf("terrapulse: later lines are missing: %s", err)), ""
 		}
-		if err != nil {
-			latest(fmt.Sprintf("terrapulse: later lines are missing: %s", err))
-			break
+		for _, e := range out.Events { // the oldest first
+			lines = append(lines, strings.TrimSuffix(e.Message, "\n"))
 		}
-		latest(list.Map(page.Events, func(e types.FilteredLogEvent) string { return strings.TrimSuffix(aws.ToString(e.Message), "\n") })...)
+		lines = slices.Delete(lines, 0, max(0, len(lines)-maxLines))
+		if out.NextToken == "" {
+			return []byte(strings.Join(lines, "\n") + "\n"), nil
+		}
+		in["nextToken"] = out.NextToken
 	}
-	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }

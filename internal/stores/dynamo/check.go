@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 )
 
@@ -30,10 +31,21 @@ func Table(name string) *dynamodb.CreateTableInput {
 	}
 }
 
-// Check reports the state of the table, or what is wrong with it.
+// Check reports the state of the table, or what is wrong with it. The SDK's client would make each
+// function larger by all that DynamoDB says of a table.
 func (s *Store) Check(ctx context.Context) (found string, err error) {
-	described, err := s.client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &s.table})
-	if err != nil {
+	var described struct {
+		Table struct {
+			KeySchema                 []types.KeySchemaElement
+			AttributeDefinitions      []types.AttributeDefinition
+			TableStatus               types.TableStatus
+			ItemCount                 int64
+			DeletionProtectionEnabled bool
+			Replicas                  []types.ReplicaDescription
+		}
+	}
+	input := map[string]string{"TableName": s.table}
+	if err := s.describe.Call(ctx, awsjson.DescribeTable, "", input, &described); err != nil {
 		return "", s.classify(ctx, "read the keys", err)
 	}
 	table, keys := described.Table, map[types.KeyType]string{}
@@ -55,18 +67,18 @@ func (s *Store) Check(ctx context.Context) (found string, err error) {
 		return "", s.person("check the table", errors.New("it is a global table, in which two regions can hold the same lease"),
 			"remove its replicas, or deploy a new stack with its own table")
 	}
-	ttl, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &s.table})
-	if err != nil {
+	var ttl struct{ TimeToLiveDescription types.TimeToLiveDescription }
+	if err := s.describe.Call(ctx, awsjson.DescribeTimeToLive, "", input, &ttl); err != nil {
 		return "", s.classify(ctx, "read the time to live", err)
 	}
 	on := []types.TimeToLiveStatus{types.TimeToLiveStatusEnabled, types.TimeToLiveStatusEnabling}
-	if d := ttl.TimeToLiveDescription; d == nil || aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
+	if d := ttl.TimeToLiveDescription; aws.ToString(d.AttributeName) != Expires || !slices.Contains(on, d.TimeToLiveStatus) {
 		return "", s.person("read the time to live", fmt.Errorf("it does not remove items by their attribute %q", Expires),
 			"switch it on: otherwise expired records stay")
 	}
 	protected := "not protected against deletion"
-	if aws.ToBool(table.DeletionProtectionEnabled) {
+	if table.DeletionProtectionEnabled {
 		protected = "protected against deletion"
 	}
-	return fmt.Sprintf("table %s exists, with about %d records; it is %s", s.table, aws.ToInt64(table.ItemCount), protected), nil
+	return fmt.Sprintf("table %s exists, with about %d records; it is %s", s.table, table.ItemCount, protected), nil
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/terrapulse/terrapulse/internal/base/awsjson"
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -71,8 +72,9 @@ const (
 
 // Store is a state.Store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
-	client *dynamodb.Client
-	table  string
+	client   *dynamodb.Client
+	describe *awsjson.Client // of Check
+	table    string
 }
 
 var (
@@ -89,7 +91,7 @@ func New(cfg aws.Config, table string) *Store {
 			o.MaxAttempts, o.Backoff = attempts, retry.BackoffDelayerFunc(wait)
 		})
 	})
-	return &Store{client: client, table: table}
+	return &Store{client: client, describe: awsjson.New(cfg), table: table}
 }
 
 // wait returns how long the SDK waits after an attempt; the first attempt is 1. The time is random,

@@ -40,7 +40,8 @@ func (s *Store) classify(ctx context.Context, act string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s in DynamoDB table %s: %w", act, s.table, err)
 	}
-	if strings.Contains(err.Error(), "get identity: ") { // the SDK has no type for this error
+	// There is no type for this error: the first is the SDK's, the second that of awsjson.
+	if text := err.Error(); strings.Contains(text, "get identity: ") || strings.Contains(text, "get credentials for AWS: ") {
 		return s.person(act, err, "there are no valid credentials for AWS: log in, or set AWS_PROFILE")
 	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
