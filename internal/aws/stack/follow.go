@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // followEvery is how often the store is read while runs go on. A container takes
@@ -33,7 +34,7 @@ func Follow(ctx context.Context, store state.Store, invoked time.Time, answer in
 			if len(tasks) > 0 && !slices.Contains(tasks, d.Task) {
 				continue
 			}
-			if _, ok := ids[d.Task]; !ok && d.Reason.Code != state.ReasonDisabled && d.Reason.Code != state.ReasonRemoved {
+			if _, ok := ids[d.Task]; !ok && !lifecycle.RowOf(d.Reason.Code).Off {
 				outcomes = append(outcomes, reconcile.Outcome{Task: d.Task, Reason: d.Reason})
 			}
 		}

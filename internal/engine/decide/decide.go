@@ -157,7 +157,7 @@ func (d *decider) note() {
 		*s, d.forget = s.Conclude(*d.Lost, "")
 		s.Recheck, s.Superseded = s.Recheck && d.Observed == nil, s.Superseded && d.Observed == nil
 	}
-	if d.All && !d.stopped() {
+	if d.All && !d.saysPerson() {
 		d.noteForce()
 	}
 }
@@ -169,11 +169,11 @@ func (d *decider) noteForce() {
 	}
 }
 
-// stopped reports whether a person has stopped the task, or has to say first what it is:
+// saysPerson reports whether a person has stopped the task, or has to say first what it is:
 // a request for all tasks does not concern it.
-func (d *decider) stopped() bool {
+func (d *decider) saysPerson() bool {
 	s := &d.state
-	return s.OnHold != nil || len(s.Renamed) > 0 || s.HoldNext || d.held() || d.Unreached != ""
+	return s.OnHold != nil || len(s.Renamed) > 0 || s.Stop.TakesNext() || d.stopped() || d.Unreached != ""
 }
 
 // noteObserved takes over what the condition showed.
@@ -189,17 +189,17 @@ func (d *decider) noteObserved() {
 		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
 	}
 	switch {
-	case s.HoldNext:
+	case s.Stop.TakesNext():
 		if d.settled() {
-			s.EndHold()
+			s.EndStop()
 		} else {
-			s.HoldFor(d.attempt())
+			s.StopNext(d.attempt())
 		}
 		if d.scheduled() {
 			s.Scheduled = d.now // times that came due before do not count
 		}
-	case !d.held() && !s.AppliedAt.IsZero():
-		s.EndHold()
+	case !d.stopped() && !s.AppliedAt.IsZero():
+		s.EndStop()
 	}
 	switch {
 	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():
@@ -226,7 +226,7 @@ func (d *decider) noteChased(moved bool) {
 	}
 }
 
-// settled reports whether there is nothing to run the task for. Such a task needs no hold.
+// settled reports whether there is nothing to run the task for. Such a task needs no stop.
 func (d *decider) settled() bool {
 	s := &d.state
 	applied := !s.AppliedAt.IsZero() && s.Definition == d.Definition && s.Observed == s.Applied && !s.Unfinished()
@@ -255,7 +255,7 @@ func (d *decider) hold(h hold) Decision {
 // rest is the decision about a task that nothing triggers.
 func (d *decider) rest(t trigger) Decision {
 	s := &d.state
-	if t.reason.Code == state.ReasonHeld || t.reason.Code == state.ReasonCancelled {
+	if s.Stop != nil && t.reason.Code == s.Stop.Code {
 		s.Pending = nil
 	}
 	if !t.scheduled.IsZero() {

@@ -150,8 +150,9 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
 	cancelled := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted, s.Held = "B", state.Attempt{Definition: "def", Observed: "B"}, &state.Attempt{Definition: "def", Observed: "B"}
-		s.Last = &state.Result{Run: "r1", State: state.RunCancelled, Error: "cancelled by an operator"}
+		s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+		s.Stop = &state.Stop{Code: state.ReasonCancelled, Why: "cancelled by an operator", For: s.Attempted}
+		s.Last = &state.Result{Run: "r1", State: state.RunCancelled}
 	})
 	died := with(applied(), func(s *state.Task) {
 		s.Observed, s.Attempted, s.Run = "B", state.Attempt{Definition: "def", Observed: "B"}, live

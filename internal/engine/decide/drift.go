@@ -14,8 +14,8 @@ import (
 func atRest(s *state.Task, definition string) bool {
 	applied := !s.AppliedAt.IsZero() && s.Definition == definition && s.Observed == s.Applied && !s.Unfinished()
 	requested := s.Pending != nil || s.Forced != "" || s.Doubt != ""
-	held := s.OnHold != nil || s.Held != nil || s.HoldNext || !s.UnreadableSince.IsZero()
-	return applied && !requested && !held && !s.Recheck && s.Run == nil
+	stopped := s.OnHold != nil || s.Stop != nil || !s.UnreadableSince.IsZero()
+	return applied && !requested && !stopped && !s.Recheck && s.Run == nil
 }
 
 // AppliesDrift reports whether a task at rest should run because it is drifted.

@@ -74,8 +74,7 @@ func anyInput(t *rapid.T) Input {
 	s.Pending = maybe(t, "pending", &state.Pending{First: noon, Latest: noon})
 	s.Forced = maybe(t, "forced", "somebody")
 	s.Doubt = maybe(t, "doubt", "a run went on")
-	s.Held = maybe(t, "held", &state.Attempt{Definition: "def", Observed: "A"})
-	s.HoldNext = maybe(t, "hold next", true)
+	s.Stop = maybe(t, "stopped", &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Definition: "def", Observed: "A"}, Next: maybe(t, "next", true)})
 	s.OnHold = maybe(t, "on hold", &state.OnHold{By: "ann", At: noon})
 	s.Recheck = maybe(t, "recheck", true)
 	s.UnreadableSince = maybe(t, "unreadable since", noon)
@@ -138,7 +137,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 				t.Fatalf("a run leaves the check under way valid: %+v", s.Drift)
 			}
 		case Check:
-			busy := s.Run != nil || s.Pending != nil || s.Forced != "" || s.Doubt != "" || s.Held != nil || s.HoldNext || s.OnHold != nil || s.Failures > 0 || s.Last != nil
+			busy := s.Run != nil || s.Pending != nil || s.Forced != "" || s.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failures > 0 || s.Last != nil
 			if busy || !task.Enabled || s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
 				t.Fatalf("a task with something to do is checked: %+v", s)
 			}

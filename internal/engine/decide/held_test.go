@@ -2,6 +2,7 @@ package decide
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,17 +17,13 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 	unbuffered.BufferPeriod = config.BufferPeriod{}
 	disabled := webTask()
 	disabled.Enabled = false
-	next := new(state.Attempt) // stands for HoldNext
-	held := func(s state.Task, on *state.Attempt) state.Task {
-		if on == next {
-			s.HoldNext = true
-		} else {
-			s.Held = on
-		}
+	next := &state.Stop{Code: state.ReasonHeld, Next: true}
+	held := func(s state.Task, stop *state.Stop) state.Task {
+		s.Stop = stop
 		return s
 	}
-	on := func(definition, observed string) *state.Attempt {
-		return &state.Attempt{Definition: definition, Observed: observed}
+	on := func(definition, observed string) *state.Stop {
+		return &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Definition: definition, Observed: observed}}
 	}
 	onA := on("def", "A")
 	fresh := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon.Add(-time.Hour)}}
@@ -36,7 +33,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		in     Input
 		action Action
 		kind   state.ReasonCode
-		held   *state.Attempt // from now on
+		held   *state.Stop // from now on
 	}{
 		{"made, and not read", Input{Task: webTask(), State: held(state.Task{}, next)}, Wait, state.ReasonUnread, next},
 		{"made, and read", Input{Task: webTask(), State: held(state.Task{}, next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
@@ -76,8 +73,11 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 				tt.in.Definition = "def"
 			}
 			d := Decide([]Input{tt.in}, noon)[0]
-			if want := held(state.Task{}, tt.held); d.Action != tt.action || d.Reason.Code != tt.kind || d.State.HoldNext != want.HoldNext || !cmp.Equal(d.State.Held, want.Held) {
-				t.Errorf("got action %v because of %q (%s), held %+v (next: %v)", d.Action, d.Reason.Code, d.Reason.Text, d.State.Held, d.State.HoldNext)
+			if d.Action != tt.action || d.Reason.Code != tt.kind || !cmp.Equal(d.State.Stop, tt.held) {
+				t.Errorf("got action %v because of %q (%s), stopped for %+v", d.Action, d.Reason.Code, d.Reason.Text, d.State.Stop)
+			}
+			if d.Reason.Code == state.ReasonHeld && !strings.HasPrefix(d.Reason.Text, "created or enabled without a run") {
+				t.Errorf("nothing was destroyed: %s", d.Reason.Text)
 			}
 			if d.Reason.Code == state.ReasonHeld && (d.State.Pending != nil || !d.State.Due.IsZero()) {
 				t.Errorf("something is pending: %+v, due %s", d.State.Pending, d.State.Due)

@@ -239,13 +239,10 @@ func Keeps(d Decision) string {
 	if reason == nil {
 		return ""
 	}
-	switch d.Reason.Code {
-	case state.ReasonRetry:
+	switch {
+	case d.Reason.Code == state.ReasonRetry:
 		return "its latest run has failed"
-	case state.ReasonRunning, state.ReasonBuffering, state.ReasonQueued, state.ReasonUnread:
-		return ""
-	}
-	if d.Action == Run || d.Action == Resume || d.Action == End {
+	case lifecycle.RowOf(d.Reason.Code).Passes, d.Action == Run, d.Action == Resume, d.Action == End:
 		return ""
 	}
 	return reason.Text
@@ -253,6 +250,7 @@ func Keeps(d Decision) string {
 
 // stuck reports whether a task that is not at rest stays so until a person helps, or until a retry succeeds.
 func stuck(d Decision) bool {
+	row := lifecycle.RowOf(d.Reason.Code)
 	switch wait := d.State.Waits(); {
 	case !lifecycle.Verified(d.State) && d.State.Run == nil && d.Action != Run:
 		return !d.State.Unverified.Interrupted()
@@ -260,14 +258,10 @@ func stuck(d Decision) bool {
 		return false
 	case wait != nil && d.State.OnHold == nil:
 		return wait.For.ForPeople() && d.State.Run.Resume == nil
-	case lifecycle.RowOf(d.Reason.Code).Behind:
+	case row.Behind:
 		return d.State.After != nil && d.State.After.Stuck
 	}
-	switch d.Reason.Code {
-	case state.ReasonRunning, state.ReasonBuffering, state.ReasonQueued, state.ReasonUnread, state.ReasonUnchanged:
-		return false
-	}
-	return true
+	return !row.Passes && row.Code != state.ReasonUnchanged
 }
 
 // holdAfter refuses a run as long as a task that comes before is not at rest with everything applied

@@ -154,7 +154,7 @@ var situations = map[string]func() *chain{
 	"cancelled or rejected": func() *chain {
 		return afterFirewall(func(in *Input) {
 			endedAs(state.RunCancelled)(in)
-			in.State.Held = &state.Attempt{Definition: "def", Observed: "A"}
+			in.State.Stop = &state.Stop{Code: state.ReasonCancelled, For: state.Attempt{Definition: "def", Observed: "A"}}
 		})
 	},
 	"a run is requested": func() *chain { return afterFirewall(func(in *Input) { in.State.Forced = "ann" }) },
@@ -162,7 +162,10 @@ var situations = map[string]func() *chain{
 		return afterFirewall(func(in *Input) { in.State.OnHold = &state.OnHold{By: "ann", At: noon} })
 	},
 	"created or enabled without a run": func() *chain {
-		return afterFirewall(func(in *Input) { in.State = state.Task{}; in.State.HoldNext, in.Reading = true, changedTo("A") })
+		return afterFirewall(func(in *Input) {
+			in.State = state.Task{}
+			in.State.Stop, in.Reading = &state.Stop{Code: state.ReasonHeld, Next: true}, changedTo("A")
+		})
 	},
 	"perhaps renamed": func() *chain {
 		return afterFirewall(func(in *Input) {
@@ -174,7 +177,7 @@ var situations = map[string]func() *chain{
 			in.State = state.Task{}
 			in.State.ObservedAt, in.State.Observed = noon, "A"
 			in.State.Last = &state.Result{Run: "r0", Kind: state.KindDestroy, State: state.RunSucceeded}
-			in.State.Held = &state.Attempt{Definition: "def"}
+			in.State.Stop = &state.Stop{Code: state.ReasonDestroyed, For: state.Attempt{Definition: "def"}}
 		})
 	},
 	"unreadable": func() *chain {

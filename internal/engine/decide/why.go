@@ -46,25 +46,8 @@ func (d *decider) why() trigger {
 	case s.Forced != "":
 		return triggered(state.ReasonForced, "requested by %s", s.Forced)
 
-	case d.held() && (s.Destroyed() || s.Held.Observed == ""):
-		return untriggered(state.ReasonHeld, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
-
-	case d.held() && s.Cancelled() && s.Last.Rejected:
-		t := untriggered(state.ReasonRejected, "%s: it is planned again when its input or definition changes, or when a run is requested", s.Last.Error)
-		if d.scheduled() {
-			t.scheduled, t.due = d.passed()
-		}
-		return t
-
-	case d.held() && d.scheduled():
-		return d.schedule()
-
-	case d.held() && s.Cancelled():
-		return untriggered(state.ReasonCancelled, "%s: it runs when its input or definition changes, or when a run is requested",
-			cmp.Or(s.Last.Error, "the run before was cancelled"))
-
-	case d.held():
-		return untriggered(state.ReasonHeld, "created or enabled without a run: it runs when its condition changes")
+	case d.stopped():
+		return d.whyStopped()
 
 	case s.Doubt != "":
 		return triggered(state.ReasonDoubt, "its infrastructure may not be what was applied last: %s", s.Doubt)
@@ -75,8 +58,8 @@ func (d *decider) why() trigger {
 	case s.Unverified.Interrupted():
 		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)
 
-	// A task that was never applied and was held for this definition has changed.
-	case s.Held != nil && s.Held.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
+	// A task that was never applied and was stopped with this definition has changed.
+	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
 		if d.scheduled() {
 			return d.schedule()
 		}
@@ -114,6 +97,25 @@ func (d *decider) why() trigger {
 		return untriggered(state.ReasonUnchanged, "the task has no condition: nothing triggers it again")
 	}
 	return untriggered(state.ReasonUnchanged, "nothing changed since the last apply")
+}
+
+// whyStopped is why for a task that a person has stopped. New input of a scheduled task waits for its next time.
+func (d *decider) whyStopped() trigger {
+	switch stop := d.state.Stop; {
+	case stop.Code == state.ReasonDestroyed:
+		return untriggered(stop.Code, "everything that it had made was destroyed: it runs when its definition changes, or when a run is requested")
+	case stop.Code == state.ReasonRejected:
+		t := untriggered(stop.Code, "%s: it is planned again when its input or definition changes, or when a run is requested", stop.Why)
+		if d.scheduled() {
+			t.scheduled, t.due = d.passed()
+		}
+		return t
+	case d.scheduled():
+		return d.schedule()
+	case stop.Code == state.ReasonCancelled:
+		return untriggered(stop.Code, "%s: it runs when its input or definition changes, or when a run is requested", stop.Why)
+	}
+	return untriggered(state.ReasonHeld, "created or enabled without a run: it runs when its condition changes")
 }
 
 // changed is the trigger of a condition that is not as it was applied, or that
@@ -190,12 +192,8 @@ func (d *decider) scheduled() bool {
 	return scheduled
 }
 
-// held reports whether what would be applied now is no reason for a run. What a person
-// has destroyed is not made again by new input.
-func (d *decider) held() bool {
-	held := d.state.Held
-	return held != nil && held.Definition == d.Definition && (held.Observed == d.state.Observed || held.Observed == "")
-}
+// stopped reports whether what would be applied now is no reason for a run.
+func (d *decider) stopped() bool { return d.state.Stop.Concerns(d.attempt()) }
 
 // attempt is what a run would try to apply now.
 func (d *decider) attempt() state.Attempt {

@@ -41,7 +41,7 @@ func TestEnable_CheckUnderWayCountsIfNoTickSawTheTaskDisabled(t *testing.T) {
 		t.Fatal("the check is dropped")
 	}
 	b.tickAfterEnd()
-	if s := b.task("task-0"); s.Drifted() == nil || s.Held != nil || b.begun("task-0") != 0 {
+	if s := b.task("task-0"); s.Drifted() == nil || s.Stop != nil || b.begun("task-0") != 0 {
 		t.Errorf("the task reads %+v", s)
 	}
 }
@@ -62,7 +62,7 @@ func TestEnable_TaskWhoseCheckWasDroppedIsCheckedAgainAtOnce(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	b.tick()
 	s := b.task("task-0")
-	if s.Held != nil || s.Run != nil || s.Drift.Run == nil || s.Drift.Run.ID == first.ID {
+	if s.Stop != nil || s.Run != nil || s.Drift.Run == nil || s.Drift.Run.ID == first.ID {
 		t.Errorf("the task reads %+v, its check %+v", s, s.Drift)
 	}
 }

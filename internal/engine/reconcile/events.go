@@ -12,6 +12,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // deliveryTime is how long a tick in AWS delivers events at most. What is left
@@ -33,7 +34,7 @@ func decided(was, next state.Task, d decide.Decision, now time.Time, backend str
 	if d.Lost != nil {
 		events = append(events, outbox.OfEnd(was, next, *d.Lost)...)
 	}
-	switch present := d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled; {
+	switch present := !lifecycle.RowOf(d.Reason.Code).Off; {
 	case was.UnreadableSince.IsZero() && !next.UnreadableSince.IsZero():
 		add(outbox.Event{Kind: outbox.TaskUnreadable, Error: state.Cut(d.Unreadable.Error()), Quiet: true})
 	case !was.UnreadableSince.IsZero() && next.UnreadableSince.IsZero() && present:

@@ -49,7 +49,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 		postponed[task] = true
 	}
 	for _, d := range t.report.Decisions {
-		if d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled {
+		if !lifecycle.RowOf(d.Reason.Code).Off {
 			next.Failing = max(next.Failing, d.State.Failures)
 		}
 		if counted := d; postponed[d.Task.Name] {

@@ -165,7 +165,7 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 		}
 		modules := t.readsModules(task, s)
 		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
-			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.HoldNext || s.Definition != task.definition ||
+			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {

@@ -31,18 +31,12 @@ func (o Outcome) Waits() bool {
 		return o.Run.State == state.RunWaiting && o.Run.Wait != nil && o.Run.Wait.For.ForPeople()
 	}
 	row := lifecycle.RowOf(o.Reason.Code)
-	return o.Reason.Code == state.ReasonWaiting || row.Waits || row.Behind || o.Stopped()
+	return o.Reason.Code == state.ReasonWaiting || row.Waits || row.Behind || row.Stops
 }
 
 // Stopped reports whether a person has stopped the task, or has to say first what it is:
 // once-mode does not run it.
-func (o Outcome) Stopped() bool {
-	switch o.Reason.Code {
-	case state.ReasonOnHold, state.ReasonHeld, state.ReasonCancelled, state.ReasonRejected, state.ReasonRenamed:
-		return o.Run == nil
-	}
-	return false
-}
+func (o Outcome) Stopped() bool { return o.Run == nil && lifecycle.RowOf(o.Reason.Code).Stops }
 
 // Failed reports whether the task should have been applied, was not, and does not
 // wait for a person or a window either; or whether it was applied, and not verified.

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
 
 // outage reports whether Consul has answered nothing: that concerns Consul, and no single task.
@@ -46,7 +47,7 @@ func (t *tick) unreadable() *state.Unreadable {
 			if since.After(u.Since) {
 				u.Since = since
 			}
-		case d.Reason.Code != state.ReasonRemoved && d.Reason.Code != state.ReasonDisabled && d.Task.Condition.Spec != nil:
+		case !lifecycle.RowOf(d.Reason.Code).Off && d.Task.Condition.Spec != nil:
 			u.All = false
 		}
 	}

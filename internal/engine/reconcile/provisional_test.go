@@ -142,7 +142,7 @@ func TestTick_ChangesMadeMeanwhileAreKept(t *testing.T) {
 					switch {
 					case provisional && (record.Run == nil || record.Reason.Code != state.ReasonForced && record.Reason.Code != state.ReasonRunning || b.begun(task) != 1):
 						t.Errorf("%s is to be run and reads %+v", task, record)
-					case !provisional && (record.Reason.Code != state.ReasonHeld || record.Held == nil || record.Held.Observed != "B" || b.begun(task) != 0):
+					case !provisional && (record.Reason.Code != state.ReasonHeld || record.Stop == nil || record.Stop.For.Observed != "B" || b.begun(task) != 0):
 						t.Errorf("%s is to be held and reads %+v", task, record)
 					}
 				}

@@ -339,7 +339,7 @@ func TestTick_TaskThatIsMissingForAMomentLosesNothing(t *testing.T) {
 		reason state.ReasonCode
 	}{
 		"applied":           {func(*bench) {}, state.ReasonUnchanged},
-		"destroyed by hand": {destroyed, state.ReasonHeld},
+		"destroyed by hand": {destroyed, state.ReasonDestroyed},
 		"a plan waits":      {(*bench).plansAnew, state.ReasonWaiting},
 		"cancelled": {func(b *bench) {
 			b.plansAnew()

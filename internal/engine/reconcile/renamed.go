@@ -84,7 +84,7 @@ func (t *tick) isNew(task *config.Task, record state.Stored[state.Task]) bool {
 	s.Release()
 	s.DropDestroy()
 	if s.Last == nil {
-		s.EndHold()
+		s.EndStop()
 	}
 	return !task.FromAPI && !s.Used() && (task.Enabled || !record.Exists())
 }

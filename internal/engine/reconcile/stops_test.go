@@ -364,7 +364,7 @@ func TestTick_DestroyByHandHoldsTheDefinitionThatItDestroyed(t *testing.T) {
 			redefined(b, module)
 			b.resume()
 			b.tick()
-			if r := b.task("task-0").Reason; b.begun("task-0") != 0 || r.Code != state.ReasonHeld {
+			if r := b.task("task-0").Reason; b.begun("task-0") != 0 || r.Code != state.ReasonDestroyed {
 				t.Errorf("%d runs begin: %+v", b.begun("task-0"), r)
 			}
 		})
@@ -388,8 +388,8 @@ func TestTick_EnabledTaskWithNothingPendingIsNotHeld(t *testing.T) {
 	b.settle()
 	b.setEnabled(false)
 	b.setEnabled(true)
-	if got := b.task("task-0"); got.Reason.Code != state.ReasonUnchanged || got.Held != nil {
-		t.Errorf("it is %+v, held on %+v", got.Reason, got.Held)
+	if got := b.task("task-0"); got.Reason.Code != state.ReasonUnchanged || got.Stop != nil {
+		t.Errorf("it is %+v, stopped for %+v", got.Reason, got.Stop)
 	}
 }
 
@@ -520,7 +520,7 @@ func TestLoop_LeaseRegainedAfterAnOutageRunsOnlyWhatHasChanged(t *testing.T) {
 		b.bench.now = time.Now()
 		b.bench.end(state.RunSucceeded, "")
 		pass(time.Minute)
-		if r := b.task("task-0").Reason; r.Code != state.ReasonHeld {
+		if r := b.task("task-0").Reason; r.Code != state.ReasonDestroyed {
 			t.Fatalf("%+v", r)
 		}
 		b.launcher.forget()
@@ -566,7 +566,7 @@ func TestStops_DestroyedTaskStaysSoWhateverElseStopsIt(t *testing.T) {
 			b.launcher.forget()
 			b.catalog.set("B", nil)
 			b.tick()
-			if run := b.runs("task-0"); run != nil || b.task("task-0").Reason.Code != state.ReasonHeld {
+			if run := b.runs("task-0"); run != nil || b.task("task-0").Reason.Code != state.ReasonDestroyed {
 				t.Errorf("new input begins %+v: %+v", run, b.task("task-0").Reason)
 			}
 			b.must(b.people().Force(b.t.Context(), "task-0", "ann"))

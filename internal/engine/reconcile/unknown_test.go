@@ -76,12 +76,12 @@ func TestDecide_DoubtfulTaskIsRunOnce(t *testing.T) {
 	if d.Action != decide.Run || d.State.Doubt != "" {
 		t.Errorf("the decision is %+v", d)
 	}
-	known.Held = &state.Attempt{Observed: "A"}
+	known.Stop = &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "A"}}
 	if d = decide.Decide([]decide.Input{{Task: webTask(), State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Doubt == "" {
 		t.Errorf("the decision about a held task is %+v", d)
 	}
 	disabled := webTask()
-	disabled.Enabled, known.Held = false, nil
+	disabled.Enabled, known.Stop = false, nil
 	if d = decide.Decide([]decide.Input{{Task: disabled, State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Doubt == "" {
 		t.Errorf("the decision about a disabled task is %+v", d)
 	}

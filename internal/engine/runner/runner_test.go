@@ -167,7 +167,7 @@ func TestRun_CancelEndsItAndTheTaskIsHeld(t *testing.T) {
 	if run.State != state.RunCancelled || !strings.Contains(run.Error, "cancelled by an operator") {
 		t.Errorf("the run reads %+v", run)
 	}
-	if task.Run != nil || task.Failures != 0 || !task.Cancelled() || task.Held == nil || *task.Held != task.Attempted {
+	if task.Run != nil || task.Failures != 0 || !task.Cancelled() || task.Stop == nil || task.Stop.For != task.Attempted {
 		t.Errorf("the task reads %+v", task)
 	}
 }

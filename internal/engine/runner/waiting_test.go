@@ -185,7 +185,7 @@ func TestRun_CancelledWhenItBeginsToWaitEnds(t *testing.T) {
 	if run := b.stored("r1"); run.State != state.RunCancelled || run.Cancel != "Jo" || !strings.Contains(run.Error, "cancelled by Jo") {
 		t.Errorf("the run is %+v", run)
 	}
-	if task := b.task(); task.Run != nil || task.Held == nil {
+	if task := b.task(); task.Run != nil || task.Stop == nil {
 		t.Errorf("its task says %+v", task)
 	}
 }

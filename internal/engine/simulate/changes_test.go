@@ -175,19 +175,18 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
-	read := before.Held != nil && !before.HoldNext // a rename may leave both
-	switch moved := read && (now.Observed != before.Held.Observed || j.redefined(v.world, task, before.Held.Definition)); {
-	case v.person() || !read && !before.HoldNext:
-	case before.HoldNext == now.HoldNext && (!read && now.Held == nil || read && now.Held != nil && *before.Held == *now.Held):
-	case !read && now.Held != nil:
+	read := before.Stop != nil && !before.Stop.Next
+	switch moved := read && (now.Observed != before.Stop.For.Observed || j.redefined(v.world, task, before.Stop.For.Definition)); {
+	case v.person() || before.Stop == nil:
+	case now.Stop != nil && (!read || *before.Stop == *now.Stop):
 	case !read && !now.AppliedAt.IsZero() && now.Observed == now.Applied && !now.Unfinished(): // nothing is pending
 	case now.Last != nil && now.Last.Kind == state.KindDestroy: // what it was held with is gone, or perhaps a part of it
-	case now.Held != nil:
-		v.violated("a held task runs when its condition changes: %s held %s on %+v and holds it on %+v", v.name, task, before.Held, now.Held)
+	case now.Stop != nil:
+		v.violated("a held task runs when its condition changes: %s stopped %s for %+v and stops it for %+v", v.name, task, before.Stop, now.Stop)
 	case now.Reason.Code == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:
 	case now.Reason.Code == state.ReasonForced, now.Reason.Code == state.ReasonSchedule && read:
 	case !moved:
-		v.violated("a held task runs when its condition changes: %s let go of %s, held on %+v: %+v", v.name, task, before.Held, now)
+		v.violated("a held task runs when its condition changes: %s let go of %s, stopped for %+v: %+v", v.name, task, before.Stop, now)
 	}
 }
 

@@ -271,7 +271,7 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 
 // beginsAgain notes what ends what a person has ended: new input, another definition, a request.
 func (j *judge) beginsAgain(v view, task string, before, now state.Task) {
-	if v.person() && now.HoldNext && !before.HoldNext {
+	if v.person() && now.Stop.TakesNext() && !before.Stop.TakesNext() {
 		j.crossings.quit[task] = true
 	}
 	gone := !now.MissingSince.IsZero() || !now.RemovedAt.IsZero() // it runs once it is back

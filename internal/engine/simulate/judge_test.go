@@ -407,8 +407,8 @@ func (j *judge) died(container string) {
 // rests reports whether a task is not to run for what it would apply now: what somebody has
 // destroyed is made again for another definition only.
 func rests(task state.Task, now state.Attempt) bool {
-	held := task.Held
-	return held != nil && held.Definition == now.Definition && (held.Observed == now.Observed || held.Observed == "")
+	stop := task.Stop
+	return stop != nil && stop.For.Definition == now.Definition && (stop.For.Observed == now.Observed || stop.Code == state.ReasonDestroyed)
 }
 
 // unsettled says what of a task is not as it should be in the end.

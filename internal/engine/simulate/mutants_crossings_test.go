@@ -111,8 +111,8 @@ var crossingMutants = []mutant{
 		rule: "crossings: what a person has destroyed is held by the definition that it had",
 		seed: 34819, stride: removalEvery,
 		file: "record/state/outcome.go",
-		old:  "t.HoldFor(Attempt{Definition: t.Attempted.Definition})",
-		new:  "t.Held, t.HoldNext = nil, true",
+		old:  "t.StopFor(Stop{Code: ReasonDestroyed, For: Attempt{Definition: t.Attempted.Definition}})",
+		new:  "t.Stop = &Stop{Code: ReasonHeld, Next: true}",
 		says: "what a person ended stays ended",
 	}, {
 		rule: "crossings: a removal counts once it has lasted",

@@ -214,8 +214,8 @@ var engineMutants = []mutant{
 	}, {
 		rule: "a change of its condition releases a held task",
 		file: "engine/decide/decide.go",
-		old:  "case s.HoldNext:",
-		new:  "case s.HoldNext || s.Held != nil:",
+		old:  "case s.Stop.TakesNext():",
+		new:  "case s.Stop != nil:",
 		says: "a held task runs when its condition changes",
 	}, {
 		rule: "a process that cannot read the pointer works with the bundle in force",

@@ -110,7 +110,7 @@ func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool 
 	if (other.Destroy != nil || !other.RemovedAt.IsZero()) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
 		return j.explainedByOrder(w, other, other.Observed)
 	}
-	return other.Held != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)
+	return other.Stop != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)
 }
 
 // behind reports whether a task waits for another one, which waits for something else in the end.

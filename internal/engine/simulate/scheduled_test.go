@@ -17,7 +17,7 @@ func (w *world) limitOnce() {
 	const task = "report"
 	cfg := w.judge.configuration(bundles[w.pointer].digest)
 	t, there := cfg.Task(task)
-	if record := w.judge.tasks[task]; !there || !isRare(t) || !t.Enabled || record.Held != nil || record.OnHold != nil || record.Run != nil && record.Waits() == nil {
+	if record := w.judge.tasks[task]; !there || !isRare(t) || !t.Enabled || record.Stop != nil || record.OnHold != nil || record.Run != nil && record.Waits() == nil {
 		return
 	}
 	if w.judge.tasks[task].Waits() == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -114,11 +115,8 @@ func keeps(cfg *config.Config, name string, known Records, now time.Time) string
 		in.Driver = kind.Name
 	}
 	why := decide.Keeps(decide.Decide([]decide.Input{in}, now)[0])
-	switch said.Code {
-	case state.ReasonUnreadable, state.ReasonBlocked, state.ReasonReplaced, state.ReasonUnsaved, state.ReasonRenamed:
-		if t.Enabled { // only a tick finds that out
-			return cmp.Or(why, said.Text)
-		}
+	if t.Enabled && lifecycle.RowOf(said.Code).Found {
+		return cmp.Or(why, said.Text)
 	}
 	return why
 }

@@ -52,8 +52,8 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		}, "run r waits for approval"},
 		"outside its window": {func(s *state.Task, t *config.Task) { s.Observed, t.Windows = "B", closed(false) }, "outside"},
 		"rejected": {func(s *state.Task, _ *config.Task) {
-			s.Observed, s.Last = "B", &state.Result{State: state.RunCancelled, Rejected: true, Error: "rejected by ann"}
-			s.HoldFor(state.Attempt{Definition: s.Definition, Observed: "B"})
+			s.Observed, s.Last = "B", &state.Result{State: state.RunCancelled}
+			s.StopFor(state.Stop{Code: state.ReasonRejected, Why: "rejected by ann", For: state.Attempt{Definition: s.Definition, Observed: "B"}})
 		}, "rejected by ann"},
 		"held by a replaced Consul": {func(s *state.Task, _ *config.Task) {
 			s.Observed, s.Reason = "B", state.Reason{Code: state.ReasonReplaced, Text: "2 of 3 are gone"}

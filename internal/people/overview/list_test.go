@@ -110,13 +110,15 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 			t.Failures, t.Last, t.Reason = 2, l.ended(name, state.RunFailed), state.Reason{Code: state.ReasonBackoff, Text: "attempt 2"}
 		},
 		"cancelled": func() {
-			t.Last, t.Reason = l.ended(name, state.RunCancelled), state.Reason{Code: state.ReasonCancelled}
+			t.Last, t.Stop, t.Reason = l.ended(name, state.RunCancelled), &state.Stop{Code: state.ReasonCancelled}, state.Reason{Code: state.ReasonCancelled}
 		},
 		"drifted": func() {
 			t.Drift = &state.Drift{After: l.now, Found: &state.Drifted{Since: l.now, Run: "c", Count: 1}}
 		},
-		"on hold":     func() { t.OnHold = &state.OnHold{By: "Jo", At: l.now} },
-		"held":        func() { t.Held, t.Reason = &state.Attempt{Observed: digest}, state.Reason{Code: state.ReasonHeld} },
+		"on hold": func() { t.OnHold = &state.OnHold{By: "Jo", At: l.now} },
+		"held": func() {
+			t.Stop, t.Reason = &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: digest}}, state.Reason{Code: state.ReasonHeld}
+		},
 		"pending":     func() { t.Pending = &state.Pending{First: l.now, Entries: &state.EntryChanges{Added: 1}} },
 		"paused":      func() { t.Reason, t.Forced = state.Reason{Code: state.ReasonPaused, Text: "paused"}, "Jo" },
 		"unreadable":  func() { t.Reason = state.Reason{Code: state.ReasonUnreadable, Text: "denied"} },

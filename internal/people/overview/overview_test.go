@@ -194,7 +194,7 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		want    apispec.Phase
 	}{
 		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseSoon},
-		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{Observation: state.Observation{AppliedAt: now}, Stops: state.Stops{HoldNext: true}}, apispec.PhaseStopped},
+		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{Observation: state.Observation{AppliedAt: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, apispec.PhaseStopped},
 		"disabled":              {state.ReasonUnchanged, new(false), state.Task{Observation: state.Observation{AppliedAt: now}}, apispec.PhaseStopped},
 		"removed":               {state.ReasonUnchanged, nil, state.Task{Observation: state.Observation{AppliedAt: now}}, apispec.PhaseRemoved},
 		"back":                  {state.ReasonRemoved, new(true), state.Task{Observation: state.Observation{AppliedAt: now}}, apispec.PhaseApplied},
@@ -248,7 +248,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"waiting for an approval":       {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
 		"rejected":                      {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
-		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{HoldNext: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"not verified":                  {state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
@@ -336,9 +336,9 @@ func TestRead_RecordOfANewerVersionIsNotShownAsCorrupt(t *testing.T) {
 func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
 	store := newStore(t)
 	for _, code := range []state.ReasonCode{state.ReasonBuffering, state.ReasonQueued} {
-		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Stops: state.Stops{Held: &state.Attempt{Observed: "B"}},
+		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{Observation: state.Observation{AppliedAt: time.Now()}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}},
 			Last: &state.Result{State: state.RunCancelled}, Reason: state.Reason{Code: code}})
-		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Stops: state.Stops{Held: &state.Attempt{Observed: "B"}}, Reason: state.Reason{Code: code}})
+		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}}, Reason: state.Reason{Code: code}})
 	}
 	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
 	if err != nil {

@@ -62,14 +62,14 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	case run.Kind == KindDestroy && (run.State == RunSucceeded || run.State == RunCancelled || run.State == RunLost && run.Cancel != ""):
 		next = next.destroyed(run)
 	case run.State == RunCancelled, run.State == RunLost && run.Cancel != "":
-		held := next.Attempted
+		ended := next.Attempted
 		switch live := t.Run; {
 		case run.Staged: // there may be other input since
-			held.Observed = run.Digest
+			ended.Observed = run.Digest
 		case live != nil && live.ID == run.ID && live.Wait != nil && live.Input != "": // it may have read other input than it was decided on
-			held.Observed = live.Input
+			ended.Observed = live.Input
 		}
-		next.HoldFor(held)
+		next.StopFor(stopOf(run, ended))
 		next.Accepted = nil
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
@@ -151,11 +151,11 @@ func (t Task) destroyed(run Run) Task {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}
 		if byHand { // else the task is gone, or in the configuration again
-			t.HoldFor(Attempt{Definition: t.Attempted.Definition})
+			t.StopFor(Stop{Code: ReasonDestroyed, For: Attempt{Definition: t.Attempted.Definition}})
 			t.Pending = nil
 		}
 	case !run.Rejected: // perhaps a part is destroyed
-		t.HoldFor(t.Attempted)
+		t.StopFor(stopOf(run, t.Attempted))
 	}
 	return t
 }

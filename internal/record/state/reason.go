@@ -36,6 +36,7 @@ const (
 	ReasonBuffering  ReasonCode = "buffering"
 	ReasonBackoff    ReasonCode = "backing_off"
 	ReasonHeld       ReasonCode = "held"
+	ReasonDestroyed  ReasonCode = "destroyed"
 	ReasonCancelled  ReasonCode = "cancelled"
 	ReasonRejected   ReasonCode = "rejected"
 	ReasonOnHold     ReasonCode = "on_hold"

@@ -112,12 +112,7 @@ type Tries struct {
 
 // Stops are what keeps a task from running, and what a person permits it: see package lifecycle.
 type Stops struct {
-	// Held, if set, is an attempt that is no reason for a run: the task was created or
-	// enabled without a run, or its run was cancelled. If a person has destroyed the task,
-	// Held has no Observed: no input is a reason then.
-	Held *Attempt `json:"held,omitempty"`
-	// HoldNext makes the next attempt Held: the one with what is observed next.
-	HoldNext bool      `json:"hold_next,omitempty"`
+	Stop     *Stop     `json:"stop,omitempty"`     // of what the task would apply
 	OnHold   *OnHold   `json:"on_hold,omitempty"`  // by a person
 	Accepted *Accepted `json:"accepted,omitempty"` // what a person permits to apply without having seen a plan
 	After    *After    `json:"after,omitempty"`    // the task waits for one that comes before it

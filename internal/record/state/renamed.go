@@ -29,12 +29,13 @@ type Rename struct {
 func (r Rename) Take(from, to Task) (next, left Task) {
 	next = from
 	next.Definition, next.Attempted = r.definition(from.Definition), r.attempt(from.Attempted)
-	if from.Held != nil {
-		held := r.attempt(*from.Held)
-		next.Held = &held
+	if from.Stop != nil {
+		stop := *from.Stop
+		stop.For = r.attempt(stop.For)
+		next.Stop = &stop
 	}
-	if to.Held != nil {
-		next.HoldFor(*to.Held)
+	if to.Stop != nil {
+		next.StopFor(*to.Stop)
 	}
 	if from.Accepted != nil {
 		accepted := *from.Accepted
@@ -54,7 +55,6 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	if limit := r.At.Add(Backoff(r.To, max(from.Failures, 1))); from.RetryAt.After(limit) {
 		next.RetryAt = limit // of two names, one backs off a little longer
 	}
-	next.HoldNext = from.HoldNext || to.HoldNext
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
 	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false
 	next.Moving = slices.DeleteFunc(Names([]string{r.From}, from.Moving), func(name string) bool { return name == r.To })
@@ -86,10 +86,10 @@ func (r Rename) attempt(a Attempt) Attempt {
 // Used reports whether a task may have made something, or a person has said something
 // about it: it is no task that nobody would miss.
 func (t Task) Used() bool {
-	if t.Destroyed() && t.Held == nil && !t.HoldNext {
+	if t.Destroyed() && t.Stop == nil {
 		return false // it was removed, and so destroyed
 	}
-	return !t.AppliedAt.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Held != nil || t.HoldNext || t.Destroy != nil
+	return !t.AppliedAt.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
 }
 
 // Names returns the names of both lists, each once.

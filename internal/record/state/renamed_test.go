@@ -43,7 +43,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}                                           // judged, read or kept anew
 	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "DeletedAccount", "MovedTo", "Run", "Leaving"} // under the former name
 	both := []string{"Renamed"}                                                                                                                          // perhaps the former name comes back
-	renamed := []string{"Definition", "Attempted", "Held", "Accepted", "Last", "Moving", "MovedFrom"}                                                    // see below
+	renamed := []string{"Definition", "Attempted", "Stop", "Accepted", "Last", "Moving", "MovedFrom"}                                                    // see below
 	var from Task
 	filled(reflect.ValueOf(&from).Elem())
 	from.RetryAt = time.Date(2026, 11, 24, 12, 0, 1, 0, time.UTC)
@@ -66,7 +66,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 		}
 	}
 	def := Attempt{Definition: "y", Observed: "x"}
-	if next.Definition != "y" || next.Attempted != def || *next.Held != def || next.Accepted.For() != def || !next.HoldNext {
+	if next.Definition != "y" || next.Attempted != def || next.Stop.For != def || next.Accepted.For() != def || !next.Stop.Next {
 		t.Errorf("the same definition under the new name: %+v", next)
 	}
 	if next.Last.Task != "x" || !slices.Equal(next.Moving, []string{"old", "x"}) || next.MovedFrom != nil || next.Events != 3 {
@@ -78,9 +78,9 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 }
 
 func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
-	from := Task{Observation: Observation{Definition: "d1"}, Stops: Stops{Held: &Attempt{Definition: "d1", Observed: "A"}}}
+	from := Task{Observation: Observation{Definition: "d1"}, Stops: Stops{Stop: &Stop{Code: ReasonHeld, For: Attempt{Definition: "d1", Observed: "A"}}}}
 	next, _ := Rename{From: "old", To: "new", Was: "d2", Is: "d3"}.Take(from, Task{})
-	if next.Definition != "d1" || next.Held.Definition != "d1" {
+	if next.Definition != "d1" || next.Stop.For.Definition != "d1" {
 		t.Errorf("a definition that has changed counts as the same: %+v", next)
 	}
 }
@@ -88,8 +88,8 @@ func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
 func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
 	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: "ann"}, Tries: Tries{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Failures: 2}, Naming: Naming{Moving: []string{"new", "first"}}}
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, HoldNext: true}, Requests: Requests{Forced: "bob"}, History: []string{"r0"}})
-	if next.OnHold.By != "bob" || next.Forced != "bob" || !next.HoldNext || !slices.Equal(next.History, []string{"r0"}) || !slices.Equal(next.Moving, []string{"old", "first"}) {
+	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, Stop: &Stop{Code: ReasonHeld, Next: true}}, Requests: Requests{Forced: "bob"}, History: []string{"r0"}})
+	if next.OnHold.By != "bob" || next.Forced != "bob" || !next.Stop.Next || !slices.Equal(next.History, []string{"r0"}) || !slices.Equal(next.Moving, []string{"old", "first"}) {
 		t.Errorf("%+v", next)
 	}
 	if limit := at.Add(Backoff("new", 2)); !next.RetryAt.Equal(limit) {

@@ -29,11 +29,12 @@ func (t *Task) Release() { t.OnHold = nil }
 // Enable notes that a person has enabled the task. It runs at once if run names who requests
 // that, otherwise when its condition changes next.
 func (t *Task) Enable(run string) {
-	t.HoldNext = run == ""
-	if run != "" {
-		t.Held = nil
-		t.RequestRun(run)
+	if run == "" {
+		t.StopFor(Stop{Code: ReasonHeld, Next: true})
+		return
 	}
+	t.EndStop()
+	t.RequestRun(run)
 }
 
 // Create returns the record of a task that is created through the API where there was
@@ -44,7 +45,7 @@ func (t Task) Create(run string) Task {
 	if t.Deleted || t.MovedTo != "" {
 		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	}
-	next.Held = nil
+	next.EndStop()
 	next.DropRequests()
 	next.DropDestroy()
 	next.Enable(run)
@@ -64,7 +65,7 @@ func (t *Task) Delete(by, account string, definition []byte) {
 // Configured notes that the task is in the configuration.
 func (t *Task) Configured() {
 	if !t.RemovedAt.IsZero() && t.Last != nil && t.Last.Kind == KindDestroy {
-		t.Held = nil // it is back, and perhaps a part of it was destroyed
+		t.EndStop() // it is back, and perhaps a part of it was destroyed
 	}
 	t.MissingSince, t.RemovedAt, t.Deleted, t.DeletedBy, t.DeletedAccount, t.MovedTo = time.Time{}, time.Time{}, false, "", "", ""
 }
@@ -83,18 +84,6 @@ func (t *Task) Missing(since, now time.Time, removed bool) {
 	}
 }
 
-// HoldFor stops the task for as long as it would try the same, or has the same definition if that
-// is all of the attempt. A stop that lasts longer stays.
-func (t *Task) HoldFor(same Attempt) {
-	if was := t.Held; was == nil || was.Observed != "" || was.Definition != same.Definition {
-		t.Held = &same
-	}
-	t.HoldNext = false
-}
-
-// EndHold ends such a stop.
-func (t *Task) EndHold() { t.Held, t.HoldNext = nil, false }
-
 // Accept keeps what a person permits to apply; nil forgets it.
 func (t *Task) Accept(a *Accepted) { t.Accepted = a }
 
@@ -106,7 +95,7 @@ func (t *Task) Try(a Attempt) { t.Attempted = a }
 func (t *Task) Begin(a Attempt, destroys bool) {
 	t.DropRequests()
 	if !destroys {
-		t.Held, t.HoldNext = nil, false
+		t.EndStop()
 	}
 	t.Doubt, t.Due, t.Attempted, t.After = "", time.Time{}, a, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // guarded are fields of Task that say what a task should do and what stops it, and that
 // nothing else has.
-var guarded = []string{"Held", "HoldNext", "OnHold", "Forced", "Doubt", "Attempted", "RemoteRun", "Leaving",
+var guarded = []string{"Stop", "OnHold", "Forced", "Doubt", "Attempted", "RemoteRun", "Leaving",
 	"DeletedBy", "RemovedAt", "MissingSince", "RetryAt", "AppliedAt", "Moving", "MovedFrom", "MovedTo"}
 
 func TestTransitions_NothingElseWritesWhatStopsATask(t *testing.T) {

@@ -82,7 +82,7 @@ func (f Facts) next() View {
 		return f.off(state.ReasonRemoved, "the task is in no configuration")
 	case f.Setting == Disabled && t.Destroy == nil:
 		return f.off(state.ReasonDisabled, "the task is disabled")
-	case t.OnHold != nil && !(f.Setting == Unknown && (t.Reason.Code == state.ReasonDisabled || t.Reason.Code == state.ReasonRemoved)):
+	case t.OnHold != nil && !(f.Setting == Unknown && RowOf(t.Reason.Code).Off):
 		return f.onHold()
 	}
 	return f.between()
@@ -251,7 +251,7 @@ func (f Facts) between() View {
 		return v
 	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Unverified.Interrupted():
 		return in(Soon) // also after a cancelled run
-	case t.Cancelled(), t.Held != nil, t.HoldNext:
+	case t.Stop != nil:
 		return in(Stopped)
 	case row.Phase == Soon, t.Superseded, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
 		return in(Soon)

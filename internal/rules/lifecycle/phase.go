@@ -111,8 +111,17 @@ type Row struct {
 	Behind bool
 	// Starts says that a run begins when the task is decided on next, if nothing changes.
 	Starts bool
-	Means  string // why the task runs, or does not, as the end of a sentence
-	Until  string // when a task runs that does not run for this reason
+	// Passes says that it ends by itself, after about the time of a run.
+	Passes bool
+	// Stops says that a person has stopped the task, or has to say first what it is: a request for all
+	// tasks does not run it.
+	Stops bool
+	// Found says that only a tick finds it out: the task's record and definition do not say it.
+	Found bool
+	// Off says that the task is not meant to run at all.
+	Off   bool
+	Means string // why the task runs, or does not, as the end of a sentence
+	Until string // when a task runs that does not run for this reason
 }
 
 // AwaitsPeople reports whether a requested run of a task without one begins only when a person or a window
@@ -158,25 +167,28 @@ var Reasons = []Row{
 	{Code: state.ReasonUnchanged, Starts: true,
 		Means: "nothing has changed since the last apply, or its schedule is not due.",
 		Until: "its condition or definition changes, or its schedule is due"},
-	{Code: state.ReasonRunning,
+	{Code: state.ReasonRunning, Passes: true,
 		Means: "a run is under way.",
 		Until: "the run has ended and there is more to do"},
 	{Code: state.ReasonWaiting,
 		Means: "its run waits for an approval, for its window, or for a run of another system. The sentence contains the status in the other system, such as HCP Terraform.",
 		Until: "the run is resumed, or new input or a new definition replaces it"},
-	{Code: state.ReasonQueued, Phase: Soon, Starts: true,
+	{Code: state.ReasonQueued, Phase: Soon, Starts: true, Passes: true,
 		Means: "its run waits for a slot: the tick has no time left, too many launches are running, or a launch could not be started.",
 		Until: "a slot is free; each tick tries again, and begins with the task that has been due for longest"},
-	{Code: state.ReasonBuffering, Phase: Soon, Starts: true,
+	{Code: state.ReasonBuffering, Phase: Soon, Starts: true, Passes: true,
 		Means: "its condition changed, and its buffer period is not over.",
 		Until: "the buffer period is over"},
 	{Code: state.ReasonBackoff, Starts: true,
 		Means: "its latest run failed: `attempt` counts the retries. Or more than 10 runs in a row seem to have changed themselves what the task watches.",
 		Until: "the pause is over, at most 15 minutes, or a Terraform file of its local module is changed; if its runs seem to trigger it, also if what it watches changes without a run"},
-	{Code: state.ReasonHeld, Phase: Stopped,
-		Means: "it was created or enabled without a run, or a person requested the destroy of its infrastructure.",
-		Until: "its condition changes, or a run is requested; after a destroy, its definition changes, or a run is requested"},
-	{Code: state.ReasonOnHold,
+	{Code: state.ReasonHeld, Phase: Stopped, Stops: true,
+		Means: "it was created or enabled without a run.",
+		Until: "its condition or definition changes, or a run is requested"},
+	{Code: state.ReasonDestroyed, Phase: Stopped, Stops: true,
+		Means: "a person requested the destroy of its infrastructure.",
+		Until: "its definition changes, or a run is requested"},
+	{Code: state.ReasonOnHold, Stops: true,
 		Means: "a person has put it on hold.",
 		Until: "somebody releases it: `terrapulse release TASK`"},
 	{Code: state.ReasonPaused, Phase: Stopped, Refuses: true, Waits: true,
@@ -191,34 +203,34 @@ var Reasons = []Row{
 	{Code: state.ReasonRules,
 		Means: "its run waited, and its guard, approval, window or check has changed.",
 		Until: "the next tick decides again"},
-	{Code: state.ReasonCancelled, Phase: Stopped, Starts: true,
+	{Code: state.ReasonCancelled, Phase: Stopped, Starts: true, Stops: true,
 		Means: "somebody cancelled its latest run.",
 		Until: "its condition or definition changes, its schedule is due, or a run is requested"},
-	{Code: state.ReasonRejected, Phase: Stopped, Starts: true,
+	{Code: state.ReasonRejected, Phase: Stopped, Starts: true, Stops: true,
 		Means: "a person rejected its plan.",
 		Until: "its input or definition changes (with a schedule: then at its next time), or a run is requested"},
-	{Code: state.ReasonDisabled, Phase: Stopped,
+	{Code: state.ReasonDisabled, Phase: Stopped, Off: true,
 		Means: "it is disabled.",
 		Until: "it is enabled"},
-	{Code: state.ReasonRemoved, Phase: Removed,
+	{Code: state.ReasonRemoved, Phase: Removed, Off: true,
 		Means: "it is not in the configuration any more. It counts as removed after 30 seconds, see [removal.md](../removal.md#removal). Its records are kept for `keep_removed`, 30 days by default.",
 		Until: "it is in the configuration again"},
-	{Code: state.ReasonBlocked, Phase: Failing, Person: true, Refuses: true,
+	{Code: state.ReasonBlocked, Phase: Failing, Person: true, Refuses: true, Found: true,
 		Means: "it cannot run on the leader, or it was removed and cannot be destroyed.",
 		Until: "the cause, which the sentence names, is gone"},
-	{Code: state.ReasonReplaced, Phase: Waiting, Person: true, Refuses: true, Waits: true,
+	{Code: state.ReasonReplaced, Phase: Waiting, Person: true, Refuses: true, Waits: true, Found: true,
 		Means: "Consul was emptied or replaced since the task was applied, and the task would lose entries: see [trust.md](../trust.md#a-consul-that-was-replaced).",
 		Until: "the entries are back, or somebody approves the loss with `terrapulse approve -all`"},
-	{Code: state.ReasonRenamed, Phase: Waiting, Person: true,
+	{Code: state.ReasonRenamed, Phase: Waiting, Person: true, Stops: true, Found: true,
 		Means: "it is perhaps a removed task under a new name: see [removal.md](../removal.md#a-task-that-is-renamed). The sentence names the removed tasks; none of them is destroyed meanwhile. Or the state of the task in its `moved_from` cannot be moved yet: the sentence contains the cause.",
 		Until: "`moved_from` names the removed task, or a run is requested: then it is a new task"},
-	{Code: state.ReasonUnsaved, Phase: Failing, Person: true, Refuses: true,
+	{Code: state.ReasonUnsaved, Phase: Failing, Person: true, Refuses: true, Found: true,
 		Means: "the backend did not accept its latest Terraform state, and the instance of the cluster that keeps this state is missing: see [high-availability.md](../high-availability.md#a-state-that-could-not-be-saved). The sentence names the instance, and the place of the state.",
 		Until: "that instance is back, and runs the task; or a run is requested: its plan waits for an approval"},
-	{Code: state.ReasonUnreadable, Phase: Unreadable, Refuses: true,
+	{Code: state.ReasonUnreadable, Phase: Unreadable, Refuses: true, Found: true,
 		Means: "Consul does not answer, or does not show the data that the task watches.",
 		Until: "its condition can be read"},
-	{Code: state.ReasonUnread, Phase: Soon,
+	{Code: state.ReasonUnread, Phase: Soon, Passes: true,
 		Means: "its condition has not been read yet.",
 		Until: "its condition is read, in the next tick"},
 	{Code: state.ReasonCorrupt, Phase: Failing, Person: true, Refuses: true,

@@ -54,7 +54,7 @@ var Stops = []Stop{
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
 	{"run cancelled", state.ReasonCancelled, "a person", "new input, a new definition, a request, its next scheduled time",
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
-	{"destroyed by hand", state.ReasonHeld, "a person", "a new definition, a request",
+	{"destroyed by hand", state.ReasonDestroyed, "a person", "a new definition, a request",
 		[...]Effect{Keeps, Keeps, Keeps, Ends, Ends, Keeps}, "moves"},
 	{"created without a run", state.ReasonHeld, "a person", "new input, a request",
 		[...]Effect{Keeps, Keeps, Ends, Never, Ends, Keeps}, string(Never)},
