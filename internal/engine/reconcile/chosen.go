@@ -300,3 +300,14 @@ func (t *tick) restDue(now time.Time) (due time.Time) {
 	}
 	return due
 }
+
+// leaveAlone replaces the decisions about tasks that are not in TickOptions.Only, and about those that are
+// left to the next tick: nothing is done about them.
+func (t *tick) leaveAlone(states map[string]state.Stored[state.Task]) {
+	for i, d := range t.report.Decisions {
+		if was := states[d.Task.Name].Data; t.left[d.Task.Name] || t.opts.Only != nil && !t.opts.Only[d.Task.Name] {
+			was.Unconfirmed = d.State.Unconfirmed
+			t.report.Decisions[i] = decide.Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, Reason: was.Reason, State: was, Kind: d.Kind}
+		}
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
@@ -69,18 +69,7 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	if err := r.awaitRuns(ctx, held); err != nil {
 		return r.unrun(err), err
 	}
-	report, failed := r.Tick(ctx, TickOptions{Lease: held, Leads: true, Force: r.force("-once"), All: true})
-	if failed == nil {
-		failed = r.replaceWaiting(ctx, held, &report)
-	}
-	failed = errors.Join(failed, report.Stalled)
-	wait() // also when the tick failed half-way: what was launched is under way
-	if failed == nil {
-		failed = r.followRemote(ctx, held, wait, &report)
-	}
-	if failed == nil {
-		failed = r.followOrder(ctx, held, wait, &report)
-	}
+	report, failed := r.settle(ctx, held, wait)
 	last := r.delivery(held)
 	last.Last = true
 	r.deliver(context.WithoutCancel(ctx), last)
@@ -98,14 +87,13 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 			continue // also while a run that another process has begun is still there
 		}
 		outcomes = append(outcomes, Outcome{Task: d.Task.Name, Reason: d.Reason})
-		if d.State.Run != nil {
-			// An intent that another process has left behind, which this one has
-			// carried out, or a waiting run.
-			runs[d.Task.Name] = d.State.Run.ID
-		}
 		last := &outcomes[len(outcomes)-1]
 		id, ok := runs[d.Task.Name]
-		if !ok {
+		switch {
+		case ok:
+		case d.State.Run != nil:
+			id = d.State.Run.ID // an intent that another process has left behind, or a waiting run
+		default:
 			if d.Action == decide.Run {
 				last.Err = failed
 			}
@@ -123,16 +111,66 @@ func (r *Reconciler) Once(ctx context.Context, wait func()) ([]Outcome, error) {
 	return outcomes, failed
 }
 
-// replaceWaiting runs the tasks whose waiting runs the tick of the report has
-// ended, and adds what it does to the report.
-func (r *Reconciler) replaceWaiting(ctx context.Context, held *lease.Lease, report *Report) error {
-	force := report.Replaced("-once")
-	if len(force) == 0 {
-		return nil
+// settle ticks until everything is at rest that once-mode runs, and returns what all these ticks did. After the
+// first tick, only tasks are decided about that have not run yet, so that nothing is retried, and those whose runs
+// go on in another system.
+func (r *Reconciler) settle(ctx context.Context, held *lease.Lease, wait func()) (Report, error) {
+	report, err := r.Tick(ctx, TickOptions{Lease: held, Leads: true, Force: r.force("-once"), All: true})
+	last, ordered, logged := report, false, false
+	for {
+		if err := errors.Join(err, last.Stalled); err != nil {
+			wait() // what was launched is under way
+			return report, err
+		}
+		opts := TickOptions{Lease: held, Ended: true, All: true, Force: last.Replaced("-once"), Only: report.waiting()}
+		if stepped := len(last.Launches) > 0; len(opts.Force) == 0 {
+			wait()
+			var elsewhere map[string]bool
+			if elsewhere, opts.Moved, err = r.waitRemotely(ctx, !stepped); err != nil {
+				return report, err
+			}
+			if len(elsewhere) == 0 {
+				if !report.behind("-once", opts.Force) || ordered && !stepped {
+					return report, nil // what is left waits for a person, for a window, or for a task that has failed
+				}
+				ordered = true
+			} else if ordered = false; !logged {
+				logged = true
+				r.Log.Info("waiting for runs of another system", "runs", len(elsewhere))
+			}
+			maps.Copy(opts.Only, elsewhere)
+		}
+		last, err = r.Tick(ctx, opts)
+		report.Include(last)
 	}
-	next, err := r.Tick(ctx, TickOptions{Lease: held, Force: force})
-	report.Include(next)
-	return err
+}
+
+// waiting returns the tasks that no run was begun for, neither by the ticks of the report nor by another process.
+func (r *Report) waiting() map[string]bool {
+	all := map[string]bool{}
+	for _, d := range r.Decisions {
+		all[d.Task.Name] = d.State.Run == nil || d.State.Waits() != nil
+	}
+	for _, launch := range r.Launches {
+		for _, run := range launch.Runs {
+			all[run.Task] = false
+		}
+	}
+	return all
+}
+
+// behind reports whether tasks wait for one that comes before them, or for one that is destroyed before them. It
+// requests a run of those that are not to be destroyed.
+func (r *Report) behind(who string, force map[string]string) (found bool) {
+	for _, d := range r.Decisions {
+		if !lifecycle.RowOf(d.Reason.Code).Behind {
+			continue
+		}
+		if found = true; !d.Removed && d.Kind != state.KindDestroy {
+			force[d.Task.Name] = who
+		}
+	}
+	return found
 }
 
 // Replaced names who requests a run, for every task whose waiting run the tick has
@@ -150,18 +188,16 @@ func (r *Report) Replaced(who string) map[string]string {
 	return force
 }
 
-// Include adds what the next tick has done. Its decisions replace those to end a
-// waiting run, those to wait for a task that comes before, and those about tasks that were left.
+// Include adds what the next tick has done. Its decisions replace those about tasks that have not run.
 func (r *Report) Include(next Report) {
-	replaced := map[string]int{} // indices, by task
-	for i, was := range r.Decisions {
-		if was.Action == decide.End || behindOthers(was) || slices.Contains(r.Left, was.Task.Name) {
-			replaced[was.Task.Name] = i
-		}
+	waiting := r.waiting()
+	decided := map[string]int{} // indices in next, by task
+	for i, d := range next.Decisions {
+		decided[d.Task.Name] = i
 	}
-	for _, d := range next.Decisions {
-		if i, ok := replaced[d.Task.Name]; ok {
-			r.Decisions[i] = d
+	for i, was := range r.Decisions {
+		if now, ok := decided[was.Task.Name]; ok && waiting[was.Task.Name] {
+			r.Decisions[i] = next.Decisions[now]
 		}
 	}
 	r.Launches = append(r.Launches, next.Launches...)

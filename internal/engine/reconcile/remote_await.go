@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/background"
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/engine/decide"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -110,4 +112,31 @@ func (f *follower) end() {
 		f.stop()
 		f.stop = nil
 	}
+}
+
+// waitRemotely returns the tasks whose runs wait for another system and continue without a person. If it is to
+// wait, it does so until one of the remote runs has come further, whose status it returns, or is to be polled. Of
+// removed tasks, only destroys count.
+func (r *Reconciler) waitRemotely(ctx context.Context, wait bool) (only map[string]bool, moved map[string]state.RemoteStatus, err error) {
+	if r.Remote == nil {
+		return nil, nil, nil
+	}
+	states, _, err := r.readStates(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	only = map[string]bool{}
+	var due time.Time
+	for name, record := range states {
+		t := record.Data
+		w := t.Waits()
+		if _, configured := r.effective.Config.Task(name); w == nil || !configured && !t.Run.Destroys() || t.LiveRemote() == nil || w.For.ForPeople() || !w.For.Elsewhere() && (t.OnHold != nil || lifecycle.RowOf(t.Reason.Code).Waits) {
+			continue
+		}
+		only[name], due = true, clock.Earlier(due, decide.NextPoll(w.Since, r.Now()))
+	}
+	if len(only) > 0 && wait {
+		moved = r.AwaitRemote(ctx, due)
+	}
+	return only, moved, ctx.Err()
 }
