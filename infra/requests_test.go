@@ -290,7 +290,7 @@ func TestRoles_DoNotChangeTheRecordsOfOthers(t *testing.T) {
 		}
 	}
 	for _, act := range []string{"write", "remove"} {
-		for _, collection := range []string{"inputs", "launch", "runner", "remote", "staged"} {
+		for _, collection := range []string{"inputs", "launch", "outbox", "runner", "remote", "staged", "summary", "task"} {
 			if slices.Contains(may["PlanRole"][act], collection) {
 				t.Errorf("PlanRole may %s %s", act, collection)
 			}

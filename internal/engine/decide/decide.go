@@ -33,7 +33,7 @@ type Decision struct {
 	Reason     state.Reason
 	State      state.Task          // from now on; it does not hold the ids of a run to be started
 	Lost       *state.Run          // the run that State no longer holds because it was lost
-	LostCheck  *state.Run          // the check that State no longer holds because it was lost
+	EndedCheck *state.Run          // the check that State no longer holds because it has ended
 	Forget     []string            // runs that State's history no longer holds
 	Unreadable error               // as in Input
 	Seen       time.Time           // when the change behind a run was first seen; zero if none
@@ -293,7 +293,7 @@ func (d *decider) run(t trigger) Decision {
 
 func (d *decider) done(action Action, reason state.Reason) Decision {
 	d.state.Reason = reason
-	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, MovedTo: d.MovedTo, Action: action, Reason: reason, State: d.state, Lost: d.Lost, LostCheck: d.LostCheck,
+	out := Decision{Task: d.Task, Definition: d.Definition, Removed: d.Removed, MovedTo: d.MovedTo, Action: action, Reason: reason, State: d.state, Lost: d.Lost, EndedCheck: d.EndedCheck,
 		Unreadable: d.Unreadable, Forget: d.forget, Kind: state.KindApply, Poll: d.polled()}
 	if d.destroys() && !d.verifies() {
 		out.Kind, out.Behind = state.KindDestroy, d.behind

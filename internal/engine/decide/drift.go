@@ -42,12 +42,12 @@ func (d *decider) noteDrift() {
 	switch {
 	case !d.Task.Drift.Enabled:
 		s.Drift = nil
+	case d.EndedCheck != nil:
+		*s = s.EndCheck(*d.EndedCheck)
 	case !d.Task.Enabled:
 		*s = s.WithoutCheck()
 	case s.Drift == nil:
 		s.Drift = &state.Drift{After: d.now} // so that not all tasks are checked when checks are configured
-	case d.LostCheck != nil:
-		*s, _ = s.EndCheck(*d.LostCheck, nil) // what is of no use any more expires
 	}
 }
 

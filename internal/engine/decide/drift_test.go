@@ -102,7 +102,7 @@ func anyInput(t *rapid.T) Input {
 	in.Blocked = maybe(t, "blocked", errors.New("no Terraform"))
 	in.Paused = maybe(t, "paused", &state.Paused{By: "ann", Since: noon})
 	if s.Drift != nil && s.Drift.Run != nil {
-		in.LostCheck = maybe(t, "lost check", &state.Run{ID: "c1", Task: "web", Kind: state.KindDrift, State: state.RunLost, Times: state.Times{Ended: noon}})
+		in.EndedCheck = maybe(t, "ended check", &state.Run{ID: "c1", Task: "web", Kind: state.KindDrift, State: state.RunLost, Times: state.Times{Ended: noon}})
 	}
 	if s.Run != nil && s.Run.Wait == nil {
 		in.Lost = maybe(t, "lost", &state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunLost, Times: state.Times{Ended: noon}})
@@ -110,7 +110,7 @@ func anyInput(t *rapid.T) Input {
 	return in
 }
 
-var butDrift = cmp.Options{cmpopts.IgnoreFields(state.Task{}, "Drift"), cmpopts.IgnoreFields(Decision{}, "Task", "LostCheck"), cmpopts.EquateErrors()}
+var butDrift = cmp.Options{cmpopts.IgnoreFields(state.Task{}, "Drift"), cmpopts.IgnoreFields(Decision{}, "Task", "EndedCheck"), cmpopts.EquateErrors()}
 
 func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -120,7 +120,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 		without := in
 		task := *in.Task
 		task.Drift = drift.Default
-		without.Task, without.State.Drift, without.LostCheck = &task, nil, nil
+		without.Task, without.State.Drift, without.EndedCheck = &task, nil, nil
 		plain := Decide([]Input{without}, noon)[0]
 
 		was := d.Action
@@ -156,7 +156,7 @@ func TestDecide_DriftIsAppliedOnlyAtRest(t *testing.T) {
 		without := in
 		task := *in.Task
 		task.Drift = drift.Default
-		without.Task, without.State.Drift, without.LostCheck = &task, nil, nil
+		without.Task, without.State.Drift, without.EndedCheck = &task, nil, nil
 		plain := Decide([]Input{without}, noon)[0]
 
 		found := in.State.Drifted()

@@ -90,10 +90,11 @@ type Replacement struct {
 	ChangedBy []string
 }
 
-// Dead are the runs under way whose runners are known to be dead.
+// Dead are the runs and checks of State of which it is known that no runner works on them any more.
 type Dead struct {
-	Lost      *state.Run // the run of State.Run, ended as lost; nil if it is not known to be dead
-	LostCheck *state.Run // the check for drift of State.Drift in the same way
+	Lost *state.Run // the run of State.Run, ended as lost; nil if it is not known to be dead
+	// EndedCheck is the check for drift of State.Drift as it has ended, or as lost; nil if it is under way.
+	EndedCheck *state.Run
 }
 
 // Elsewhere is what is known of the task in another system.

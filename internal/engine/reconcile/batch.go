@@ -53,10 +53,11 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 			b.endsTrace(&it, *d.Lost)
 		}
 	}
-	if d.LostCheck != nil {
-		if run := b.tick.dead[d.LostCheck.ID]; run.Exists() {
-			it.changes = append(it.changes, run.Write(*d.LostCheck).Until(d.LostCheck.KeptUntil()))
-			b.endsTrace(&it, *d.LostCheck)
+	if check := d.EndedCheck; check != nil {
+		d.Forget = append(d.Forget, was.Data.Drift.Forgotten(d.State.Drift)...)
+		if run := b.tick.dead[check.ID]; run.Exists() {
+			it.changes = append(it.changes, run.Write(*check).Until(check.KeptUntil()))
+			b.endsTrace(&it, *check)
 		}
 	}
 	next := d.State

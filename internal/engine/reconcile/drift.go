@@ -19,12 +19,30 @@ import (
 // tick that leaves runs to the next tick launches no checks. A check does not occupy
 // its task: a run begins as if there was none, and the outcome of the check is dropped.
 
-// findLostChecks finds the checks under way whose runners are dead, and notes whether
-// others are under way.
-func (t *tick) findLostChecks(ctx context.Context, inputs []decide.Input) error {
+// findEndedChecks finds the checks that have ended, or whose runners are dead, and notes whether others are
+// under way.
+func (t *tick) findEndedChecks(ctx context.Context, inputs []decide.Input) error {
+	var checked []*decide.Input
+	var keys []string
+	for i := range inputs {
+		if live := underCheck(inputs[i].State); live != nil {
+			checked, keys = append(checked, &inputs[i]), append(keys, state.RunKey(inputs[i].Task.Name, live.ID))
+		}
+	}
+	if len(checked) == 0 {
+		return nil
+	}
+	runs, corrupt, err := state.ReadSeveral[state.Run](ctx, t.Store, keys)
+	if err != nil {
+		return fmt.Errorf("read the checks for drift that are under way: %w", err)
+	}
 	var launches []string
-	for _, in := range inputs {
-		if live := underCheck(in.State); live != nil && !slices.Contains(launches, live.Launch) {
+	for i, in := range checked {
+		live, run := underCheck(in.State), runs[keys[i]].Data
+		if run.State.Ended() {
+			run = in.State.AgainInterrupted(run)
+			in.EndedCheck = &run
+		} else if !slices.Contains(launches, live.Launch) {
 			launches = append(launches, live.Launch)
 		}
 	}
@@ -39,22 +57,12 @@ func (t *tick) findLostChecks(ctx context.Context, inputs []decide.Input) error 
 	if err != nil { // then the claims show which checks are under way
 		statuses, grace = nil, grace+yieldPatience
 	}
-	for i := range inputs {
-		live := underCheck(inputs[i].State)
-		if live == nil {
-			continue
+	for i, in := range checked {
+		if in.EndedCheck == nil {
+			status := statuses[underCheck(in.State).Launch]
+			in.EndedCheck = t.lostCheck(in, runs[keys[i]], corrupt[keys[i]], status, grace)
+			t.checking = t.checking || in.EndedCheck == nil
 		}
-		status := statuses[live.Launch]
-		if status.Running {
-			t.checking = true
-			continue
-		}
-		lost, err := t.lostCheck(ctx, inputs[i].Task.Name, live, status, grace)
-		if err != nil {
-			return fmt.Errorf("find out whether check %s of task %s is under way: %w", live.ID, inputs[i].Task.Name, err)
-		}
-		inputs[i].LostCheck = lost
-		t.checking = t.checking || lost == nil
 	}
 	return nil
 }
@@ -66,38 +74,29 @@ func underCheck(s state.Task) *state.LiveRun {
 	return s.Drift.Run
 }
 
-// lostCheck returns the run of a check, ended, if it is lost.
-func (t *tick) lostCheck(ctx context.Context, task string, live *state.LiveRun, status LaunchStatus, grace time.Duration) (*state.Run, error) {
-	run, corrupt, err := state.ReadAnyway[state.Run](ctx, t.Store, state.RunKey(task, live.ID))
-	if err != nil {
-		return nil, err
+// lostCheck returns the run of a check as lost; nil if it is not.
+func (t *tick) lostCheck(in *decide.Input, run state.Stored[state.Run], corrupt *state.CorruptError, status LaunchStatus, grace time.Duration) *state.Run {
+	why, stopped := "", ""
+	if orphan.LeftBy(run.Data, status.Runner) {
+		stopped = status.Stopped
 	}
-	why := ""
 	switch {
+	case status.Running:
 	case corrupt != nil:
 		why = corrupt.Error()
-	case run.Data.State == state.RunLost:
-		why = run.Data.Error
 	default:
-		stopped := ""
-		if orphan.LeftBy(run.Data, status.Runner) {
-			stopped = status.Stopped
-		}
 		why = whyLost(run.Data, stopped, t.Now(), grace)
 	}
 	if why == "" {
-		return nil, nil
+		return nil
 	}
-	ended := run.Data
-	ended.ID, ended.Task, ended.Kind = live.ID, task, state.KindDrift
-	if !ended.State.Ended() {
-		ended.State, ended.Ended = state.RunLost, t.Now()
-		if corrupt == nil {
-			t.dead[live.ID] = run
-		}
+	lost := run.Data
+	lost.ID, lost.Task, lost.Kind = underCheck(in.State).ID, in.Task.Name, state.KindDrift
+	lost.State, lost.Ended, lost.Error = state.RunLost, t.Now(), state.Cut(why)
+	if corrupt == nil {
+		t.dead[lost.ID] = run
 	}
-	ended.State, ended.Error = state.RunLost, state.Cut(why)
-	return &ended, nil
+	return &lost
 }
 
 // chooseChecks chooses the tasks to be checked: those of one launch, the longest due
@@ -155,9 +154,8 @@ func (t *tick) startChecks(ctx context.Context, launch state.Launch) {
 
 // drifted returns the events about the drift of a task that changes from was to next.
 func drifted(was, next state.Task, d decide.Decision, now time.Time) []outbox.Event {
-	events := outbox.OfDrift(was, next, d.Task.Name, now)
-	if d.LostCheck != nil {
-		events = append(events, outbox.OfCheck(*d.LostCheck, now)...)
+	if d.EndedCheck == nil {
+		return outbox.OfDrift(was, next, d.Task.Name, now)
 	}
-	return events
+	return append(outbox.OfDrift(was, next, d.Task.Name, d.EndedCheck.Ended), outbox.OfCheck(*d.EndedCheck)...)
 }

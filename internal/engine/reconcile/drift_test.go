@@ -43,8 +43,8 @@ func (b *bench) endChecks(outcome state.RunState, found *state.Drifted) (ended i
 			b.t.Fatalf("the check is %+v", run.Data)
 		}
 		run.Data.State, run.Data.Ended = outcome, b.now
-		next, _ := record.Data.EndCheck(run.Data, found)
-		b.must(b.store.Apply(b.t.Context(), run.Write(run.Data), record.Write(next)))
+		run.Data.Found = found
+		b.must(b.store.Apply(b.t.Context(), run.Write(run.Data)))
 		ended++
 	}
 	return ended
@@ -247,5 +247,89 @@ func TestTick_DriftIsAppliedOncePerCheck(t *testing.T) {
 	b.launcher.forget()
 	if b.tickAfterEnd(); len(b.launcher.launches()) != 1 {
 		t.Error("other drift is not applied")
+	}
+}
+
+// What the runner of a check writes is the record of the check. The leader says what it means for the task.
+func TestTick_TakesOverWhatACheckHasFound(t *testing.T) {
+	b := newBench(t, driftTasks(1)...)
+	b.settle()
+	events := b.recording()
+	check := func(outcome state.RunState, why string, found *state.Drifted) (state.Run, state.Drift) {
+		t.Helper()
+		b.now = b.now.Add(25 * time.Hour)
+		report := b.tick()
+		if len(report.Checks) != 1 {
+			t.Fatalf("no check begins: %+v", b.task("task-0"))
+		}
+		planned := report.Checks[0].Runs[0]
+		b.change(planned, func(run *state.Run) { run.Error = why })
+		b.endChecks(outcome, found)
+		b.now = b.now.Add(liveCheck)
+		b.tick()
+		task := b.task("task-0")
+		if task.Drift.Run != nil || task.Failures > 0 || !task.RetryAt.IsZero() || task.Last.Kind != state.KindApply || task.Recheck || task.Run != nil {
+			t.Errorf("%s: the task reads %+v, %+v", outcome, task, task.Drift)
+		}
+		return b.run(planned).Data, *task.Drift
+	}
+	first, drift := check(state.RunSucceeded, "", missing("d"))
+	if drift.Found == nil || drift.Found.Run != first.ID || !drift.Found.Since.Equal(first.Ended) || !drift.After.Equal(first.Ended) {
+		t.Errorf("found is %+v", drift)
+	}
+	if _, drift = check(state.RunSuperseded, "service instances are others", nil); drift.Skipped != "service instances are others" || drift.Error != "" || drift.Found == nil {
+		t.Errorf("skipped: %+v", drift)
+	}
+	if _, drift = check(state.RunFailed, "no route", nil); drift.Error != "no route" || drift.Skipped != "" || drift.Found == nil {
+		t.Errorf("failed: %+v", drift)
+	}
+	if _, drift = check(state.RunSucceeded, "", nil); drift.Found != nil || drift.Error != "" {
+		t.Errorf("nothing differs: %+v", drift)
+	}
+	if _, err := b.store.Get(t.Context(), state.RunKey("task-0", first.ID)); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("the first check is kept: %v", err)
+	}
+	if heard := events.heard(); !wants(heard, "drift_found(", "drift_check_failed(", "drift_ended") || strings.Contains(heard, " run_") {
+		t.Errorf("events: %s", heard)
+	}
+	_, drift = check(state.RunInterrupted, "the time of the function is over", nil)
+	if !drift.Interrupted || drift.Error != "" {
+		t.Errorf("interrupted, it is not due at once: %+v", drift)
+	}
+	b.launcher.forget()
+	b.now = b.now.Add(liveCheck)
+	b.tick() // begins it again
+	b.endChecks(state.RunInterrupted, nil)
+	b.now = b.now.Add(liveCheck)
+	b.tick()
+	if drift = *b.task("task-0").Drift; drift.Run != nil || drift.Interrupted || !strings.Contains(drift.Error, "takes longer than the process lives") {
+		t.Errorf("interrupted twice, it is begun again: %+v", drift)
+	}
+}
+
+// wants reports whether a text has these parts, in this order.
+func wants(text string, parts ...string) bool {
+	for _, part := range parts {
+		_, after, found := strings.Cut(text, part)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return true
+}
+
+func TestTick_OutcomeOfACheckIsDroppedIfTheTaskHasRunSince(t *testing.T) {
+	b := newBench(t, driftTasks(1)...)
+	b.settle()
+	b.now = b.now.Add(25 * time.Hour)
+	report := b.tick()
+	b.must(b.Tick(t.Context(), TickOptions{Force: map[string]string{"task-0": "ann"}}))
+	check := b.run(report.Checks[0].Runs[0])
+	check.Data.State, check.Data.Ended, check.Data.Found = state.RunSucceeded, b.now, missing("d")
+	b.must(b.store.Apply(t.Context(), check.Write(check.Data)))
+	b.tickAfterEnd()
+	if task := b.task("task-0"); task.Run == nil || task.Drifted() != nil {
+		t.Errorf("a check from before the run counts: %+v", task.Drift)
 	}
 }

@@ -67,7 +67,7 @@ func (t *tick) observe(ctx context.Context, rec state.Reconcile, states map[stri
 	if err := t.findLostRuns(ctx, inputs, states); err != nil {
 		return nil, err
 	}
-	if err := t.findLostChecks(ctx, inputs); err != nil {
+	if err := t.findEndedChecks(ctx, inputs); err != nil {
 		return nil, err
 	}
 	if !unreachable {

@@ -1,13 +1,10 @@
 package runner
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,39 +37,6 @@ func sameInput(now *consul.Snapshot, before state.Inputs, unknown bool) error {
 		}
 	}
 	return nil
-}
-
-// settleCheck records the outcome of a check for drift. If a run of the task began
-// since, the outcome means nothing for the task.
-func (c *claim) settleCheck(ctx context.Context, run state.Run, done result) error {
-	var found *state.Drifted
-	if run.State == state.RunSucceeded {
-		found = driftOf(done.plan)
-	}
-	for {
-		task, err := state.Read[state.Task](ctx, c.Store, state.TaskKey(run.Task))
-		if err != nil {
-			return fmt.Errorf("read task %s: %w", run.Task, err)
-		}
-		if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {
-			return c.write(ctx, run)
-		}
-		audited, err := c.audited(ctx, run, done)
-		if err != nil {
-			return err
-		}
-		run := task.Data.AgainInterrupted(run)
-		next, forgotten := task.Data.EndCheck(run, found)
-		if err := state.Forget(ctx, c.Store, run.Task, forgotten); err != nil {
-			c.Log.Debug("an old check for drift was not removed, it expires", "error", err)
-		}
-		events := append(outbox.OfDrift(task.Data, next, run.Task, run.Ended), outbox.OfCheck(run, run.Ended)...)
-		c.events = c.events.Again(numbered(&next, events)...)
-		err = c.write(ctx, run, slices.Concat(c.events.Changes(), audited, []state.Change{task.Write(next)})...)
-		if conflict := new(state.ConflictError); !errors.As(err, &conflict) {
-			return err
-		}
-	}
 }
 
 // numbered numbers the events of a task.

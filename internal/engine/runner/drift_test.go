@@ -93,133 +93,55 @@ func (b *fixture) told() string {
 
 var same = map[string]string{"web-1": "x"}
 
+// checked runs the check r1, and returns its record and the one of its task. Nothing but the leader says what it
+// means for the task.
+func (b *fixture) checked(ctx context.Context) state.Run {
+	b.t.Helper()
+	before := b.task()
+	if err := b.run(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	if after := b.task(); after.Revision != before.Revision || b.told() != "" {
+		b.t.Errorf("a check writes its task: %+v; events: %s", after, b.told())
+	}
+	return b.stored("r1")
+}
+
 func TestCheck_FindsWhatDiffers(t *testing.T) {
-	b := check(t, checker{plan: different()}, same)
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	task, run := b.task(), b.stored("r1")
-	found := task.Drifted()
-	if found == nil || found.Count != 2 || found.Run != "r1" || !found.Since.Equal(noon) ||
-		found.String() != "2 resources differ: a.gone (is missing), a.other (port)" || found.Changes.Add != 1 || found.Changes.Change != 1 {
+	run := check(t, checker{plan: different()}, same).checked(t.Context())
+	if found := run.Found; found == nil || found.Count != 2 || found.String() != "2 resources differ: a.gone (is missing), a.other (port)" ||
+		found.Changes.Add != 1 || found.Changes.Change != 1 {
 		t.Errorf("found is %+v", found)
-	}
-	if task.Drift.Run != nil || !task.Drift.After.Equal(noon) || task.Applied != "A" || task.Last != nil || len(task.History) > 0 || task.Recheck {
-		t.Errorf("the task reads %+v, %+v", task, task.Drift)
 	}
 	if run.State != state.RunSucceeded || run.PlanData == (state.Kept{}) {
 		t.Errorf("the check reads %+v", run)
 	}
-	if told := b.told(); !strings.Contains(told, "drift_found") || strings.Contains(told, "run_succeeded") {
-		t.Errorf("events: %s", told)
-	}
-
-	// The next check finds nothing, and removes the earlier one.
-	b.intend("r2", b.task())
-	b.intendKind(state.KindDrift)
-	b.Driver = checker{plan: driver.Plan{Resources: []driver.ResourceChange{}, Changes: &state.Changes{}}}
-	b.underCheck("r2")
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if b.task().Drifted() != nil || !strings.Contains(b.told(), "drift_ended") {
-		t.Errorf("the task reads %+v; events: %s", b.task().Drift, b.told())
-	}
-	if run := b.stored("r1"); run.ID != "" {
-		t.Errorf("the check before reads %+v", run)
+	nothing := driver.Plan{Resources: []driver.ResourceChange{}, Changes: &state.Changes{}}
+	if run := check(t, checker{plan: nothing}, same).checked(t.Context()); run.State != state.RunSucceeded || run.Found != nil {
+		t.Errorf("the check reads %+v", run)
 	}
 }
 
-func TestCheck_FailedOneIsNoFailureOfTheTask(t *testing.T) {
-	b := check(t, checker{err: errors.New("the firewall does not answer")}, same)
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	task := b.task()
-	if task.Failures > 0 || !task.RetryAt.IsZero() || task.Drift.Error != "the firewall does not answer" || !task.Drift.After.Equal(noon) || b.stored("r1").State != state.RunFailed {
-		t.Errorf("the task reads %+v, %+v", task, task.Drift)
-	}
-	if told := b.told(); !strings.Contains(told, "drift_check_failed") || strings.Contains(told, "run_failed") {
-		t.Errorf("events: %s", told)
+func TestCheck_SaysWhyItFailed(t *testing.T) {
+	run := check(t, checker{err: errors.New("the firewall does not answer")}, same).checked(t.Context())
+	if run.State != state.RunFailed || run.Error != "the firewall does not answer" {
+		t.Errorf("the check reads %+v", run)
 	}
 }
 
 func TestCheck_OtherDataThanWasAppliedIsNotPlanned(t *testing.T) {
-	b := check(t, checker{plan: different(), then: func() { t.Error("it is planned") }}, map[string]string{"web-1": "old"})
-	if err := b.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	task := b.task()
-	if task.Drifted() != nil || !strings.Contains(task.Drift.Skipped, "service instances") || task.Drift.Error != "" || b.stored("r1").State != state.RunSuperseded || b.told() != "" {
-		t.Errorf("the task reads %+v; events: %s", task.Drift, b.told())
+	planned := func() { t.Error("it is planned") }
+	run := check(t, checker{plan: different(), then: planned}, map[string]string{"web-1": "old"}).checked(t.Context())
+	if run.State != state.RunSuperseded || !strings.Contains(run.Error, "service instances") || run.Found != nil {
+		t.Errorf("the check reads %+v", run)
 	}
 }
 
-func TestCheck_OutcomeIsDroppedIfTheTaskHasRunSince(t *testing.T) {
-	for name, meanwhile := range map[string]func(*state.Task){
-		"a run begins": func(s *state.Task) { *s = s.WithoutCheck(); s.Run = &state.LiveRun{ID: "r7"} },
-		"a run succeeds": func(s *state.Task) {
-			*s, _ = s.Conclude(state.Run{ID: "r7", Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: noon}}, "def")
-		},
-		"another check": func(s *state.Task) { d := *s.Drift; d.Run = &state.LiveRun{ID: "r8"}; s.Drift = &d },
-		"checks end":    func(s *state.Task) { s.Drift = nil },
-		"the task is renamed": func(s *state.Task) {
-			_, *s = state.Rename{From: "web", To: "new", At: noon}.Take(*s, state.Task{})
-		},
-	} {
-		var b *fixture
-		b = check(t, checker{plan: different(), then: func() {
-			task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := task.Data
-			meanwhile(&next)
-			if _, err := b.store.Apply(t.Context(), task.Write(next)); err != nil {
-				t.Fatal(err)
-			}
-		}}, same)
-		if err := b.run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if b.task().Drifted() != nil || b.told() != "" || b.stored("r1").State != state.RunSucceeded {
-			t.Errorf("%s: the task reads %+v, the check %+v; events: %s", name, b.task().Drift, b.stored("r1"), b.told())
-		}
-	}
-}
-
-func TestCheck_InterruptedOneIsDueAtOnce(t *testing.T) {
+func TestCheck_CanBeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	b := check(t, checker{err: errors.New("interrupted"), then: cancel}, same)
-	if err := b.run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if d := b.task().Drift; d.Run != nil || !d.After.Before(noon) || !d.Interrupted || d.Error != "" || b.told() != "" {
-		t.Errorf("the task reads %+v; events: %s", d, b.told())
-	}
-}
-
-// TestCheck_InterruptedTwiceWaitsForItsNextTime has a check that takes longer than the process lives
-// that waits for it, as a function in AWS may: it must not be begun again for ever.
-func TestCheck_InterruptedTwiceWaitsForItsNextTime(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	b := check(t, checker{err: errors.New("the time of the function is over"), then: cancel}, same)
-	task, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey("web"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := task.Data
-	next.Drift.Interrupted = true
-	if _, err := b.store.Apply(t.Context(), task.Write(next)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	d, run := b.task().Drift, b.stored("r1")
-	if d.Run != nil || d.After.Before(noon) || d.Interrupted || run.State != state.RunFailed || !strings.Contains(d.Error, "takes longer than the process lives") ||
-		!strings.Contains(d.Error, "the time of the function is over") || !strings.Contains(b.told(), string(outbox.DriftCheckFailed)) {
-		t.Errorf("the task reads %+v, the check %s: %s; events: %s", d, run.State, run.Error, b.told())
+	run := check(t, checker{err: errors.New("interrupted"), then: cancel}, same).checked(ctx)
+	if run.State != state.RunInterrupted {
+		t.Errorf("the check reads %+v", run)
 	}
 }
 

@@ -176,14 +176,15 @@ func (r *Runner) record(ctx context.Context, c *claim, run state.Run, done resul
 // written the task's record, that is read again.
 func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done result) error {
 	switch run.Kind {
-	case state.KindPlan:
+	case state.KindPlan, state.KindDrift: // the leader takes over what a check has found
+		if run.Kind == state.KindDrift && run.State == state.RunSucceeded {
+			run.Found = driftOf(done.plan)
+		}
 		audited, err := c.audited(ctx, run, done)
 		if err != nil {
 			return err
 		}
 		return c.write(ctx, run, audited...)
-	case state.KindDrift:
-		return c.settleCheck(ctx, run, done)
 	}
 	for {
 		task, err := state.Read[state.Task](ctx, r.Store, state.TaskKey(run.Task))

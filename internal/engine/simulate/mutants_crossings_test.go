@@ -103,9 +103,9 @@ var crossingMutants = []mutant{
 	}, {
 		rule: "crossings: new input does not make again what a person has destroyed",
 		seed: removalFirst, stride: removalEvery,
-		file: "engine/decide/why.go",
-		old:  "held.Observed == d.state.Observed || held.Observed == \"\"",
-		new:  "held.Observed == d.state.Observed",
+		file: "record/state/stop.go",
+		old:  "(s.For.Observed == a.Observed || s.Code == ReasonDestroyed)",
+		new:  "s.For.Observed == a.Observed",
 		says: "what a person ended stays ended",
 	}, {
 		rule: "crossings: what a person has destroyed is held by the definition that it had",

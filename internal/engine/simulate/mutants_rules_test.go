@@ -72,7 +72,7 @@ var eventMutants = []mutant{
 	}, {
 		rule: "traces: a check whose runner died ends its trace once",
 		file: "engine/reconcile/batch.go",
-		old:  "b.endsTrace(&it, *d.LostCheck)",
+		old:  "b.endsTrace(&it, *check)",
 		new:  "_ = it",
 		test: "engine/reconcile TestTraces_CheckWhoseRunnerDiedEndsItsTraceOnce",
 	}, {
@@ -331,10 +331,10 @@ var ruleMutants = []mutant{
 		test: "engine/runner TestCheck_OtherDataThanWasAppliedIsNotPlanned",
 	}, {
 		rule: "drift: the outcome of a check counts if no run began since",
-		file: "engine/runner/drift.go",
-		old:  "if d := task.Data.Drift; d == nil || d.Run == nil || d.Run.ID != run.ID {",
-		new:  "if d := task.Data.Drift; d == nil {",
-		test: "engine/runner TestCheck_OutcomeIsDroppedIfTheTaskHasRunSince",
+		file: "engine/decide/decide.go",
+		old:  "	*s = s.WithoutCheck()\n	s.RunsRemotely(d.Driver)",
+		new:  "	s.RunsRemotely(d.Driver)",
+		test: "engine/reconcile TestTick_OutcomeOfACheckIsDroppedIfTheTaskHasRunSince",
 	},
 }
 

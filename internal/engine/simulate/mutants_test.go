@@ -208,8 +208,8 @@ var engineMutants = []mutant{
 	}, {
 		rule: "a held task is not run for what its condition showed at first",
 		file: "engine/decide/why.go",
-		old:  "case d.held():\n",
-		new:  "case d.held() && s.Failures > 0:\n",
+		old:  "return untriggered(state.ReasonHeld, \"created",
+		new:  "if d.state.Failures == 0 { return d.changed() }; return untriggered(state.ReasonHeld, \"created",
 		says: "a held task runs when its condition changes",
 	}, {
 		rule: "a change of its condition releases a held task",

@@ -26,9 +26,9 @@ func OfDrift(was, next state.Task, task string, at time.Time) []Event {
 }
 
 // OfCheck returns the event of a check for drift that has ended, if it has one.
-func OfCheck(run state.Run, at time.Time) []Event {
+func OfCheck(run state.Run) []Event {
 	if run.State != state.RunFailed && run.State != state.RunLost {
 		return nil
 	}
-	return []Event{{Kind: DriftCheckFailed, At: at, Task: run.Task, Run: run.ID, Error: run.Error}}
+	return []Event{{Kind: DriftCheckFailed, At: run.Ended, Task: run.Task, Run: run.ID, Error: run.Error}}
 }

@@ -107,20 +107,14 @@ func (t Task) AgainInterrupted(run Run) Run {
 	return run
 }
 
-// EndCheck returns the task's record when a check has ended, and the earlier checks that
-// are of no use any more. found is what differs, if the check succeeded. A check that was
-// interrupted is due at once.
-func (t Task) EndCheck(run Run, found *Drifted) (next Task, forgotten []string) {
-	before := t.Drift.kept()
+// EndCheck returns the task's record when a check has ended. A check that was interrupted is due at once.
+func (t Task) EndCheck(run Run) (next Task) {
 	d := *t.Drift
 	next = t
 	next.Drift, d.Run, d.Last = &d, nil, run.ID
-	defer func() {
-		forgotten = slices.DeleteFunc(before, func(id string) bool { return slices.Contains(d.kept(), id) })
-	}()
 	if run.State == RunInterrupted {
 		d.Interrupted = true
-		return next, nil
+		return next
 	}
 	// The clock of the runner may be behind that of the leader: the check would be due once more.
 	if d.After = run.Ended; d.After.Before(run.Created) {
@@ -129,6 +123,7 @@ func (t Task) EndCheck(run Run, found *Drifted) (next Task, forgotten []string) 
 	d.Error, d.Skipped, d.Interrupted = "", "", false
 	switch run.State {
 	case RunSucceeded:
+		found := run.Found
 		d.Checked = run.Ended
 		if found != nil {
 			now := *found
@@ -146,7 +141,12 @@ func (t Task) EndCheck(run Run, found *Drifted) (next Task, forgotten []string) 
 	default:
 		d.Error, d.Applied = run.Error, ""
 	}
-	return next, nil
+	return next
+}
+
+// Forgotten are the checks that are of no use any more once next is known.
+func (d *Drift) Forgotten(next *Drift) []string {
+	return slices.DeleteFunc(d.kept(), func(id string) bool { return slices.Contains(next.kept(), id) })
 }
 
 // kept are the checks that people can read: the latest one, and the latest that has

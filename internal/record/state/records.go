@@ -417,6 +417,7 @@ type Work struct {
 	Verifying *Verifying `json:"verifying,omitempty"`
 	Logs      int        `json:"logs,omitempty"`     // bytes of its output that are kept
 	InState   *int       `json:"in_state,omitempty"` // resources in the state before, if a plan was judged that counted them
+	Found     *Drifted   `json:"found,omitempty"`    // by a check for drift that succeeded; nil if nothing differs
 	Verdict   *Verdict   `json:"verdict,omitempty"`  // of a plan run of a definition that is not in force
 	Begun     *Begun     `json:"begun,omitempty"`    // its apply, as the guards count it; nil if none has begun
 	Plan      Kept       `json:"plan,omitzero"`      // of a plan run, in Terraform's words
