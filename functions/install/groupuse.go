@@ -29,7 +29,7 @@ func (g *groupUse) handle(ctx context.Context, e cfn.Event) (id string, data map
 	}
 	users, err := g.users(ctx, group)
 	if err != nil {
-		g.Log.Warn("cannot find out who uses the security group", "group", group, "error", err)
+		g.Log.Warn("cannot find out who uses the security group: if it cannot be deleted, remove it from what uses it", "group", group, "error", err)
 	}
 	if len(users) > 0 {
 		return group, nil, fmt.Errorf("the stack's security group %s is in use, so that it cannot be deleted: %s. Remove that, and delete the stack again", group, strings.Join(users, "; "))

@@ -38,7 +38,7 @@ func (l *linkedRole) handle(ctx context.Context, e cfn.Event) (id string, data m
 		return err
 	}, isNotAssumed)
 	if isDenied(err) {
-		l.Log.Warn("cannot check that ECS can assume its service-linked role: the right to create a cluster is missing", "cluster", probe, "error", err)
+		l.Log.Warn("cannot check that ECS can assume its service-linked role: the right to create a cluster is missing; if the deployment fails at Cluster, deploy again", "cluster", probe, "error", err)
 		return name, nil, nil
 	}
 	if err != nil {

@@ -192,7 +192,7 @@ func (s *step) removeAgain(ctx context.Context) {
 		err = s.deleteWorkspace(ctx)
 	}
 	if err != nil {
-		s.Log.Warn("a workspace that was created for a plan was not deleted", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
+		s.Log.Warn("a workspace that was created for a plan was not deleted: delete it in HCP Terraform if its task is not created", "task", s.job.Task.Name, "workspace", s.ws.Name, "error", err)
 	}
 }
 

@@ -169,7 +169,7 @@ func (d *Dir) unlock(ctx context.Context, lock *LockError, why string) error {
 	log := d.opts.Logger.With("task", d.opts.Task, "lock", lock.ID, "who", lock.Who, "operation", lock.Operation, "created", lock.Created, "cause", why)
 	if err != nil {
 		fmt.Fprintln(d.opts.Log, "The lock could not be released.")
-		log.Warn("a state lock was not released whose holder is dead", "path", lock.Path, "error", err)
+		log.Warn("a state lock was not released whose holder is dead: if runs fail because of it, remove it from the backend", "path", lock.Path, "error", err)
 		return nil
 	}
 	fmt.Fprintln(d.opts.Log, "The lock is released.")

@@ -175,7 +175,7 @@ func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 		l.mu.Lock()
 		l.lost[run.ID] = err
 		l.mu.Unlock()
-		l.log.Error("outcome of a run not recorded", "task", run.Task, "run", run.ID, "fence", launch.Fence, "error", err)
+		l.log.Error("outcome of a run not recorded: the run counts as lost, and its task runs again", "task", run.Task, "run", run.ID, "fence", launch.Fence, "error", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *Reconciler) toKeep(cfg *config.Config, t *config.Task) *kept {
 		err = fmt.Errorf("it has %d bytes, and at most %d are kept", len(d.Task), maxKept)
 	}
 	if err != nil {
-		r.Log.Error("the definition of a task cannot be kept: what the task has made would stay when it is removed", "task", t.Name, "error", err)
+		r.Log.Error("the definition of a task cannot be kept: use `terrapulse destroy` before you remove the task, or its infrastructure stays", "task", t.Name, "error", err)
 		return nil
 	}
 	sum := sha256.Sum256(state.Encode(d))

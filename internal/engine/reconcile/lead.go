@@ -274,7 +274,7 @@ func (l *Loop) complete(ctx context.Context) error {
 			return err
 		}
 		wait := delay.Doubled(failedTickWait, failedTickMax, n)
-		l.Log.Error("the configuration is not complete", "error", err, "again_in", wait)
+		l.Log.Error("changes that were made through the API cannot be read: nothing is decided until they can", "error", err, "again_in", wait)
 		if !delay.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
@@ -284,7 +284,7 @@ func (l *Loop) complete(ctx context.Context) error {
 // rest waits after a tick that failed, the n-th in a row.
 func (l *Loop) rest(ctx context.Context, failed error, n int) error {
 	rest := retryWait(failed, n)
-	l.Log.Error("tick", "error", failed, "again_in", rest)
+	l.Log.Error("tick failed", "error", failed, "again_in", rest)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

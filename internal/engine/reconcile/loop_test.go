@@ -41,7 +41,7 @@ type failures struct {
 func (f *failures) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if strings.Contains(string(line), "msg=tick ") {
+	if strings.Contains(string(line), `msg="tick failed"`) {
 		f.n++
 	}
 	return len(line), nil

@@ -217,7 +217,7 @@ func (r *Reconciler) Prepare(ctx context.Context, overrides string) error {
 		return err
 	}
 	for name, problem := range effective.Problems {
-		r.Log.Error("a change that was made through the API is without effect", "task", name, "error", problem)
+		r.Log.Error("a change that was made through the API is without effect: delete the task through the API, or correct the task files", "task", name, "error", problem)
 	}
 	cfg := effective.Config
 	r.prepared = prepared{effective: effective, overrides: overrides, digest: cfg.Digest(), order: cfg.Order(), definitions: map[string]string{}, kept: map[string]*kept{}}

@@ -143,7 +143,7 @@ func (t *tick) stopGivenUp(ctx context.Context, inputs []decide.Input) (bool, er
 			return false, ctx.Err()
 		}
 		if err != nil {
-			t.Log.Warn("a remote run that no task needs any more was not stopped, trying again", "task", in.Task.Name, "remote_run", r.ID, "url", r.URL, "error", err)
+			t.Log.Warn("a remote run that no task needs any more was not stopped, trying again: until then, it blocks its workspace", "task", in.Task.Name, "remote_run", r.ID, "url", r.URL, "error", err)
 			continue
 		}
 		t.Log.Info("a remote run that no task needs any more was stopped", "task", in.Task.Name, "remote_run", r.ID, "confirmed_before", applied)

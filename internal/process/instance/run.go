@@ -34,7 +34,7 @@ func (i *Instance) Run(ctx context.Context) error {
 	i.runner.Background = func(run state.Run, work func(context.Context) error) {
 		background.Go(func() {
 			if err := work(ctx); err != nil {
-				i.Log.Error("a task must be run by hand", "task", run.Task, "run", run.ID, "error", err)
+				i.Log.Error("a run that was given up has applied changes: run its task once with `terrapulse run`", "task", run.Task, "run", run.ID, "error", err)
 			}
 		})
 	}
