@@ -1,14 +1,16 @@
 package lifecycle_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 )
@@ -33,17 +35,23 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 		}
 		waits = append(waits, fmt.Sprintf("| `%s` | %s | %s | %s |", r.Code, phase, r.Means, r.Until))
 	}
-	head, rule := "| stop | set by | ends with |", "|---|---|---|"
-	for _, event := range lifecycle.Events {
-		head, rule = head+" "+event+" |", rule+"---|"
-	}
-	var stops, renames []string
-	for _, s := range lifecycle.Stops {
-		row := fmt.Sprintf("| %s | %s | %s |", s.Name, s.By, s.Until)
-		for _, effect := range s.On {
-			row += " " + string(effect) + " |"
+	var events, renames []string
+	for event, name := range lifecycle.Events {
+		codes := map[lifecycle.Effect][]string{}
+		for _, s := range lifecycle.Stops {
+			effect, code := s.On[event], "`"+string(s.Reason)+"`"
+			if !slices.Contains(codes[effect], code) {
+				codes[effect] = append(codes[effect], code)
+			}
 		}
-		stops, renames = append(stops, row), append(renames, fmt.Sprintf("| %s | %s |", s.Name, s.Rename))
+		row := fmt.Sprintf("| %s |", name)
+		for _, effect := range []lifecycle.Effect{lifecycle.Ends, lifecycle.Deferred, lifecycle.Holds, lifecycle.Refused} {
+			row += " " + cmp.Or(strings.Join(codes[effect], ", "), "–") + " |"
+		}
+		events = append(events, row)
+	}
+	for _, s := range lifecycle.Stops {
+		renames = append(renames, fmt.Sprintf("| %s | %s |", s.Name, s.Rename))
 	}
 	for _, r := range lifecycle.Renames {
 		renames = append(renames, fmt.Sprintf("| %s | %s |", r.Before, r.After))
@@ -57,7 +65,7 @@ func TestDocs_TablesAreCurrent(t *testing.T) {
 		diagram = append(diagram, fmt.Sprintf("    %s --> %s: %s", from, to, s.When))
 	}
 	current(t, "architecture.md", "```mermaid\n", append(diagram, "```"))
-	current(t, "reference/reasons.md", head+"\n"+rule+"\n", stops)
+	current(t, "reference/reasons.md", "| event | ends | request waits | becomes `held` | refused |\n|---|---|---|---|---|\n", events)
 	current(t, "removal.md", "| before the rename | under the new name |\n|---|---|\n", renames)
 	current(t, "reference/commands-tasks.md", "| phase | meaning |\n|---|---|\n", phases)
 	current(t, "reference/reasons.md", "| code | the task runs because |\n|---|---|\n", runs)
@@ -84,7 +92,7 @@ func current(t *testing.T, name, head string, rows []string) {
 		}
 		return
 	}
-	if diff := cmp.Diff(want, table); diff != "" {
+	if diff := gocmp.Diff(want, table); diff != "" {
 		t.Errorf("docs/%s is not what internal/rules/lifecycle says; run go generate ./internal/rules/lifecycle (-want +got):\n%s", name, diff)
 	}
 }

@@ -15,7 +15,7 @@ const (
 	OnOnce
 )
 
-// Events has what the head of the table in docs/reference/reasons.md says of each event.
+// Events has what the table in docs/reference/reasons.md calls each event.
 var Events = [...]string{"start, takeover", "disable and enable", "new input", "new definition", "request for a run", "`-once`"}
 
 // Effect is what an event does to a stop.
@@ -24,8 +24,8 @@ type Effect string
 // The effects.
 const (
 	Keeps    Effect = "stays"
-	Ends     Effect = "**ends**"
-	Holds    Effect = "`held`"        // it ends, and what it was for waits for new input, as of a task that was enabled without a run
+	Ends     Effect = "ends"
+	Holds    Effect = "held"          // it ends, and what it was for waits for new input, as of a task that was enabled without a run
 	Refused  Effect = "refused"       // the request is refused, and the stop stays
 	Deferred Effect = "request waits" // the stop stays, and the request is kept until it has ended
 	Never    Effect = "–"             // the event cannot happen
@@ -35,8 +35,6 @@ const (
 type Stop struct {
 	Name   string
 	Reason state.ReasonCode // that its decisions have
-	By     string           // who or what stops it
-	Until  string           // what ends it
 	On     [len(Events)]Effect
 	Rename string // what a rename does to it
 }
@@ -44,47 +42,47 @@ type Stop struct {
 // Stops are all stops. Tests of package reconcile try each event with each of them, and each of
 // them together with the others.
 var Stops = []Stop{
-	{"disabled", state.ReasonDisabled, "a person, or the task file", "enable",
+	{"disabled", state.ReasonDisabled,
 		[...]Effect{Keeps, Ends, Keeps, Keeps, Refused, Keeps}, "moves: `terrapulse task enable` ends it; without a command, the key `enabled` of the new name counts"},
-	{"on hold", state.ReasonOnHold, "a person", "release",
+	{"on hold", state.ReasonOnHold,
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Keeps}, "moves"},
-	{"paused", state.ReasonPaused, "a person, or a new deployment", "resume",
+	{"paused", state.ReasonPaused,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "keeps"},
-	{"plan rejected", state.ReasonRejected, "a person", "new input, a new definition, a request",
+	{"plan rejected", state.ReasonRejected,
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
-	{"run cancelled", state.ReasonCancelled, "a person", "new input, a new definition, a request, its next scheduled time",
+	{"run cancelled", state.ReasonCancelled,
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
-	{"destroyed by hand", state.ReasonDestroyed, "a person", "a new definition, a request",
+	{"destroyed by hand", state.ReasonDestroyed,
 		[...]Effect{Keeps, Keeps, Keeps, Ends, Ends, Keeps}, "moves"},
-	{"created without a run", state.ReasonHeld, "a person", "new input, a request",
+	{"created without a run", state.ReasonHeld,
 		[...]Effect{Keeps, Keeps, Ends, Never, Ends, Keeps}, string(Never)},
-	{"enabled without a run", state.ReasonHeld, "a person", "new input, a new definition, a request",
+	{"enabled without a run", state.ReasonHeld,
 		[...]Effect{Keeps, Keeps, Ends, Ends, Ends, Keeps}, "moves"},
-	{"plan waits for an approval", state.ReasonWaiting, "`approval`, a guard, a check", "approve, reject, expiry; the data comes back, or its window has passed (guard); the limit changes",
+	{"plan waits for an approval", state.ReasonWaiting,
 		[...]Effect{Keeps, Holds, Ends, Ends, Keeps, Keeps}, "needs a new approval: the plan is withdrawn, and the task is planned under its new name"},
-	{"outside its window", state.ReasonOutside, "`window`", "time",
+	{"outside its window", state.ReasonOutside,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the windows of the new name"},
-	{"after another task", state.ReasonAfter, "`after`", "all its predecessors are at rest",
+	{"after another task", state.ReasonAfter,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "judged again, by the `after` of the new name"},
-	{"Consul was replaced", state.ReasonReplaced, "Consul", "the entries are back, `approve -all`",
+	{"Consul was replaced", state.ReasonReplaced,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "moves"},
-	{"perhaps renamed", state.ReasonRenamed, "the configuration", "`moved_from`, a request",
+	{"perhaps renamed", state.ReasonRenamed,
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Ends, Keeps}, "ends if `moved_from` names the removed task"},
-	{"state not saved", state.ReasonUnsaved, "the backend, and a missing instance", "the instance is back, a request",
+	{"state not saved", state.ReasonUnsaved,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Ends, Keeps}, "moves"},
-	{"unreadable", state.ReasonUnreadable, "Consul", "Consul shows all data that it watches",
+	{"unreadable", state.ReasonUnreadable,
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Deferred}, "judged again"},
-	{"blocked", state.ReasonBlocked, "the leader, which cannot run it", "the cause is gone",
+	{"blocked", state.ReasonBlocked,
 		[...]Effect{Keeps, Keeps, Keeps, Keeps, Deferred, Deferred}, "waits: if the new name is blocked, everything stays under the former name until the cause is gone"},
-	{"broken record", state.ReasonCorrupt, "the store", "repair, `terrapulse forget`",
+	{"broken record", state.ReasonCorrupt,
 		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "waits"},
-	{"backing off", state.ReasonBackoff, "a failed run", "time",
+	{"backing off", state.ReasonBackoff,
 		[...]Effect{Keeps, Holds, Ends, Ends, Ends, Ends}, "moves"},
-	{"buffering", state.ReasonBuffering, "new input", "time",
+	{"buffering", state.ReasonBuffering,
 		[...]Effect{Keeps, Holds, Keeps, Ends, Ends, Ends}, "moves"},
-	{"queued", state.ReasonQueued, "no free slot", "a free slot",
+	{"queued", state.ReasonQueued,
 		[...]Effect{Keeps, Holds, Keeps, Keeps, Deferred, Deferred}, "leaves the queue, and is queued under its new name"},
-	{"removed", state.ReasonRemoved, "the configuration", "it is in the configuration again, `keep_removed`, a destroy",
+	{"removed", state.ReasonRemoved,
 		[...]Effect{Keeps, Refused, Keeps, Keeps, Refused, Keeps}, "becomes the new name's"},
 }
 
