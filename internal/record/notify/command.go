@@ -19,7 +19,7 @@ const killWait = 2 * time.Second
 
 type commandKeys struct {
 	common
-	Command block.Strings `key:"command" secret:"arguments" required:"true" doc:"program and arguments, without a shell; the event is on its standard input, and the exit code 0 means that the program accepted it"`
+	Command block.Strings `key:"command" secret:"arguments" required:"true" doc:"program and arguments, without a shell; the event is on its standard input"`
 }
 
 // command runs a program for each event.

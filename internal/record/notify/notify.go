@@ -45,9 +45,9 @@ func (*Notify) Schema(o map[string]any) { o["minProperties"] = 1 }
 type common struct {
 	block.Origin
 	Name     block.String   `key:"name" unset:"the type of the block" example:"on-call" doc:"unique name, for logs and 'terrapulse notify test'"`
-	Events   block.Strings  `key:"events" unset:"every event" doc:"the kinds of events, as in events.md; 'run_*' is every kind that begins with 'run_'"`
+	Events   block.Strings  `key:"events" unset:"every event" doc:"the kinds of events; 'run_*' is every kind that begins with 'run_'"`
 	Tasks    block.Strings  `key:"tasks" unset:"every event" doc:"only events about these tasks; '*' at the end stands for any text"`
-	Messages block.Bool     `key:"messages" unset:"'true' where people read the events, as in Slack, otherwise 'false'" doc:"'true': only messages for people: no steps of runs, no 'run_succeeded', and no repetitions of other events. If 'events' names one of these steps, it is sent"`
+	Messages block.Bool     `key:"messages" unset:"'true' for Slack, otherwise 'false'" doc:"'true': only messages for people, without steps of runs and repetitions"`
 	Timeout  block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of a delivery"`
 }
 

@@ -50,7 +50,7 @@ type Keys struct {
 type ApprovalKeys struct {
 	block.Origin
 	Mode    block.String  `key:"mode" default:"never" one:"never always destructive" doc:"which plans a person must approve before they are applied; 'destructive': plans that destroy or replace a resource"`
-	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve; anybody who can make named tokens can make one more approver, unless 'from' lists no token"`
+	Require block.Int     `key:"require" default:"1" form:"count" example:"2" doc:"how many different people must approve"`
 	From    block.Strings `key:"from" unset:"everybody with the role approve" example:"group:network user:ann@example.com" doc:"who may approve: identities, groups and people, as in the grants of 'api.access'"`
 }
 

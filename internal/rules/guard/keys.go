@@ -11,13 +11,13 @@ import (
 type Keys struct {
 	block.Origin
 	Enabled           block.Bool     `key:"enabled" default:"true" doc:"'false': no guard holds a change"`
-	Within            block.Duration `key:"within" default:"15m" form:"delay" example:"30m" doc:"removals within this time count together as one change: entries are compared with the largest number that was applied within it, and resources with the largest number that the state had; '0s': compare only with what was applied last, and judge each plan alone"`
-	MaxRemovedPercent block.Int      `key:"max_removed_percent" default:"50" form:"percent" doc:"how many percent of the entries of the condition, or of a module input, may be removed; compared with the largest number that was applied within 'within'"`
-	MinEntries        block.Int      `key:"min_entries" default:"10" form:"count" doc:"'max_removed_percent' has no effect if fewer entries were applied within 'within'"`
-	MaxRemoved        block.Int      `key:"max_removed" unset:"no limit" form:"count" example:"20" doc:"how many entries may be removed, compared in the same way"`
-	OnEmpty           block.String   `key:"on_empty" default:"apply" one:"apply hold" doc:"'hold': hold a change that leaves no entries, even if only few were applied last"`
+	Within            block.Duration `key:"within" default:"15m" form:"delay" example:"30m" doc:"removals within this time count together; '0s': compare only with what was applied last, and judge each plan alone"`
+	MaxRemovedPercent block.Int      `key:"max_removed_percent" default:"50" form:"percent" doc:"how many percent of the entries of the condition, or of a module input, may be removed within 'within'"`
+	MinEntries        block.Int      `key:"min_entries" default:"10" form:"count" doc:"'max_removed_percent' has no effect on fewer entries"`
+	MaxRemoved        block.Int      `key:"max_removed" unset:"no limit" form:"count" example:"20" doc:"how many entries may be removed within 'within'"`
+	OnEmpty           block.String   `key:"on_empty" default:"apply" one:"apply hold" doc:"'hold': hold a change that leaves no entries"`
 	MaxDestroy        block.Int      `key:"max_destroy" unset:"no limit" form:"count" example:"5" doc:"how many resources plans may destroy or replace within 'within'"`
-	MaxDestroyPercent block.Int      `key:"max_destroy_percent" unset:"no limit" form:"percent" example:"20" doc:"the same, in percent of the largest number of resources in the state within 'within', and of those that were replaced"`
+	MaxDestroyPercent block.Int      `key:"max_destroy_percent" unset:"no limit" form:"percent" example:"20" doc:"the same, in percent of the task's resources"`
 }
 
 // The values of on_empty.

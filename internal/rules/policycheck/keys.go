@@ -9,11 +9,11 @@ import (
 // Keys are the keys of a check block.
 type Keys struct {
 	block.Labelled
-	Command block.Strings  `key:"command" secret:"arguments" example:"conftest" doc:"program and arguments, without a shell. The program runs in the base folder of relative module paths; the exit code 0 means that the plan may be applied"`
+	Command block.Strings  `key:"command" secret:"arguments" example:"conftest" doc:"program and arguments, without a shell, in the base folder of relative module paths; exit code 0: the plan may be applied"`
 	OnFail  block.String   `key:"on_fail" default:"hold" one:"hold fail" doc:"'hold': a plan that the check refuses waits for an approval; 'fail': the run fails and cannot be approved"`
-	Timeout block.Duration `key:"timeout" default:"30s" form:"delay" doc:"time limit; if a check takes longer, it is killed, and the plan counts as refused"`
-	Files   block.Strings  `key:"files" unset:"none" example:"policy" doc:"files and folders that the check reads, with relative paths: a bundle includes them, and if they change, a waiting plan is judged again"`
-	Enabled block.Bool     `key:"enabled" default:"true" doc:"'false': the check is not run; in a task, to leave out a global check"`
+	Timeout block.Duration `key:"timeout" default:"30s" form:"delay" doc:"time limit, after which the plan counts as refused"`
+	Files   block.Strings  `key:"files" unset:"none" example:"policy" doc:"files and folders that the check reads: a bundle includes them; if they change, a waiting plan is judged again"`
+	Enabled block.Bool     `key:"enabled" default:"true" doc:"'false': leave out this check, such as a global one in a task"`
 }
 
 var named = block.Named[Spec]{What: "check", Name: func(s Spec) string { return s.Name }, New: func(name string) Spec {

@@ -18,14 +18,14 @@ import (
 type Keys struct {
 	block.Labelled
 	HTTP      HTTPKeys       `key:"http" doc:"a request, and the expected answer"`
-	Command   block.Strings  `key:"command" secret:"arguments" example:"./check-bgp" doc:"program and arguments, without a shell. The program runs in the base folder of relative module paths; the exit code 0 means that it works"`
-	Files     block.Strings  `key:"files" unset:"none" example:"check-bgp" doc:"files and folders that 'command' reads, with relative paths: a bundle includes them"`
-	Terraform block.Bool     `key:"terraform" default:"false" doc:"'true': every 'check' block of the module must pass in the apply; a block that Terraform could not evaluate counts as failed"`
+	Command   block.Strings  `key:"command" secret:"arguments" example:"./check-bgp" doc:"program and arguments, without a shell, in the base folder of relative module paths; exit code 0: it works"`
+	Files     block.Strings  `key:"files" unset:"none" example:"check-bgp" doc:"files and folders that 'command' reads: a bundle includes them"`
+	Terraform block.Bool     `key:"terraform" default:"false" doc:"'true': every 'check' block of the module must pass, also one that Terraform could not evaluate"`
 	Within    block.Duration `key:"within" default:"30s" form:"delay" doc:"time after the apply in which an attempt must pass, at most '15m'"`
 	Every     block.Duration `key:"every" default:"2s" form:"delay" doc:"time between two attempts"`
 	Timeout   block.Duration `key:"timeout" default:"10s" form:"delay" doc:"time limit of one attempt"`
-	OnFailure block.String   `key:"on_failure" default:"report" one:"report hold" doc:"'hold': if the verification fails, the task is put on hold until somebody releases it"`
-	Enabled   block.Bool     `key:"enabled" default:"true" doc:"'false': this verification is not run; in a task, to leave out a global verification"`
+	OnFailure block.String   `key:"on_failure" default:"report" one:"report hold" doc:"'hold': if it fails, the task is put on hold"`
+	Enabled   block.Bool     `key:"enabled" default:"true" doc:"'false': leave out this verification, such as a global one in a task"`
 }
 
 // HTTPKeys are the keys of an http block.
@@ -36,7 +36,7 @@ type HTTPKeys struct {
 	Headers    block.Map     `key:"headers" secret:"value" unset:"none" doc:"further headers; '{{ env \"NAME\" }}' in a value is a variable of the environment"`
 	Status     block.Strings `key:"status" unset:"'200-299'" example:"200" doc:"expected status codes, or ranges of them"`
 	Body       block.String  `key:"body" unset:"any" doc:"[regular expression](https://pkg.go.dev/regexp/syntax) that the first MB of the body must match"`
-	CACert     block.String  `key:"ca_cert" unset:"the CAs of the system" doc:"file of CA certificates, with a relative path: a bundle includes it"`
+	CACert     block.String  `key:"ca_cert" unset:"the CAs of the system" doc:"file of CA certificates: a bundle includes it"`
 	ServerName block.String  `key:"server_name" unset:"the host of the URL" doc:"name in the server's certificate"`
 }
 

@@ -13,13 +13,13 @@ import (
 // Keys are the keys of a window block.
 type Keys struct {
 	block.Origin
-	Kind     block.String   `key:"kind" required:"true" one:"allow deny" doc:"whether changes are allowed or denied inside the window. A denying window overrides allowing windows. If there are allowing windows, changes are denied outside of all of them"`
+	Kind     block.String   `key:"kind" required:"true" one:"allow deny" doc:"'deny': nothing is applied inside it, whatever other windows allow; 'allow': nothing is applied outside of all allowing windows"`
 	Schedule block.String   `key:"schedule" required:"true" example:"0 22 * * Mon-Fri" doc:"when the window begins: a cron expression, as in a condition 'schedule'"`
 	Duration block.Duration `key:"duration" required:"true" form:"delay" example:"6h" doc:"how long the window lasts, at least '1m'"`
 	TimeZone block.String   `key:"time_zone" unset:"that of the machine; in AWS UTC" example:"Europe/Berlin" doc:"[IANA name](https://www.iana.org/time-zones) of the time zone of the schedule"`
 
 	On                  block.Strings `key:"on" unset:"both" one:"apply destroy" example:"apply" doc:"which runs the window applies to: applies, or destroys of a task's infrastructure"`
-	AllowRemovalsAlways block.Bool    `key:"allow_removals_always" default:"false" doc:"'true': the window does not hold a change that only removes entries, so that a compromised host can be removed immediately"`
+	AllowRemovalsAlways block.Bool    `key:"allow_removals_always" default:"false" doc:"'true': it does not hold a change that only removes entries, such as a compromised host"`
 }
 
 // minDuration is the shortest window: with a shorter one, the search for the time at

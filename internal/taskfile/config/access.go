@@ -14,8 +14,8 @@ import (
 type rawAccess struct {
 	block.Origin
 	Grants []rawGrant  `key:"grant" doc:"gives roles to people and programs"`
-	Groups []rawGroup  `key:"group" doc:"a group of people and programs. The label is the name NAME; grants refer to it as 'group:NAME'"`
-	People []rawPerson `key:"person" doc:"a person who has several identities. They count as one person where several people must approve, and for 'require_distinct_approver'. The label is the name NAME; grants, groups and 'approval.from' refer to it as 'person:NAME'"`
+	Groups []rawGroup  `key:"group" doc:"a group of people and programs, in grants 'group:NAME'"`
+	People []rawPerson `key:"person" doc:"a person with several identities, in grants, groups and 'approval.from' 'person:NAME'"`
 	OIDC   rawOIDC     `key:"oidc" doc:"OpenID provider for the sign-in to the pages and on the command line. Not in AWS"`
 }
 
@@ -24,7 +24,7 @@ type rawGrant struct {
 	Roles  block.Strings `key:"roles" required:"true" example:"operate" doc:"'view', 'operate', 'approve' or 'administer'"`
 	To     block.Strings `key:"to" required:"true" example:"group:network" doc:"who gets the roles: 'token:NAME', 'cert:NAME', 'user:NAME', 'group:NAME', 'person:NAME', the ARN of an IAM role or user, or 'everyone'. 'everyone' includes clients without credentials, and can only get 'view'. '*' in a name is any text"`
 	Tasks  block.Strings `key:"tasks" unset:"all tasks" example:"firewall-*" doc:"names of the tasks; '*' is any text and '?' one character. The tasks need not exist"`
-	Labels block.Map     `key:"labels" form:"labels" unset:"any labels, or none" doc:"only for tasks that have all these labels in the task files; at most 16. If 'tasks' is set, too, both must match"`
+	Labels block.Map     `key:"labels" form:"labels" unset:"any labels, or none" doc:"only for tasks that have all these labels in the task files, and match 'tasks'; at most 16"`
 }
 
 type rawGroup struct {
