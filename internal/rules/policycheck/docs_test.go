@@ -11,15 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The example of docs/policy.md has the fields that a check gets, in their order.
+// The example of docs/trust.md has the fields that a check gets, in their order.
 func TestDocs_ExampleIsTheInputOfACheck(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/policy.md")
+	doc, err := os.ReadFile("../../../docs/trust.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	example := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(bytes.ReplaceAll(doc, []byte("\r\n"), []byte("\n")))
 	if example == nil {
-		t.Fatal("docs/policy.md has no example")
+		t.Fatal("docs/trust.md has no example")
 	}
 	var in Input
 	decoder := json.NewDecoder(bytes.NewReader(example[1]))

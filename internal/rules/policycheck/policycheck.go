@@ -1,6 +1,6 @@
 // Package policycheck has programs judge plans: the check blocks of a task, or of the
 // whole configuration. A check gets the plan and its cause on its standard input, and
-// refuses the plan by its exit code. docs/policy.md has the format.
+// refuses the plan by its exit code. docs/trust.md has the format.
 //
 // Checks fail closed: a check that cannot be run, is killed, or takes too long has
 // refused the plan.
