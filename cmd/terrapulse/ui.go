@@ -23,7 +23,7 @@ import (
 
 // uiPoll is how often the deployment is asked for news while a page is open, and
 // uiRest the same while nothing changes. Each request is an invocation, which
-// docs/cost.md counts.
+// docs/scale.md counts.
 const (
 	uiPoll = 5 * time.Second
 	uiRest = 15 * time.Second

@@ -349,7 +349,7 @@ func metricsIn(log string) int {
 // near is how far a documented cost may be from the measured one.
 const near = 0.15
 
-// The tables in docs/cost.md say what is measured here.
+// The tables in docs/scale.md say what is measured here.
 func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 	c := deploy(t, options{})
 	m := measure(c, 5)
@@ -360,7 +360,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 	quiet := m.idle.times(ticks * 4 / 5).plus(m.refresh.times(ticks / 5)).plus(standing)
 	quiet.scheduled = ticks
 	often := m.change.times(ticks / 10)
-	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "cost.md"))
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "scale.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 			fmt.Sscan(found[1], &said)
 		}
 		if found == nil || math.Abs(said-got) > near*got {
-			t.Errorf("docs/cost.md says $%.2f of %q, and $%.2f was measured", said, row, got)
+			t.Errorf("docs/scale.md says $%.2f of %q, and $%.2f was measured", said, row, got)
 		}
 	}
 	for _, s := range []struct {
@@ -403,9 +403,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 	says("a public address for each container (`AssignPublicIp`), with a change every 10 minutes", often.billed().Seconds()*publicAddress)
 	endpoint := endpointHour * month.Hours()
 	says("an interface endpoint, in one zone", endpoint)
-	for zones, row := range map[float64]string{1: "in one zone", 2: "in two zones", 3: "in three zones"} {
-		says("the seven endpoints that `infra/network.yaml` makes, "+row, endpoint*zones*float64(interfaceEndpoints(t)))
-	}
+	says("the seven endpoints that `infra/network.yaml` makes, in one zone", endpoint*float64(interfaceEndpoints(t)))
 	says("a NAT gateway, in one zone", natHour*month.Hours())
 	says("100 MB through it for each container, with a change every 10 minutes", often.containers*0.1*natGB)
 
@@ -426,7 +424,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 
 // People in other regions compute with their own prices.
 func TestTheUnitPricesThatAreDocumentedAreThoseOfTheTables(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "cost.md"))
+	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "scale.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +440,7 @@ func TestTheUnitPricesThatAreDocumentedAreThoseOfTheTables(t *testing.T) {
 		"data to the internet: a GB": sentGB, "S3: a thousand writes": objectPut * 1000, "Secrets Manager: a secret, a month": secretMonth,
 	} {
 		if !strings.Contains(table, fmt.Sprintf("\n| %s | $%g |", row, math.Round(price*1e7)/1e7)) {
-			t.Errorf("docs/cost.md does not say that %q costs $%g", row, price)
+			t.Errorf("docs/scale.md does not say that %q costs $%g", row, price)
 		}
 	}
 }

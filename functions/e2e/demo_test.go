@@ -79,7 +79,7 @@ func TestDemo(t *testing.T) {
 
 	d.chapter("6. What all this would have cost")
 	fmt.Print(bill(d.taken()))
-	d.tell(fmt.Sprintf("in all $%.4f; see docs/cost.md for a month", d.taken().dollars()))
+	d.tell(fmt.Sprintf("in all $%.4f; see docs/scale.md for a month", d.taken().dollars()))
 	if *keep {
 		d.goOn()
 	}
