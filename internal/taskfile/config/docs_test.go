@@ -246,14 +246,32 @@ func TestReference_IsCurrent(t *testing.T) {
 		}
 		current(t, page.name, []byte(text))
 	}
-	for block := range blocks {
-		t.Errorf("docs/reference has no table under a heading for %q", block)
+	for path, b := range blocks {
+		if !likeACondition(b) {
+			t.Errorf("docs/reference has no table under a heading for %q", path)
+		}
 	}
 }
 
-const indexHead = "| block | what it is |\n|---|---|\n"
+// likeACondition reports whether a block is a module input with the keys of the condition of its type,
+// as docs/reference/module-input.md says.
+func likeACondition(b described) bool {
+	kind, ok := strings.CutPrefix(b.path, "task.module_input.")
+	if !ok {
+		return false
+	}
+	for _, c := range describedBlocks() {
+		if c.path == "task.condition."+kind {
+			rows := slices.DeleteFunc(table([]described{c}), func(row string) bool { return strings.HasPrefix(row, "| `use_as_module_input` |") })
+			return slices.Equal(rows, table([]described{b}))
+		}
+	}
+	return false
+}
 
-// withIndex returns the first page of the reference with its table of all blocks. Each
+const indexHead = "Each block has its keys at:\n\n"
+
+// withIndex returns the first page of the reference with its list of all blocks. Each
 // block has a link to the heading that names it.
 func withIndex(t *testing.T, doc string, pages []page) string {
 	t.Helper()
@@ -266,19 +284,24 @@ func withIndex(t *testing.T, doc string, pages []page) string {
 			}
 		}
 	}
-	means := map[string]string{}
-	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, _ reflect.Type) { means[path] = k.meaning() })
 	all := describedBlocks()
 	slices.SortFunc(all, func(a, b described) int { return strings.Compare(a.path, b.path) })
 	var rows []string
+	last := ""
 	for _, b := range all {
-		if b.path != "" {
-			rows = append(rows, fmt.Sprintf("| [`%s`](%s) | %s |", b.path, where[b.path], means[b.path]))
+		if b.path == "" || likeACondition(b) && where[b.path] == "" {
+			continue
+		}
+		link := fmt.Sprintf("[`%s`](%s)", b.path, where[b.path])
+		if first, _, _ := strings.Cut(b.path, "."); first == last {
+			rows[len(rows)-1] += ", " + link
+		} else {
+			rows, last = append(rows, "- "+link), first
 		}
 	}
 	before, rest, ok := strings.Cut(doc, indexHead)
 	if !ok {
-		t.Errorf("docs/reference/README.md has no table with the head %q", indexHead)
+		t.Errorf("docs/reference/README.md has no list after %q", indexHead)
 		return doc
 	}
 	_, after, _ := strings.Cut(rest, "\n\n")
