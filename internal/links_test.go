@@ -251,10 +251,8 @@ func TestDocs_FirstPageOfAFolderLinksToEveryOther(t *testing.T) {
 	}
 }
 
-// words are those that the program uses everywhere. Each is in the glossary.
-var words = strings.Fields("task condition view gate digest tick decision reason launch run runner claim lease leader record outcome bundle override plan guard hold approval window drift event sink driver store phase")
-
-func TestDocs_GlossaryIsSortedAndSaysWhereToReadMore(t *testing.T) {
+// The glossary has the words that somebody learns before production.
+func TestDocs_GlossaryIsShortAndSorted_AndSaysWhereToReadMore(t *testing.T) {
 	entry := regexp.MustCompile(`^- \*\*([a-z -]+)\*\*: [A-Z].*\. \[[^\]]+\]\([^)]+\)$`)
 	var terms []string
 	for _, line := range prose(pages(t)["docs/glossary.md"]) {
@@ -271,9 +269,7 @@ func TestDocs_GlossaryIsSortedAndSaysWhereToReadMore(t *testing.T) {
 	if !slices.IsSorted(terms) || len(slices.Compact(slices.Clone(terms))) != len(terms) {
 		t.Errorf("the glossary is not in alphabetical order: %q", terms)
 	}
-	for _, word := range append(words, "fencing token") {
-		if !slices.Contains(terms, word) {
-			t.Errorf("the glossary does not have %q", word)
-		}
+	if len(terms) == 0 || len(terms) > 20 {
+		t.Errorf("the glossary has %d words, want at most 20", len(terms))
 	}
 }
