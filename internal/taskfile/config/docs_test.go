@@ -46,10 +46,10 @@ func withTables(t *testing.T, doc string, blocks map[string]described) string {
 			if !deprecated {
 				rows = table(section)
 			}
-			if len(rows) <= 2 {
+			if len(rows) == 1 {
 				t.Errorf("a table under a heading that names no block, before:\n%s", line)
 			}
-			out = append(out, rows...)
+			out = append(out, lines(rows)...)
 			for _, b := range section {
 				delete(blocks, b.path)
 			}
@@ -86,9 +86,9 @@ func describedBlocks() []described {
 	return all
 }
 
-// table is that of blocks with the same keys.
-func table(section []described) []string {
-	rows := []string{"| key | type | default | environment | meaning |", "|---|---|---|---|---|"}
+// table is that of blocks with the same keys: the cells of its rows, the first of which is the head.
+func table(section []described) [][]string {
+	rows := [][]string{{"key", "type", "default", "environment", "meaning"}}
 	if len(section) == 0 {
 		return rows
 	}
@@ -104,36 +104,47 @@ func table(section []described) []string {
 				}
 			}
 		}
-		rows = append(rows, row(k.name, kindOf(k.typ, k), k.otherwise(), strings.Join(env, ", "), k.meaning()))
+		rows = append(rows, []string{"`" + k.name + "`", kindOf(k.typ, k), k.otherwise(), strings.Join(env, ", "), k.meaning()})
 	}
 	return rows
 }
 
 var replacement = regexp.MustCompile(`\w+ "\w+"|^\w+$`)
 
-func deprecatedTable() []string {
-	rows := []string{"| key | type | default | environment | instead |", "|---|---|---|---|---|"}
+func deprecatedTable() [][]string {
+	rows := [][]string{{"key", "type", "default", "instead"}}
 	everyKey(reflect.TypeFor[rawConfig](), "", "", func(path, _ string, k key, t reflect.Type) {
 		switch {
 		case k.say != "":
 		case k.deprecated != "":
-			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", replacement.ReplaceAllString(k.deprecated, "`$0`")))
+			rows = append(rows, []string{"`" + path + "`", kindOf(t, k), k.otherwise(), replacement.ReplaceAllString(k.deprecated, "`$0`")})
 		case strings.HasPrefix(path, "service."):
-			rows = append(rows, row(path, kindOf(t, k), k.otherwise(), "", k.meaning()))
+			rows = append(rows, []string{"`" + path + "`", kindOf(t, k), k.otherwise(), k.meaning()})
 		}
 	})
 	return rows
 }
 
-func row(key string, cells ...string) string {
-	line := "| `" + key + "` |"
-	for _, cell := range cells {
-		if cell = " " + cell; cell != " " {
-			cell += " "
+// lines are those of a table in Markdown, without columns that only have a head.
+func lines(rows [][]string) []string {
+	lines, rule := make([]string, len(rows)), "|"
+	for column := range rows[0] {
+		if !slices.ContainsFunc(rows[1:], func(row []string) bool { return row[column] != "" }) {
+			continue
 		}
-		line += strings.ReplaceAll(cell, "|", "\\|") + "|"
+		rule += "---|"
+		for i, row := range rows {
+			cell := " " + strings.ReplaceAll(row[column], "|", "\\|")
+			if row[column] != "" {
+				cell += " "
+			}
+			lines[i] += "|" + cell
+		}
 	}
-	return line
+	for i := range lines {
+		lines[i] += "|"
+	}
+	return slices.Insert(lines, 1, rule)
 }
 
 // otherwise is what counts where a key is not set.
@@ -262,8 +273,8 @@ func likeACondition(b described) bool {
 	}
 	for _, c := range describedBlocks() {
 		if c.path == "task.condition."+kind {
-			rows := slices.DeleteFunc(table([]described{c}), func(row string) bool { return strings.HasPrefix(row, "| `use_as_module_input` |") })
-			return slices.Equal(rows, table([]described{b}))
+			rows := slices.DeleteFunc(table([]described{c}), func(row []string) bool { return row[0] == "`use_as_module_input`" })
+			return slices.EqualFunc(rows, table([]described{b}), slices.Equal)
 		}
 	}
 	return false
