@@ -72,12 +72,13 @@ func TestAuditPage_ALongSearchGoesOnWithALink(t *testing.T) {
 	s := newSite(t, "web", "dns")
 	ctx := audit.With(t.Context(), audit.Actor{Identity: identity.OfToken("ci"), Via: audit.API})
 	var changes []state.Change
+	latest := time.Now().Add(-time.Minute)
 	for i := range audit.MaxRead + 10 {
 		e := audit.Entry{Action: audit.Hold, Task: "dns"}
 		if i == audit.MaxRead+5 {
 			e = audit.Entry{Action: audit.Approve, Task: "web"}
 		}
-		changes = append(changes, audit.Write(ctx, e, "token:ci", time.Now().Add(-time.Minute-time.Duration(i)*time.Millisecond)))
+		changes = append(changes, audit.Write(ctx, e, "token:ci", latest.Add(-time.Duration(i)*time.Millisecond)))
 	}
 	for some := range slices.Chunk(changes, state.MaxChanges) {
 		if _, err := s.store.Apply(t.Context(), some...); err != nil {

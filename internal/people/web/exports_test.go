@@ -55,8 +55,9 @@ func newExporting(t *testing.T) *exporting {
 	e.site = &site{t: t, store: store, pages: pages}
 	ctx := audit.With(t.Context(), audit.Actor{Identity: identity.OfToken("ci"), Via: audit.API})
 	var changes []state.Change
+	latest := time.Now().Add(-time.Minute)
 	for i := range 2500 {
-		changes = append(changes, audit.Write(ctx, audit.Entry{Action: audit.Hold, Task: "web"}, "token:ci", time.Now().Add(-time.Minute-time.Duration(i)*time.Millisecond)))
+		changes = append(changes, audit.Write(ctx, audit.Entry{Action: audit.Hold, Task: "web"}, "token:ci", latest.Add(-time.Duration(i)*time.Millisecond)))
 	}
 	for some := range slices.Chunk(changes, state.MaxChanges) {
 		if _, err := store.Apply(t.Context(), some...); err != nil {
