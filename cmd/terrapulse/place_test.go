@@ -105,7 +105,7 @@ func (s *site) storeOf(file string) string {
 	return shown.Store.Where
 }
 
-// The table in docs/reference/commands.md under "Which store commands find".
+// As docs/reference/commands.md says under "Which store commands find".
 func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
