@@ -32,8 +32,11 @@ func withTables(t *testing.T, doc string, blocks map[string]described) string {
 			for _, m := range backticked.FindAllStringSubmatch(line, -1) {
 				names = append(names, m[1])
 			}
-			if line == "## Top level" {
+			switch line {
+			case "## Top level":
 				names = []string{""}
+			case "## Keys of rules":
+				names = []string{ruleKeys}
 			}
 			for _, name := range names {
 				if b, ok := blocks[name]; ok {
@@ -93,7 +96,7 @@ func table(section []described) [][]string {
 		return rows
 	}
 	for _, k := range schemaOf(section[0].of).keys {
-		if k.say != "" || k.deprecated != "" {
+		if k.say != "" || k.deprecated != "" || section[0].path != ruleKeys && isRule(k) {
 			continue
 		}
 		var env []string
@@ -107,6 +110,13 @@ func table(section []described) [][]string {
 		rows = append(rows, []string{"`" + k.name + "`", kindOf(k.typ, k), k.otherwise(), strings.Join(env, ", "), k.meaning()})
 	}
 	return rows
+}
+
+// ruleKeys stands for the keys of rules, which are at the top level and in a task: they have one table.
+const ruleKeys = "rules"
+
+func isRule(k key) bool {
+	return slices.ContainsFunc(schemaOf(reflect.TypeFor[rawRules]()).keys, func(rule key) bool { return rule.name == k.name && rule.typ == k.typ })
 }
 
 var replacement = regexp.MustCompile(`\w+ "\w+"|^\w+$`)
@@ -249,6 +259,7 @@ func TestReference_IsCurrent(t *testing.T) {
 	for _, b := range describedBlocks() {
 		blocks[b.path] = b
 	}
+	blocks[ruleKeys] = described{path: ruleKeys, of: reflect.TypeFor[rawRules]()}
 	pages := referencePages(t)
 	for _, page := range pages {
 		text := withTables(t, page.text, blocks)
