@@ -179,14 +179,16 @@ func TestPeople_CloudFormationMayCreateTheStackAndNothingElse(t *testing.T) {
 		ask("kms:Decrypt", kmsARN),
 		rehearsal.Records("dynamodb:PutItem", arn("dynamodb", "table/bounds-Table-0123"), "definition"),
 	)
-	for i, allowed := range policy.Judge(t, rehearsal.Limits{}, own...) {
-		if !allowed {
-			t.Errorf("it does not allow %s", own[i])
-		}
-	}
-	for i, allowed := range policy.Judge(t, rehearsal.Limits{}, others...) {
-		if allowed {
-			t.Errorf("it allows %s", others[i])
+	expect(t, "CloudFormation", policy, true, own)
+	expect(t, "CloudFormation", policy, false, others)
+}
+
+// expect reports each request about which a policy does not judge as wanted.
+func expect(t *testing.T, who string, policy rehearsal.Policy, want bool, requests []rehearsal.Request) {
+	t.Helper()
+	for i, allowed := range policy.Judge(t, rehearsal.Limits{}, requests...) {
+		if allowed != want {
+			t.Errorf("the policy of %s allows %s: %v", who, requests[i], allowed)
 		}
 	}
 }
@@ -244,11 +246,7 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 		"push": join(push, []rehearsal.Request{find, ask("lambda:InvokeFunction", reconcile)}),
 	} {
 		policy := stack.Person(t, person)
-		for i, allowed := range policy.Judge(t, rehearsal.Limits{}, allows...) {
-			if !allowed {
-				t.Errorf("%s does not allow %s", person, allows[i])
-			}
-		}
+		expect(t, person, policy, true, allows)
 		denies := slices.Clone(forNobody)
 		for _, r := range every {
 			if !slices.ContainsFunc(allows, func(one rehearsal.Request) bool { return one.String() == r.String() }) && r.Action != "kms:Decrypt" {
@@ -258,11 +256,7 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 		if person == "push" { // as in examples/ci/github/roles.yaml
 			denies = slices.DeleteFunc(denies, func(r rehearsal.Request) bool { return r.Action == "kms:Decrypt" })
 		}
-		for i, allowed := range policy.Judge(t, rehearsal.Limits{}, denies...) {
-			if allowed {
-				t.Errorf("%s allows %s", person, denies[i])
-			}
-		}
+		expect(t, person, policy, false, denies)
 		for _, action := range actionsOf(policy) {
 			if !slices.ContainsFunc(allows, func(r rehearsal.Request) bool { return r.Action == action }) && !strings.HasPrefix(action, "kms:") {
 				t.Errorf("%s allows %s, of which there is no request", person, action)
@@ -284,14 +278,9 @@ func TestPeople_PushIsTheRoleOfTheWorkflow(t *testing.T) {
 		if !strings.HasSuffix(p.Name, "PushRole, push") {
 			continue
 		}
-		text := strings.NewReplacer("function:STACK-ReconcileFunction-*", "function:reconcilefunction", "ACCOUNT", "123456789012", "REGION", "eu-west-1", "STACK", "terrapulse", "BUCKET", "bucket", "PREFIX", "terrapulse", "KEY", kmsARN).
-			Replace(read(t, "infra/organisation/people/push.json"))
-		var document struct{ Statement rehearsal.Policy }
-		if err := json.Unmarshal([]byte(text), &document); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(document.Statement, p.Document.Statement) {
-			t.Errorf("people/push.json has\n%v\nroles.yaml has\n%v", document.Statement, p.Document.Statement)
+		push := rehearsal.Person(t, "push", "function:STACK-ReconcileFunction-*", "function:reconcilefunction", "STACK", "terrapulse", "BUCKET", "bucket", "PREFIX", "terrapulse", "KEY", kmsARN)
+		if !reflect.DeepEqual(push, p.Document.Statement) {
+			t.Errorf("people/push.json has\n%v\nroles.yaml has\n%v", push, p.Document.Statement)
 		}
 		return
 	}

@@ -25,7 +25,6 @@ func TestPlans_ContainersThatApplyNothingHaveAnotherRole(t *testing.T) {
 	plan := func(kind state.Kind, make func()) {
 		t.Helper()
 		c.s3.reset()
-		c.sts.reset()
 		make()
 		runs := c.runs("lb")
 		if last := runs[len(runs)-1]; last.Kind != kind || last.State != state.RunSucceeded {

@@ -65,18 +65,24 @@ func (t *texts) UnmarshalJSON(text []byte) error {
 // placeholders.
 func (s *Stack) Person(t testing.TB, name string) Policy {
 	t.Helper()
+	stack, _, _ := strings.Cut(s.Outputs["Table"], "-Table-")
+	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(s.Outputs["BundleUrl"], "s3://"), "/")
+	api, _, _ := strings.Cut(strings.TrimPrefix(s.Outputs["ApiUrl"], "https://"), ".")
+	api, _, _ = strings.Cut(api, "-") // a private API has its endpoint there
+	return Person(t, name, "STACK", stack, "BUCKET", bucket, "PREFIX", prefix, "API", api,
+		"KEY", "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555", "BOUNDARY", "boundary", "ROLE", "cloudformation", "ARTIFACTS", "artifacts")
+}
+
+// Person returns the policy of this name in infra/organisation/people. Each placeholder is followed by what replaces it.
+func Person(t testing.TB, name string, placeholders ...string) Policy {
+	t.Helper()
 	file := filepath.Join(testtools.Root(t), "infra", "organisation", "people", name+".json")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack, _, _ := strings.Cut(s.Outputs["Table"], "-Table-")
-	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(s.Outputs["BundleUrl"], "s3://"), "/")
-	api, _, _ := strings.Cut(strings.TrimPrefix(s.Outputs["ApiUrl"], "https://"), ".")
-	api, _, _ = strings.Cut(api, "-") // a private API has its endpoint there
-	replaced := strings.NewReplacer("ACCOUNT", "123456789012", "REGION", "eu-west-1", "STACK", stack, "BUCKET", bucket, "PREFIX", prefix, "API", api,
-		"KEY", "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555", "BOUNDARY", "boundary", "ROLE", "cloudformation", "ARTIFACTS", "artifacts").Replace(string(text))
 	var document struct{ Statement Policy }
+	replaced := strings.NewReplacer(append(placeholders, "ACCOUNT", "123456789012", "REGION", "eu-west-1")...).Replace(string(text))
 	if err := json.Unmarshal([]byte(replaced), &document); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
