@@ -9,8 +9,8 @@ var implied = map[string]map[string]string{
 	},
 	"ReconcileRole": {
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda",
-		"ssm:GetParameters": "ECS, which shares the policy", "sqs:SendMessage": "Lambda, for an invocation that failed",
-		"kms:Decrypt": "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "S3", "kms:DescribeKey": "DynamoDB",
+		"sqs:SendMessage": "Lambda, for an invocation that failed",
+		"kms:Decrypt":     "the services that keep data", "kms:Encrypt": "DynamoDB", "kms:GenerateDataKey": "S3", "kms:DescribeKey": "DynamoDB",
 	},
 	"SettleRole": {
 		"logs:CreateLogStream": "Lambda", "logs:PutLogEvents": "Lambda", "sqs:SendMessage": "Lambda, for an event that failed",

@@ -11,7 +11,7 @@ import (
 // Only containers use the cache of providers. They cannot remove anything from it.
 func TestTemplate_OnlyContainersUseTheCacheOfProviders(t *testing.T) {
 	stack := every(t)
-	const object = "arn:aws:s3:::the-bucket/some/prefix/providers/0123"
+	const object = "arn:aws:s3:::the-bucket/some-prefix/providers/0123"
 	for role, policy := range stack.Roles {
 		for _, action := range []string{"s3:GetObject", "s3:PutObject", "s3:DeleteObject"} {
 			if may := (role == "RunnerRole" || role == "PlanRole") && action != "s3:DeleteObject"; policy.Allows(t, ask(action, object)) != may {
@@ -33,7 +33,7 @@ func TestTemplate_SomeAddressesAreReachedWithoutTheProxy(t *testing.T) {
 		t.Errorf("the proxy is %s", env["HTTPS_PROXY"])
 	}
 	direct := strings.Split(env["NO_PROXY"], ",")
-	for _, want := range []string{"169.254.170.2", "consul.example.com:8501", "dynamodb.eu-west-1.amazonaws.com", "s3.eu-west-1.amazonaws.com", ".internal.example.com"} {
+	for _, want := range []string{"169.254.170.2", "consul.example.com:8501", "dynamodb.eu-west-1.amazonaws.com", "s3.eu-west-1.amazonaws.com", ".internal.example.com", "10.0.0.0/8"} {
 		if !slices.Contains(direct, want) {
 			t.Errorf("%s goes through the proxy: %v", want, direct)
 		}

@@ -52,8 +52,17 @@ func TestTemplate_RefusesWhatCannotWork(t *testing.T) {
 		{"Consul with an IPv6 address without brackets", rehearsal.Parameters{"ConsulAddress": "http://2001:db8::1"}, "with an IPv6 address in brackets"},
 		{"Consul at every address", rehearsal.Parameters{"ConsulAddress": "http://[::]:8501"}, "with an IPv6 address in brackets"},
 		{"spaces between subnets", rehearsal.Parameters{"FunctionSubnets": "subnet-1, subnet-2"}, "without spaces"},
-		{"one key of a secret", rehearsal.Parameters{"SecretArn": secretARN + ":token::"}, "the ARN of a Secrets Manager secret"},
-		{"notifications without a bus", rehearsal.Parameters{"NotificationTopic": "true", "EventBus": ""}, "need EventBus"},
+		{"one key of a secret", rehearsal.Parameters{"SecretArns": secretARN + ":token::"}, "without a key at the end"},
+		{"one key of a further secret", rehearsal.Parameters{"SecretArns": secretARN + "," + secretARN + ":token::"}, "without a key at the end"},
+		{"a comma after the secrets", rehearsal.Parameters{"SecretArns": secretARN + ","}, "ARNs of Secrets Manager secrets"},
+		{"a comma before the secrets", rehearsal.Parameters{"SecretArns": "," + secretARN}, "ARNs of Secrets Manager secrets"},
+		{"secrets", rehearsal.Parameters{"SecretArns": secretARN + "," + notifyARN}, ""},
+		{"a topic", rehearsal.Parameters{"NotifyTo": "topic"}, ""},
+		{"another word than topic", rehearsal.Parameters{"NotifyTo": "true"}, "an email address, the ARN of an SNS topic, or topic"},
+		{"a prefix with a slash", rehearsal.Parameters{"Bucket": "the-bucket/some/prefix"}, "a prefix without further slashes"},
+		{"a bucket with a slash at its end", rehearsal.Parameters{"Bucket": "the-bucket/"}, "a prefix without further slashes"},
+		{"spaces after the proxy", rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128, .example.com"}, "after commas"},
+		{"hosts without a proxy", rehearsal.Parameters{"HttpsProxy": ".example.com"}, "after commas"},
 		{"a path of roles without a slash at its end", rehearsal.Parameters{"RolePath": "/network"}, "begins and ends with a slash"},
 		{"everybody may act", rehearsal.Parameters{"ActArns": "*"}, ""},
 		{"nobody may act", rehearsal.Parameters{"ActArns": ""}, ""},
@@ -127,7 +136,7 @@ func TestTemplate_EnvironmentsOfFunctionsFitIntoTheLimitOfLambda(t *testing.T) {
 				continue
 			}
 			value = strings.ReplaceAll(value, "bounds", longest)
-			size += len(variable) + len(strings.ReplaceAll(value, "some/prefix", strings.Repeat("p", 100)))
+			size += len(variable) + len(strings.ReplaceAll(value, "some-prefix", strings.Repeat("p", 100)))
 		}
 		if size > 4096 {
 			t.Errorf("the environment of %s can have %d bytes", name, size)

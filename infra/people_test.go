@@ -175,7 +175,7 @@ func TestPeople_CloudFormationMayCreateTheStackAndNothingElse(t *testing.T) {
 	others = append(others,
 		ask("iam:PassRole", ofStack("iam:PassRole", "bounds"), "iam:PassedToService", "ec2.amazonaws.com"), ask("iam:CreateUser", "arn:aws:iam::123456789012:user/new"),
 		ask("iam:DeleteRolePermissionsBoundary", role("bounds-RunnerRole-0123")),
-		ask("lambda:InvokeFunction", arn("lambda", "function:bounds-ReconcileFunction-0123")), ask("s3:PutObject", object("some/prefix/current")),
+		ask("lambda:InvokeFunction", arn("lambda", "function:bounds-ReconcileFunction-0123")), ask("s3:PutObject", object("some-prefix/current")),
 		ask("kms:Decrypt", kmsARN),
 		rehearsal.Records("dynamodb:PutItem", arn("dynamodb", "table/bounds-Table-0123"), "definition"),
 	)
@@ -213,12 +213,12 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 		ask("lambda:InvokeFunction", reconcile), rehearsal.Records("dynamodb:GetItem", table, "task"), rehearsal.Records("dynamodb:GetItem", table, "run"),
 		ask("cloudwatch:DescribeAlarms", arn("cloudwatch", "alarm:bounds-")), ask("cloudwatch:GetMetricData", "*"),
 		ask("logs:FilterLogEvents", arn("logs", "log-group:"+stack.Resources["RunnerLog"].ID)), ask("sqs:GetQueueAttributes", queue(stack.Outputs["DeadLetters"])),
-		ask("s3:GetBucketNotification", "arn:aws:s3:::the-bucket"), ask("s3:GetObject", object("some/prefix/logs/web/0123.plan.gz")),
+		ask("s3:GetBucketNotification", "arn:aws:s3:::the-bucket"), ask("s3:GetObject", object("some-prefix/logs/web/0123.plan.gz")),
 		ask("kms:Decrypt", kmsARN, "kms:ViaService", "dynamodb.eu-west-1.amazonaws.com"),
 	}
 	push := []rehearsal.Request{
-		ask("s3:GetObject", object("some/prefix/current")), ask("s3:GetObject", object("some/prefix/bundles/0123.zip")), ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/current"),
-		ask("s3:PutObject", object("some/prefix/bundles/0123.zip"), "s3:if-none-match", "*"), ask("s3:PutObject", object("some/prefix/current"), "s3:if-match", "0123"),
+		ask("s3:GetObject", object("some-prefix/current")), ask("s3:GetObject", object("some-prefix/bundles/0123.zip")), ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/current"),
+		ask("s3:PutObject", object("some-prefix/bundles/0123.zip"), "s3:if-none-match", "*"), ask("s3:PutObject", object("some-prefix/current"), "s3:if-match", "0123"),
 	}
 	stackOf := func(action, name string) rehearsal.Request {
 		return ask("cloudformation:"+action, arn("cloudformation", "stack/"+name+"/0123"))
@@ -233,7 +233,7 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 	forNobody := []rehearsal.Request{
 		ask("lambda:InvokeFunction", api), ask("lambda:InvokeFunction", api, via, "false"), // a caller who names somebody else
 		ask("lambda:UpdateFunctionCode", reconcile), rehearsal.Records("dynamodb:PutItem", table, "approval"), rehearsal.Records("dynamodb:PutItem", table, "definition"),
-		rehearsal.Records("dynamodb:GetItem", table, "token"), ask("dynamodb:Scan", table), ask("s3:GetObject", object("some/prefix/state/web")), ask("secretsmanager:GetSecretValue", secretARN),
+		rehearsal.Records("dynamodb:GetItem", table, "token"), ask("dynamodb:Scan", table), ask("s3:GetObject", object("some-prefix/state/web")), ask("secretsmanager:GetSecretValue", secretARN),
 		ask("ecs:RunTask", arn("ecs", "task-definition/bounds-runner:1"), "ecs:cluster", stack.Outputs["Cluster"]), ask("iam:CreateRole", role("bounds-new")),
 		ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "ecs-tasks.amazonaws.com"), ask("kms:Decrypt", kmsARN, "kms:ViaService", "secretsmanager.eu-west-1.amazonaws.com"),
 		stackOf("CreateChangeSet", "other"), stackOf("CreateStack", "bounds"), ask("iam:PassRole", role("admin"), "iam:PassedToService", "cloudformation.amazonaws.com"),

@@ -93,10 +93,10 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 	change, look := interfaces()
 	all := map[string][]rehearsal.Request{
 		"InstallRole": slices.Concat(logs(s, "InstallLog"), keyUse("s3")[:1], keyUse("s3")[2:3], []rehearsal.Request{
-			ask("s3:PutObject", object("some/prefix/programs/bounds/0123")),
-			ask("s3:DeleteObject", object("some/prefix/programs/bounds/0123")),
-			ask("s3:DeleteObjectVersion", object("some/prefix/programs/bounds/0123")),
-			ask("s3:ListBucketVersions", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/programs/bounds/"),
+			ask("s3:PutObject", object("some-prefix/programs/bounds/0123")),
+			ask("s3:DeleteObject", object("some-prefix/programs/bounds/0123")),
+			ask("s3:DeleteObjectVersion", object("some-prefix/programs/bounds/0123")),
+			ask("s3:ListBucketVersions", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/programs/bounds/"),
 			ask("dynamodb:DescribeTable", table), ask("dynamodb:UpdateTable", table),
 			ask("iam:CreateServiceLinkedRole", role("aws-service-role/ecs.amazonaws.com/AWSServiceRoleForECS"), "iam:AWSServiceName", "ecs.amazonaws.com"),
 			ask("ecs:CreateCluster", arn("ecs", "cluster/bounds-probe")), ask("ecs:DeleteCluster", arn("ecs", "cluster/bounds-probe")),
@@ -105,10 +105,10 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 		}),
 		"ReconcileRole": slices.Concat(logs(s, "ReconcileLog"), keyUse("dynamodb", "s3", "secretsmanager", "ssm"), notify, change, look, []rehearsal.Request{
 			ask("dynamodb:DescribeTable", table), ask("dynamodb:DescribeTimeToLive", table),
-			ask("s3:GetObject", object("some/prefix/current")), ask("s3:GetObject", object("some/prefix/bundles/0123.zip")),
-			ask("s3:GetObject", object("some/prefix/programs/bounds/0123")), ask("s3:GetObject", object("some/prefix/logs/web/0123.log.gz")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
-			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/bundles/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
+			ask("s3:GetObject", object("some-prefix/current")), ask("s3:GetObject", object("some-prefix/bundles/0123.zip")),
+			ask("s3:GetObject", object("some-prefix/programs/bounds/0123")), ask("s3:GetObject", object("some-prefix/logs/web/0123.log.gz")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
+			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/bundles/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("ecs:RunTask", runner, "ecs:cluster", cluster, "ecs:enable-execute-command", "false"), ask("ecs:TagResource", task, "ecs:CreateAction", "RunTask"),
 			passed("ExecutionRole"), passed("RunnerRole"), passed("PlanRole"),
 			ask("ecs:ListTasks", "*", "ecs:cluster", cluster), ask("ecs:DescribeTasks", task), ask("ecs:DescribeClusters", cluster), ask("ecs:DescribeTaskDefinition", "*"),
@@ -124,23 +124,23 @@ func requested(t *testing.T, s *rehearsal.Stack) map[string][]rehearsal.Request 
 			ask("ssm:GetParameter", notificationARN), ask("lambda:InvokeFunction", reconcile),
 		}),
 		"ApiRole": slices.Concat(logs(s, "ApiLog"), keyUse("dynamodb", "s3"), []rehearsal.Request{
-			ask("s3:GetObject", object("some/prefix/current")), ask("s3:GetObject", object("some/prefix/bundles/0123.zip")), ask("s3:GetObject", object("some/prefix/logs/web/0123.log.gz")),
-			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/logs/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
+			ask("s3:GetObject", object("some-prefix/current")), ask("s3:GetObject", object("some-prefix/bundles/0123.zip")), ask("s3:GetObject", object("some-prefix/logs/web/0123.log.gz")),
+			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/logs/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("lambda:InvokeFunction", reconcile),
 		}),
 		"RunnerRole": slices.Concat(keyUse("dynamodb", "s3"), []rehearsal.Request{
-			ask("s3:GetObject", object("some/prefix/bundles/0123.zip")), ask("s3:GetObject", object("some/prefix/providers/0123")), ask("s3:PutObject", object("some/prefix/providers/0123")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
-			ask("s3:GetObject", object("some/prefix/state/task/key")), ask("s3:PutObject", object("some/prefix/state/task/key")), ask("s3:DeleteObject", object("some/prefix/state/task/key.tflock")),
-			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
+			ask("s3:GetObject", object("some-prefix/bundles/0123.zip")), ask("s3:GetObject", object("some-prefix/providers/0123")), ask("s3:PutObject", object("some-prefix/providers/0123")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
+			ask("s3:GetObject", object("some-prefix/state/task/key")), ask("s3:PutObject", object("some-prefix/state/task/key")), ask("s3:DeleteObject", object("some-prefix/state/task/key.tflock")),
+			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("sts:AssumeRole", role("network/lb")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns"),
 			ask("lambda:InvokeFunction", reconcile),
 		}),
 		"PlanRole": slices.Concat(keyUse("dynamodb", "s3"), []rehearsal.Request{
-			ask("s3:GetObject", object("some/prefix/bundles/0123.zip")), ask("s3:GetObject", object("some/prefix/providers/0123")), ask("s3:PutObject", object("some/prefix/providers/0123")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
-			ask("s3:GetObject", object("some/prefix/state/task/key")), ask("s3:PutObject", object("some/prefix/state/task/key.tflock")), ask("s3:DeleteObject", object("some/prefix/state/task/key.tflock")),
-			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
+			ask("s3:GetObject", object("some-prefix/bundles/0123.zip")), ask("s3:GetObject", object("some-prefix/providers/0123")), ask("s3:PutObject", object("some-prefix/providers/0123")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz"), "s3:if-none-match", "*"),
+			ask("s3:GetObject", object("some-prefix/state/task/key")), ask("s3:PutObject", object("some-prefix/state/task/key.tflock")), ask("s3:DeleteObject", object("some-prefix/state/task/key.tflock")),
+			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/state/"), ask("s3:ListBucket", "arn:aws:s3:::the-bucket"),
 			ask("sts:AssumeRole", role("network/lb-plan")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns-plan"),
 		}),
 		"ExecutionRole": slices.Concat(logs(s, "RunnerLog"), keyUse("secretsmanager"), []rehearsal.Request{
@@ -328,8 +328,8 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 	change, _ := interfaces(byCode, byFunction)
 	for role, strangers := range map[string][]rehearsal.Request{
 		"InstallRole": {
-			ask("s3:DeleteObjectVersion", object("some/prefix/programs/other/0123")), // of another stack
-			ask("s3:ListBucketVersions", "arn:aws:s3:::the-bucket", "s3:prefix", "some/prefix/programs/other/"),
+			ask("s3:DeleteObjectVersion", object("some-prefix/programs/other/0123")), // of another stack
+			ask("s3:ListBucketVersions", "arn:aws:s3:::the-bucket", "s3:prefix", "some-prefix/programs/other/"),
 			ask("s3:ListBucketVersions", "arn:aws:s3:::the-bucket"),
 			ask("iam:CreateServiceLinkedRole", role("aws-service-role/ecs.amazonaws.com/AWSServiceRoleForECS"), "iam:AWSServiceName", "eks.amazonaws.com"),
 			ask("ecs:DeleteCluster", cluster),
@@ -348,9 +348,9 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("iam:PassRole", role("admin"), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
 			ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "lambda.amazonaws.com"),
 			ask("s3:GetObject", object("env:/task/terraform.tfstate")), // state holds secrets
-			ask("s3:GetObject", object("some/prefix/state/task/key")), ask("s3:GetObject", object("other")),
-			ask("s3:PutObject", object("some/prefix/current")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz")), // it could replace one
+			ask("s3:GetObject", object("some-prefix/state/task/key")), ask("s3:GetObject", object("other")),
+			ask("s3:PutObject", object("some-prefix/current")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz")), // it could replace one
 			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "other/"),
 			rehearsal.Records("dynamodb:GetItem", arn("dynamodb", "table/other"), "task"),
 			ask("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:other-AbCdEf")), ask("ssm:GetParameter", arn("ssm", "parameter/other")),
@@ -360,7 +360,7 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("kms:Decrypt", kmsARN), ask("kms:Decrypt", kmsARN, "kms:ViaService", "ec2.eu-west-1.amazonaws.com"),
 		),
 		"SettleRole": {
-			ask("s3:GetObject", object("some/prefix/current")), ask("ecs:RunTask", runner, "ecs:cluster", cluster),
+			ask("s3:GetObject", object("some-prefix/current")), ask("ecs:RunTask", runner, "ecs:cluster", cluster),
 			ask("secretsmanager:GetSecretValue", secretARN), ask("lambda:InvokeFunction", arn("lambda", "function:other")),
 		},
 		"NotificationRole": {
@@ -368,8 +368,8 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			rehearsal.Records("dynamodb:GetItem", arn("dynamodb", "table/"+stack.Outputs["Table"]), "task"),
 		},
 		"ApiRole": {
-			ask("s3:GetObject", object("env:/task/terraform.tfstate")), ask("s3:GetObject", object("some/prefix/state/task/key")), // state holds secrets
-			ask("s3:PutObject", object("some/prefix/current")),
+			ask("s3:GetObject", object("env:/task/terraform.tfstate")), ask("s3:GetObject", object("some-prefix/state/task/key")), // state holds secrets
+			ask("s3:PutObject", object("some-prefix/current")),
 			ask("secretsmanager:GetSecretValue", secretARN),    // it has functions/reconcile read the output in HCP Terraform
 			ask("ecs:RunTask", runner, "ecs:cluster", cluster), // it has the function do that
 			ask("lambda:InvokeFunction", arn("lambda", "function:other")),
@@ -380,11 +380,11 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 			ask("sts:AssumeRole", role("admin")),
 			ask("events:PutEvents", arn("events", "event-bus/network"), "events:source", "terrapulse"),
 			ask("s3:GetObject", object("env:/task/terraform.tfstate")), ask("s3:DeleteObject", object("env:/task/terraform.tfstate")), // of another project in the same bucket
-			ask("s3:GetObject", object("some/prefix/logs/web/0123.log.gz")), ask("s3:DeleteObject", object("some/prefix/logs/web/0123.log.gz")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz")), // it could replace one
-			ask("s3:DeleteObject", object("some/prefix/providers/0123")),
-			ask("s3:PutObject", object("some/prefix/bundles/0123.zip")), ask("s3:PutObject", object("some/prefix/bundles/0123.zip"), "s3:if-none-match", "*"), // a provider gone bad changes no task
-			ask("s3:PutObject", object("some/prefix/current")), ask("s3:PutObject", object("some/prefix/programs/bounds/0123")),
+			ask("s3:GetObject", object("some-prefix/logs/web/0123.log.gz")), ask("s3:DeleteObject", object("some-prefix/logs/web/0123.log.gz")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz")), // it could replace one
+			ask("s3:DeleteObject", object("some-prefix/providers/0123")),
+			ask("s3:PutObject", object("some-prefix/bundles/0123.zip")), ask("s3:PutObject", object("some-prefix/bundles/0123.zip"), "s3:if-none-match", "*"), // a provider gone bad changes no task
+			ask("s3:PutObject", object("some-prefix/current")), ask("s3:PutObject", object("some-prefix/programs/bounds/0123")),
 			ask("s3:ListBucket", "arn:aws:s3:::the-bucket", "s3:prefix", "other/"),
 			ask("iam:PassRole", roleOf(stack, "RunnerRole"), "iam:PassedToService", "ecs-tasks.amazonaws.com"),
 			ask("ecs:RunTask", runner, "ecs:cluster", cluster),
@@ -393,13 +393,13 @@ func TestRoles_AreLimitedToTheStack(t *testing.T) {
 		},
 		"PlanRole": {
 			ask("secretsmanager:GetSecretValue", secretARN), ask("ssm:GetParameter", arn("ssm", "parameter/notify/slack")),
-			ask("s3:PutObject", object("some/prefix/state/task/key")), ask("s3:DeleteObject", object("some/prefix/state/task/key")),
-			ask("s3:PutObject", object("some/prefix/state/unsaved/task/0123")),
+			ask("s3:PutObject", object("some-prefix/state/task/key")), ask("s3:DeleteObject", object("some-prefix/state/task/key")),
+			ask("s3:PutObject", object("some-prefix/state/unsaved/task/0123")),
 			ask("s3:GetObject", object("env:/task/terraform.tfstate")), ask("s3:PutObject", object("env:/task/terraform.tfstate.tflock")), // of another project in the same bucket
-			ask("s3:GetObject", object("some/prefix/logs/web/0123.log.gz")), ask("s3:DeleteObject", object("some/prefix/logs/web/0123.log.gz")),
-			ask("s3:PutObject", object("some/prefix/logs/web/0123.log.gz")), // it could replace one
-			ask("s3:DeleteObject", object("some/prefix/providers/0123")),
-			ask("s3:PutObject", object("some/prefix/bundles/0123.zip"), "s3:if-none-match", "*"), ask("s3:PutObject", object("some/prefix/current")),
+			ask("s3:GetObject", object("some-prefix/logs/web/0123.log.gz")), ask("s3:DeleteObject", object("some-prefix/logs/web/0123.log.gz")),
+			ask("s3:PutObject", object("some-prefix/logs/web/0123.log.gz")), // it could replace one
+			ask("s3:DeleteObject", object("some-prefix/providers/0123")),
+			ask("s3:PutObject", object("some-prefix/bundles/0123.zip"), "s3:if-none-match", "*"), ask("s3:PutObject", object("some-prefix/current")),
 			ask("sts:AssumeRole", role("network/lb")), ask("sts:AssumeRole", "arn:aws:iam::999999999999:role/dns"), // they apply
 			ask("sts:AssumeRole", role(stack.Resources["RunnerRole"].ID)), ask("sts:AssumeRole", role("admin-plan")),
 			ask("iam:PassRole", role(stack.Resources["RunnerRole"].ID), "iam:PassedToService", "ecs-tasks.amazonaws.com"),

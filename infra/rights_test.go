@@ -157,7 +157,7 @@ func TestRoles_ReachTheStateOfTheDocumentedBackend(t *testing.T) {
 	_, backend, _ := strings.Cut(read(t, "docs/deploy.md"), "\n      s3:\n")
 	backend, _, _ = strings.Cut(backend, "```")
 	var s3 map[string]any
-	backend = strings.ReplaceAll(backend, "terrapulse/", "some/prefix/") // the default, and the stack's
+	backend = strings.ReplaceAll(backend, "terrapulse/", "some-prefix/") // the default, and the stack's
 	if err := yaml.Unmarshal([]byte(backend), &s3); err != nil {
 		t.Fatal(err)
 	}

@@ -45,22 +45,21 @@ func everything() rehearsal.Parameters {
 	p := rehearsal.Minimal("consul.example.com:8501")
 	maps.Copy(p, rehearsal.Parameters{
 		"ConsulAddress": "https://consul.example.com:8501",
-		"SecretArn":     secretARN, "HcpNotificationTokenArn": notificationARN,
+		"SecretArns":    secretARN + "," + notifyARN, "HcpNotificationTokenArn": notificationARN,
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
-		"Window": "50s", "Linger": "300s", "ScheduleMinutes": "2", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
+		"PollSeconds": "1", "Linger": "300s", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
 		"TerraformImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terraform:1.11.4",
-		"Bucket":         "the-bucket", "BucketPrefix": "some/prefix", "KmsKeyArn": kmsARN, "LogLevel": "DEBUG",
+		"Bucket":         "the-bucket/some-prefix", "KmsKeyArn": kmsARN,
 		"RunnerPolicyArns": "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
 		"PlanPolicyArns":   "arn:aws:iam::aws:policy/AmazonVPCReadOnlyAccess,arn:aws:iam::aws:policy/AmazonRoute53ReadOnlyAccess",
-		"EventBus":         "network", "NotificationEmail": "network@example.com", "NotifySecretArns": notifyARN,
-		"AlarmTopicArn":       "arn:aws:sns:eu-west-1:123456789012:alarms",
+		"EventBus":         "network", "NotifyTo": "network@example.com",
 		"PermissionsBoundary": "arn:aws:iam::aws:policy/PowerUserAccess",
 		"RolePath":            rolePath,
 		"TaskRoleArns":        "arn:aws:iam::123456789012:role/network/*,arn:aws:iam::999999999999:role/dns",
 		"Api":                 "vpce-0a1b,vpce-0c2d",
 		"ActArns":             "arn:aws:iam::123456789012:role/NetworkOperator,arn:aws:iam::123456789012:user/ann",
 	})
-	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128", "NoProxy": ".internal.example.com"})
+	maps.Copy(p, rehearsal.Parameters{"HttpsProxy": "http://proxy.example.com:3128,.internal.example.com,10.0.0.0/8"})
 	return p
 }
 
@@ -216,7 +215,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some/prefix"}); reconcile.Bundle != want {
+	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some-prefix"}); reconcile.Bundle != want {
 		t.Errorf("the bundle is at %v", reconcile.Bundle)
 	}
 	if len(reconcile.Capacity) != 2 || len(reconcile.SecurityGroups) != 2 || !reconcile.PublicIP || reconcile.Window.Seconds() != 50 || reconcile.Linger.Seconds() != 300 || reconcile.MaxContainers != 7 || reconcile.EventBus != "network" {
@@ -237,7 +236,7 @@ func TestTemplate_SetsTheVariablesThatAreRead(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some/prefix/logs"}); runner.Logs != want || runner.Parallel != 4 {
+	if want := (s3url.URL{Bucket: "the-bucket", Prefix: "some-prefix/logs"}); runner.Logs != want || runner.Parallel != 4 {
 		t.Errorf("%+v", runner)
 	}
 }
@@ -333,9 +332,7 @@ func TestTemplate_NoResourceHasAFixedName(t *testing.T) {
 
 // Every output that a command reads is in the template.
 func TestTemplate_HasTheOutputsThatCommandsRead(t *testing.T) {
-	text := read(t, "template.yaml")
-	_, outputs, _ := strings.Cut(text, "\nOutputs:\n")
-	found := 0
+	outputs, found := written(t).Outputs, 0
 	for _, folder := range []string{"cmd/terrapulse", "internal/aws/stack"} {
 		files, err := filepath.Glob(filepath.Join(testtools.Root(t), folder, "*.go"))
 		if err != nil {
@@ -348,7 +345,7 @@ func TestTemplate_HasTheOutputsThatCommandsRead(t *testing.T) {
 			}
 			for _, call := range regexp.MustCompile(`(?i)\.outputs?[(\[]"(\w+)"`).FindAllStringSubmatch(string(code), -1) {
 				found++
-				if !strings.Contains(outputs, "  "+call[1]+":\n") {
+				if _, ok := outputs[call[1]]; !ok {
 					t.Errorf("%s reads the output %s, which the template has not", file, call[1])
 				}
 			}
@@ -441,9 +438,9 @@ func TestTemplate_FunctionsUnderstandTheirEvents(t *testing.T) {
 		{"one that runs", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+":1", "RUNNING"), false},
 		{"one of another family", "SettleFunctionStopped", "SettleFunction", stopped(cluster, family+"-other:1", "STOPPED"), false},
 		{"one of another cluster", "SettleFunctionStopped", "SettleFunction", stopped(cluster+"2", family+":1", "STOPPED"), false},
-		{"the pointer", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/current"), true},
-		{"a bundle", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some/prefix/bundles/0123.zip"), false},
-		{"another bucket", "ReconcileFunctionPushed", "ReconcileFunction", pushed("other", "some/prefix/current"), false},
+		{"the pointer", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some-prefix/current"), true},
+		{"a bundle", "ReconcileFunctionPushed", "ReconcileFunction", pushed("the-bucket", "some-prefix/bundles/0123.zip"), false},
+		{"another bucket", "ReconcileFunctionPushed", "ReconcileFunction", pushed("other", "some-prefix/current"), false},
 		{"a message", "NotificationRule", "NotificationTopic", sent(eventbridge.MessageType, `,"kind":"run_failed","count":15`), true},
 		{"one of the events that it is about", "NotificationRule", "NotificationTopic", sent("run_failed", ""), false},
 		{"a message of another stack", "NotificationRule", "NotificationTopic", sent(eventbridge.MessageType, `,"stack":"other"`), false},
@@ -489,17 +486,19 @@ func matches(pattern, event map[string]any) bool {
 	return true
 }
 
-// With NotificationEmail, all alarms are sent to that address. With AlarmTopicArn, they go to that topic instead.
+// NotifyTo gets all alarms, and, unless it is a topic that exists already, the messages of the bus.
 func TestTemplate_AlarmsReachSomebody(t *testing.T) {
 	const topic = "arn:aws:sns:eu-west-1:123456789012:alarms"
 	for name, tt := range map[string]struct {
-		given rehearsal.Parameters
-		says  string
+		given            rehearsal.Parameters
+		alarms, messages string
 	}{
-		"nobody":            {nil, ""},
-		"an address":        {rehearsal.Parameters{"NotificationEmail": "you@example.com"}, "Notifications"},
-		"a topic":           {rehearsal.Parameters{"AlarmTopicArn": topic}, topic},
-		"a topic and a bus": {rehearsal.Parameters{"AlarmTopicArn": topic, "NotificationTopic": "true"}, topic},
+		"nobody":              {nil, "", ""},
+		"an address":          {rehearsal.Parameters{"NotifyTo": "you@example.com"}, "Notifications", "Notifications"},
+		"a new topic":         {rehearsal.Parameters{"NotifyTo": "topic"}, "Notifications", "Notifications"},
+		"a topic":             {rehearsal.Parameters{"NotifyTo": topic}, topic, ""},
+		"an address, no bus":  {rehearsal.Parameters{"NotifyTo": "you@example.com", "EventBus": ""}, "Notifications", ""},
+		"a topic, and no bus": {rehearsal.Parameters{"NotifyTo": topic, "EventBus": ""}, topic, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parameters := rehearsal.Minimal("10.0.0.1:8500")
@@ -509,9 +508,12 @@ func TestTemplate_AlarmsReachSomebody(t *testing.T) {
 				t.Fatal("no alarms")
 			}
 			for alarm, actions := range stack.Alarms {
-				if told := strings.Join(actions, " "); (tt.says == "") != (told == "") || !strings.Contains(told, tt.says) {
-					t.Errorf("alarm %s goes to %q, want %q", alarm, told, tt.says)
+				if told := strings.Join(actions, " "); told != tt.alarms {
+					t.Errorf("alarm %s goes to %q, want %q", alarm, told, tt.alarms)
 				}
+			}
+			if targets := stack.Rules["NotificationRule"].Targets; (len(targets) > 0) != (tt.messages != "") || len(targets) > 0 && targets[0] != stack.Resources[tt.messages].ID {
+				t.Errorf("messages go to %q, want %q", targets, tt.messages)
 			}
 		})
 	}

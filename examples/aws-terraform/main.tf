@@ -26,7 +26,7 @@ resource "aws_cloudformation_stack" "terrapulse" {
 
   parameters = merge({
     ConsulAddress    = var.consul_address
-    SecretArn        = var.secret_arn
+    SecretArns       = var.secret_arn
     Subnets          = join(",", var.subnets)
     ActArns          = join(",", var.act_arns)
     RunnerPolicyArns = join(",", var.runner_policy_arns)

@@ -56,7 +56,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (http.Hand
 	served := tableapi.New(tableapi.Options{
 		AWS: cfg, Store: summary.Keep(dynamo.New(cfg, settings.Table)), Table: settings.Table, Bundle: settings.Bundle, ReconcileFunction: settings.ReconcileFunction,
 		Console: ecstask.Console{Stack: settings.Stack, Cluster: settings.Cluster, Logs: settings.LogGroups},
-		Failed:  countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, settings.LogLevel),
+		Failed:  countFailed(metrics.New(out, settings.Stack)), Log: logging.JSON(out, slog.LevelInfo),
 	})
 	return inTime(middleware.Compressed(allowed(settings.Act, served.Policy, served.Refuse, http.MaxBytesHandler(served, middleware.MaxBody)))), nil
 }

@@ -132,7 +132,6 @@ func rehearse(t testing.TB, o options) *rehearsal.Stack {
 	name := cmp.Or(o.name, stackName)
 	return share(fmt.Sprint("stack ", name, " with ", o.parameters), func(one *thing) {
 		all := rehearsal.Minimal(consulAddress)
-		all["StartPaused"] = "false"
 		maps.Copy(all, o.parameters)
 		one.stack = rehearsed.artifacts.Deploy(t, name, all)
 	}).stack
@@ -205,6 +204,7 @@ type options struct {
 	secrets    map[string]string    // by ARN
 	image      string               // that containers are started from; a process of this machine if empty
 	stock      bool                 // the image has no runner
+	paused     bool                 // as a new deployment is, until somebody resumes
 
 	build string // folder of what `sam build` has built, which is deployed with these parameters alone
 	name  string // of the stack; e2e if empty
@@ -329,6 +329,9 @@ func deploy(t testing.TB, o options) *cloud {
 	}
 
 	c.store = summary.Keep(dynamo.New(dynamotest.Config(c.dynamo.URL), c.table))
+	if !o.paused && o.build == "" {
+		c.resume()
+	}
 	c.client = s3.NewFromConfig(dynamotest.Config(c.s3.URL))
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -336,6 +339,19 @@ func deploy(t testing.TB, o options) *cloud {
 		}
 	})
 	return c
+}
+
+// resume ends the pause with which a deployment begins, before its first tick and without a trace in the audit.
+func (c *cloud) resume() {
+	c.t.Helper()
+	rec, err := state.ReadReconcile(c.t.Context(), c.store)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	rec.Data.Resumed = time.Now()
+	if _, err := c.store.Apply(c.t.Context(), rec.Write(rec.Data)); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func tail(text string) string { return text[max(0, len(text)-6000):] }

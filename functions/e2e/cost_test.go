@@ -382,7 +382,7 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 		{"nothing changes", quiet},
 		{"10 changes a day", quiet.plus(m.change.times(10 * month.Hours() / 24)).plus(usage{monthMetrics: runMetrics * 10 / 24})},
 		{"a change every 10 minutes", quiet.plus(often).plus(usage{monthMetrics: runMetrics})},
-		{"window of 50 s, nothing changes", quiet.plus(usage{function: time.Duration(ticks) * 50 * time.Second})},
+		{"`PollSeconds=1`, nothing changes", quiet.plus(usage{function: time.Duration(ticks) * 50 * time.Second})},
 	} {
 		t.Logf("%s: $%.2f a month\n%s", s.row, s.u.dollars(), bill(s.u))
 		says(s.row, s.u.dollars())

@@ -215,7 +215,7 @@ func TestATokenIsReplacedWithoutADeployment(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:consul-AbCdEf"
 	c := deploy(t, options{consul: []consultest.Option{consultest.WithACLs()},
-		parameters: rehearsal.Parameters{"SecretArn": arn}, secrets: map[string]string{arn: ""}})
+		parameters: rehearsal.Parameters{"SecretArns": arn}, secrets: map[string]string{arn: ""}})
 	c.register("web-1", 8080)
 	first, second := c.token(), c.token()
 	// The function reads it itself, the container gets it from ECS. Files end in a newline.
@@ -332,7 +332,7 @@ func TestOnceAndInspectByHand(t *testing.T) {
 
 func TestPause_NewStackAppliesNothingUntilSomebodyResumes(t *testing.T) {
 	t.Parallel()
-	c := deploy(t, options{parameters: rehearsal.Parameters{"StartPaused": "true"}})
+	c := deploy(t, options{paused: true})
 	c.register("web-1", 8080)
 	c.module("")
 	c.tasks(consulBackend, "lb")

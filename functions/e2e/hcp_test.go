@@ -31,7 +31,7 @@ func deployHCP(t *testing.T) (*cloud, *hcptest.Server) {
 	t.Helper()
 	hcp := hcptest.New(t)
 	c := deploy(t, options{
-		parameters: rehearsal.Parameters{"SecretArn": hcpARN, "HcpNotificationTokenArn": notificationARN, "NotifySecretArns": passwordARN},
+		parameters: rehearsal.Parameters{"SecretArns": hcpARN + "," + passwordARN, "HcpNotificationTokenArn": notificationARN},
 		secrets:    map[string]string{hcpARN: `{"hcp_token": "` + hcp.Token + `"}`, notificationARN: "key-of-notifications", passwordARN: "secret-of-the-provider"},
 	})
 	c.register("web-1", 8080)

@@ -83,7 +83,7 @@ func BenchmarkLinger(b *testing.B) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nLINGER\tFIRST CHANGE\tTEN MORE: TO THE RUN\tLONGEST\tTO THE APPLY\tCONTAINERS\t")
 	for _, linger := range []string{"300s", "0s"} {
-		c := deploy(b, options{parameters: rehearsal.Parameters{"Linger": linger, "Window": "50s"}})
+		c := deploy(b, options{parameters: rehearsal.Parameters{"Linger": linger, "PollSeconds": "1"}})
 		c.delay = start
 		c.module("")
 		c.tasks(consulBackend, "lb")

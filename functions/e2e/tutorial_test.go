@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 	"github.com/terrapulse/terrapulse/internal/testtools/tutorial"
 )
@@ -21,7 +20,7 @@ import (
 // is there, and paused, as a new one.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
-	d := deploy(t, options{name: "terrapulse", parameters: rehearsal.Parameters{"StartPaused": "true"}})
+	d := deploy(t, options{name: "terrapulse", paused: true})
 	ctx, stop := context.WithCancel(t.Context())
 	ticked := make(chan struct{})
 	go func() { // the schedule, and the bucket's event

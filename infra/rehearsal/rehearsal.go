@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
@@ -162,7 +163,7 @@ func (a *Artifacts) Deploy(t testing.TB, name string, p Parameters) *Stack {
 	} else {
 		asked["release"] = map[string]string{"bucket": "terrapulse-eu-west-1", "prefix": a.version, "folder": a.dir}
 	}
-	if bucket := p["Bucket"]; bucket != "" {
+	if bucket, _, _ := strings.Cut(p["Bucket"], "/"); bucket != "" {
 		asked["buckets"] = []string{bucket}
 	}
 	s := &Stack{Artifacts: a}

@@ -70,7 +70,7 @@ func New(cfg aws.Config, s settings.Reconcile, out io.Writer, log *slog.Logger) 
 	h.engine = engine{
 		common: reconcile.Reconciler{
 			Store: store, Source: new(overlay.Source), Owner: owner, LeaseTTL: leaseTTL, Skew: skew, Said: said,
-			MaxLaunches: s.MaxContainers, Linger: s.Linger, Definition: ecstask.Revision(s.TaskDefinition), BeginsPaused: s.StartPaused,
+			MaxLaunches: s.MaxContainers, Linger: s.Linger, Definition: ecstask.Revision(s.TaskDefinition), BeginsPaused: true,
 			Traces: tracing.FromEnviron(os.Getenv), // containers export the spans
 			Stack:  s.Stack, Links: func(runner string) *outbox.Links {
 				return &outbox.Links{Container: console.Task(runner), Logs: console.Log(runner)}

@@ -29,7 +29,7 @@ func (t tokens) read(ctx context.Context, _ *config.Config, written string) (str
 	}
 	held, err := t.source.Stack(ctx, t.arn)
 	if err == nil && held.HCPToken == "" {
-		err = fault.As(fault.Person, errors.New("there is none: store it as hcp_token in the secret that the stack's parameter SecretArn names"))
+		err = fault.As(fault.Person, errors.New("there is none: store it as hcp_token in the first secret of the stack's parameter SecretArns"))
 	}
 	return string(held.HCPToken), err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/fault"
 )
 
-// Stack is the content of the stack's secret, which the parameter SecretArn names: a JSON object in
+// Stack is the content of the stack's secret, the first in the parameter SecretArns: a JSON object in
 // which every key may be missing.
 type Stack struct {
 	ConsulToken      Text `json:"consul_token"`
@@ -60,7 +60,7 @@ func (s *Stack) UnmarshalText(text []byte) error {
 		err = errors.New("git_ssh_key needs git_known_hosts, the output of `ssh-keyscan HOST`")
 	}
 	if err != nil {
-		return fault.As(fault.Person, fmt.Errorf("the secret that the parameter SecretArn names: %w", err))
+		return fault.As(fault.Person, fmt.Errorf("the first secret in the parameter SecretArns: %w", err))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (s *Source) Stack(ctx context.Context, arn string) (Stack, error) {
 	}
 	text, err := s.Get(ctx, arn)
 	if err != nil {
-		return held, fmt.Errorf("read the secret that the parameter SecretArn names: %w", err)
+		return held, fmt.Errorf("read the first secret in the parameter SecretArns: %w", err)
 	}
 	return held, held.UnmarshalText([]byte(text))
 }

@@ -39,7 +39,7 @@ func TestStack_ErrorsNameTheKeyAndNeverTheValue(t *testing.T) {
 	} {
 		var held secrets.Stack
 		err := held.UnmarshalText([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), "the parameter SecretArn names: "+want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "12345") {
+		if err == nil || !strings.Contains(err.Error(), "the first secret in the parameter SecretArns: "+want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "12345") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -5,7 +5,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"strconv"
 	"strings"
@@ -22,9 +21,8 @@ import (
 
 // Common are the settings that every function has.
 type Common struct {
-	Stack    string     `env:"TERRAPULSE_STACK,notEmpty" from:"the stack's name"`
-	Table    string     `env:"TERRAPULSE_TABLE,notEmpty" from:"the resource Table"`
-	LogLevel slog.Level `env:"TERRAPULSE_LOG_LEVEL" envDefault:"INFO" from:"the parameter LogLevel"`
+	Stack string `env:"TERRAPULSE_STACK,notEmpty" from:"the stack's name"`
+	Table string `env:"TERRAPULSE_TABLE,notEmpty" from:"the resource Table"`
 }
 
 // Reconcile are the settings of functions/reconcile.
@@ -36,13 +34,11 @@ type Reconcile struct {
 	LogGroups string `env:"TERRAPULSE_LOG_GROUPS,notEmpty" from:"the resource ReconcileLog"`
 	// SecretARN is the ARN of the stack's secret; empty without one. Consul's address and further
 	// settings are in the variables of Consul's own tools.
-	SecretARN string `env:"TERRAPULSE_SECRET_ARN" from:"the parameter SecretArn"`
+	SecretARN string `env:"TERRAPULSE_SECRET_ARN" from:"the parameter SecretArns"`
 	// Window is how long an invocation watches the gates; 0 polls them once.
-	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter Window"`
+	Window time.Duration `env:"TERRAPULSE_WINDOW" envDefault:"0s" from:"the parameter PollSeconds"`
 	// ScheduleMinutes is the time between two invocations of the schedule.
-	ScheduleMinutes int `env:"TERRAPULSE_SCHEDULE_MINUTES" envDefault:"1" from:"the parameter ScheduleMinutes"`
-	// StartPaused pauses a stack in which nothing was decided yet.
-	StartPaused bool `env:"TERRAPULSE_START_PAUSED" envDefault:"false" from:"the parameter StartPaused"`
+	ScheduleMinutes int `env:"TERRAPULSE_SCHEDULE_MINUTES" envDefault:"1" from:"the parameter PollSeconds"`
 
 	Cluster        string `env:"TERRAPULSE_CLUSTER,notEmpty" from:"the resource Cluster"`
 	TaskDefinition string `env:"TERRAPULSE_TASK_DEFINITION,notEmpty" from:"the resource TaskDefinition"`
@@ -74,8 +70,7 @@ type Settle struct {
 
 // Notification are the settings of functions/notification.
 type Notification struct {
-	LogLevel          slog.Level `env:"TERRAPULSE_LOG_LEVEL" envDefault:"INFO" from:"the parameter LogLevel"`
-	ReconcileFunction string     `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
+	ReconcileFunction string `env:"TERRAPULSE_RECONCILE_FUNCTION,notEmpty" from:"the resource ReconcileFunction"`
 	// KeyARN is the ARN of the key with which HCP Terraform signs notifications.
 	KeyARN string `env:"TERRAPULSE_HCP_NOTIFICATION_TOKEN_ARN,notEmpty" from:"the parameter HcpNotificationTokenArn"`
 }
@@ -109,7 +104,7 @@ type Runner struct {
 	Trust string `env:"TERRAPULSE_TRUST" from:"the resource TaskDefinition"`
 
 	// Secret is the content of the stack's secret, which ECS reads.
-	Secret secrets.Stack `env:"TERRAPULSE_SECRET" from:"the parameter SecretArn"`
+	Secret secrets.Stack `env:"TERRAPULSE_SECRET" from:"the parameter SecretArns"`
 }
 
 // Capacity are the ECS capacity providers for containers.

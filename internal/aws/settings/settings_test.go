@@ -1,7 +1,6 @@
 package settings_test
 
 import (
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 
 func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 	got, err := settings.Read[settings.Reconcile]([]string{
-		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table", "TERRAPULSE_LOG_LEVEL=DEBUG",
+		"TERRAPULSE_STACK=prod", "TERRAPULSE_TABLE=prod-table",
 		"TERRAPULSE_BUNDLE=s3://files/some/prefix/", "TERRAPULSE_LOGS=s3://files/some/prefix/logs", "TERRAPULSE_WINDOW=50s", "TERRAPULSE_SCHEDULE_MINUTES=5",
 		"TERRAPULSE_LOG_GROUPS=/terrapulse/prod/1", "TERRAPULSE_CLUSTER=c", "TERRAPULSE_TASK_DEFINITION=family:7", "TERRAPULSE_PLAN_ROLE=arn:aws:iam::1:role/plan", "TERRAPULSE_CAPACITY=FARGATE_SPOT=3,FARGATE=1",
 		"TERRAPULSE_SUBNETS=subnet-1,subnet-2", "TERRAPULSE_SECURITY_GROUPS=sg-1", "TERRAPULSE_PUBLIC_IP=true",
@@ -25,7 +24,7 @@ func TestSettingsAreReadFromTheEnvironmentThatTheTemplateMakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := settings.Reconcile{
-		Common:    settings.Common{Stack: "prod", Table: "prod-table", LogLevel: slog.LevelDebug},
+		Common:    settings.Common{Stack: "prod", Table: "prod-table"},
 		SecretARN: "arn:aws:ssm:eu-west-1:1:parameter/terrapulse",
 		Bundle:    s3url.URL{Bucket: "files", Prefix: "some/prefix"},
 		Logs:      s3url.URL{Bucket: "files", Prefix: "some/prefix/logs"},
