@@ -55,7 +55,7 @@ func TestClean_RemovesWhatLooksLikeASecret(t *testing.T) {
 		`PGPASSWORD=S3 X-PAN-KEY: S3 routing_key = "S3"`:                        `PGPASSWORD=(removed) X-PAN-KEY: (removed) routing_key = "(removed)"`,
 		`token 11111111-2222-3333-4444-555555555555`:                            `token (removed)`,
 		// What helps and is no secret stays.
-		`"SecretArns": "arn:aws:ssm:eu-west-1:1:parameter/x"`:           `"SecretArns": "arn:aws:ssm:eu-west-1:1:parameter/x"`,
+		`"SecretArns": "arn:aws:ssm:eu-west-1:1:parameter/x"`:          `"SecretArns": "arn:aws:ssm:eu-west-1:1:parameter/x"`,
 		`{"next_token": null, "token_file": "/etc/token"}`:             `{"next_token": null, "token_file": "/etc/token"}`,
 		`password = (sensitive value)`:                                 `password = (sensitive value)`,
 		`file /etc/token, DEBUG 1, home /home/ann`:                     `file /etc/token, DEBUG 1, home /home/ann`,
