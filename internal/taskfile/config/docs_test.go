@@ -17,13 +17,15 @@ import (
 var backticked = regexp.MustCompile("`([^`]+)`")
 
 // withTables returns a page of docs/reference with the tables that the schema
-// makes. A section has one table, of the keys of the blocks in its heading: ""
-// is the top level. These are removed from blocks.
+// makes. A section has one table, of the keys that all blocks in its heading have and no
+// section before it has shown: "" is the top level. A block all of whose keys are shown is
+// removed from blocks.
 func withTables(t *testing.T, doc string, blocks map[string]described) string {
 	t.Helper()
 	var out []string
 	var section []described // of the heading
 	var deprecated, inTable bool
+	shown := map[string]bool{} // by the paths of keys
 	for _, line := range strings.Split(doc, "\n") {
 		switch {
 		case strings.HasPrefix(line, "#"):
@@ -47,14 +49,16 @@ func withTables(t *testing.T, doc string, blocks map[string]described) string {
 			inTable = true
 			rows := deprecatedTable()
 			if !deprecated {
-				rows = table(section)
+				rows = table(section, shown)
 			}
 			if len(rows) == 1 {
 				t.Errorf("a table under a heading that names no block, before:\n%s", line)
 			}
 			out = append(out, lines(rows)...)
 			for _, b := range section {
-				delete(blocks, b.path)
+				if !slices.ContainsFunc(schemaOf(b.of).keys, func(k key) bool { return k.listedOf(b) && !shown[block.Joined(b.path, k.name)] }) {
+					delete(blocks, b.path)
+				}
 			}
 			section = nil
 			continue
@@ -89,15 +93,27 @@ func describedBlocks() []described {
 	return all
 }
 
-// table is that of blocks with the same keys: the cells of its rows, the first of which is the head.
-func table(section []described) [][]string {
+// listedOf reports whether a table of the block has the key.
+func (k key) listedOf(b described) bool {
+	return k.say == "" && k.deprecated == "" && (b.path == ruleKeys || !isRule(k))
+}
+
+// table has the keys that all blocks of a section have and that were not shown before: the cells of its rows, the
+// first of which is the head.
+func table(section []described, shown map[string]bool) [][]string {
 	rows := [][]string{{"key", "type", "default", "environment", "meaning"}}
 	if len(section) == 0 {
 		return rows
 	}
 	for _, k := range schemaOf(section[0].of).keys {
-		if k.say != "" || k.deprecated != "" || section[0].path != ruleKeys && isRule(k) {
+		lacks := func(b described) bool {
+			return !slices.ContainsFunc(schemaOf(b.of).keys, func(other key) bool { return other.name == k.name })
+		}
+		if !k.listedOf(section[0]) || shown[block.Joined(section[0].path, k.name)] || slices.ContainsFunc(section, lacks) {
 			continue
+		}
+		for _, b := range section {
+			shown[block.Joined(b.path, k.name)] = true
 		}
 		var env []string
 		for _, b := range section {
@@ -284,8 +300,8 @@ func likeACondition(b described) bool {
 	}
 	for _, c := range describedBlocks() {
 		if c.path == "task.condition."+kind {
-			rows := slices.DeleteFunc(table([]described{c}), func(row []string) bool { return row[0] == "`use_as_module_input`" })
-			return slices.EqualFunc(rows, table([]described{b}), slices.Equal)
+			rows := slices.DeleteFunc(table([]described{c}, map[string]bool{}), func(row []string) bool { return row[0] == "`use_as_module_input`" })
+			return slices.EqualFunc(rows, table([]described{b}, map[string]bool{}), slices.Equal)
 		}
 	}
 	return false
