@@ -42,6 +42,8 @@ api {
 	if s.read("lb.txt") != "" || s.named("lb").Phase != apispec.PhaseWaiting {
 		t.Fatalf("one approval of two is enough: %s", s.named("lb").Phase)
 	}
+	status := s.bare("status", "-http-addr", address, "-token", key)
+	wantText(t, strings.Join(strings.Fields(status.stdout), " "), "1 of 2 approvals: token:ann has approved")
 	approve("bob", exitOK, "")
 	eventually(t, "the plan is applied", func() bool {
 		return strings.Contains(s.read("lb.txt"), "8080") && s.named("lb").Phase == apispec.PhaseApplied

@@ -6,7 +6,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/block"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/rules/approval"
 )
 
 // remoteWentOn is the trigger of a run whose remote run has gone on while it waited. With a
@@ -48,9 +47,6 @@ func (d *decider) noteRemote() {
 // says is why a run waits on, in words.
 func (d *decider) says(wait *state.Wait) string {
 	text := wait.String()
-	if progress := approval.Progress(d.state.Run.Approvals, wait.Needs); progress != "" {
-		text += "; " + progress
-	}
 	if limit := d.Task.RunTimeout; limit > 0 && d.state.LiveRemote() != nil && wait.For.OnRemote() && d.now.Sub(wait.Since) >= limit {
 		text += fmt.Sprintf("; for more than %s, which is its run_timeout: look at the remote run, or end it with `terrapulse cancel %s`", block.Brief(limit), d.Task.Name)
 	}

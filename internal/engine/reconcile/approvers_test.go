@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	approvals "github.com/terrapulse/terrapulse/internal/rules/approval"
+	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
 	"github.com/terrapulse/terrapulse/internal/rules/roles"
 )
 
@@ -48,7 +49,7 @@ func TestApprovers_RunGoesOnWhenTheLastOneHasApproved(t *testing.T) {
 	if got := b.run(run).Data; got.State != state.RunWaiting {
 		t.Fatalf("after one approval, the run is %s", got.State)
 	}
-	if why := b.task("task-0").Reason.Text; !strings.Contains(why, "waits for 2 approvals") || !strings.Contains(why, "1 of 2 approvals: token:ann has approved") {
+	if why := (lifecycle.Facts{Task: b.task("task-0")}).Assess().Reason.Text; !strings.Contains(why, "waits for 2 approvals") || !strings.Contains(why, "1 of 2 approvals: token:ann has approved") {
 		t.Errorf("the reason is %q", why)
 	}
 	b.must(people.Approve(t.Context(), "task-0", "", identity.OfToken("bob"), ""))

@@ -23,12 +23,22 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 	onHold := &state.OnHold{By: "Jo", At: noon, Comment: "change freeze"}
 	behind := run(state.WaitRemotePlan, nil)
 	behind.Wait.Text, behind.Wait.Person = "pending: the run run-9 of the same workspace is first: confirm or discard it in HCP Terraform", true
+	byAnn := func(causes ...state.Cause) *state.LiveRun {
+		live := run(state.WaitApproval, nil, causes...)
+		live.Wait.Needs, live.Approvals = 2, []state.Given{{By: "token:ann"}}
+		return live
+	}
+	check := state.Cause{Rule: state.RuleCheck, Text: "check public refused the plan"}
+	const oneOf2 = "; 1 of 2 approvals: token:ann has approved"
 	for name, test := range map[string]struct {
 		task  state.Task
 		phase apispec.Phase
 		says  []string
 		due   bool
 	}{
+		"guard-1-of-2":    {state.Task{Run: byAnn(guard)}, apispec.PhaseWaiting, []string{"the data comes back", oneOf2}, false},
+		"check-1-of-2":    {state.Task{Run: byAnn(check)}, apispec.PhaseWaiting, []string{"the check is changed", oneOf2}, false},
+		"approval-1-of-2": {state.Task{Run: byAnn(rule)}, apispec.PhaseWaiting, []string{"waits for approval since", oneOf2}, false},
 		"guard": {state.Task{Run: run(state.WaitApproval, nil, guard, rule)}, apispec.PhaseWaiting, []string{"waits since 2086-03-14T12:00:00Z: 40 of 60 instances of web are gone; every plan needs an approval",
 			"the data comes back", "`terrapulse approve -plan=w1 guard`", "limit is raised"}, false},
 		"check": {state.Task{Run: run(state.WaitApproval, nil, state.Cause{Rule: state.RuleCheck, Text: "check public refused the plan"}, rule)}, apispec.PhaseWaiting,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/rules/approval"
 )
 
 // Setting is what the configuration says of a task.
@@ -172,6 +173,9 @@ func (f Facts) waiting(wait state.Wait) View {
 	case wait.For == state.WaitApproval && wait.Content != nil:
 		v.Reason.Text = fmt.Sprintf("waits for approval since %s: %s; %s shows the plan, and %s approves it",
 			stamp(wait.Since), causes(wait), f.command("plan show"), "`"+wait.Command("approve", "", f.Name)+"`")
+	}
+	if progress := approval.Progress(f.Task.Run.Approvals, wait.Needs); progress != "" {
+		v.Reason.Text += "; " + progress
 	}
 	return v
 }
