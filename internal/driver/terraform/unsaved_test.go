@@ -74,6 +74,10 @@ resource "terraform_data" "two" {}`)
 	if err := run(inBucket, state.ReasonRetry); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "s3://bucket/errored.tfstate") {
 		t.Errorf("a retry in another container: %v, %+v", err, held)
 	}
+	nowhere := state.Unsaved{Run: "r1", Runner: "cts-02"} // as of a LostError
+	if err := run(nowhere, state.ReasonRetry); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "after run r1 could not be saved, and is lost, so that the plan may make again") || saved > 0 {
+		t.Errorf("a retry after a state was lost: %v, %+v", err, held)
+	}
 	s.job.Run = state.Run{Kind: state.KindDestroy, Removed: true, Unsaved: &left}
 	if _, err := s.driver.Destroy(t.Context(), s.job); err == nil || !strings.Contains(err.Error(), "and run `terrapulse destroy web`") {
 		t.Errorf("a destroy of a removed task: %v", err)

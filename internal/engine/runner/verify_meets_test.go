@@ -134,6 +134,32 @@ type unsavedState struct{ error }
 
 func (unsavedState) LeftState() *state.Unsaved { return &state.Unsaved{State: "s", Place: "here"} }
 
+// lostState is the error of a driver whose state is lost.
+type lostState struct{ error }
+
+func (lostState) LeftState() *state.Unsaved { return &state.Unsaved{} }
+
+// The next run is given to the instance that keeps a state. What is lost, no instance has.
+func TestRun_InstanceIsRecordedWithAStateThatItKeeps(t *testing.T) {
+	for name, test := range map[string]struct {
+		err      error
+		instance bool
+	}{
+		"kept": {unsavedState{errors.New("the bucket does not answer")}, true},
+		"lost": {lostState{errors.New("the disk is full")}, false},
+	} {
+		b := newFixture(t, func(context.Context, io.Writer) (*state.Changes, error) { return nil, test.err })
+		b.ID, b.Instance = "", "cts-02"
+		if err := b.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keeper, _ := b.task().Keeper()
+		if u := b.task().Unsaved; u == nil || u.Run != "r1" || u.Runner != "cts-02" || u.Instance != test.instance || (keeper != "") != test.instance {
+			t.Errorf("%s: %+v, to be run by %q", name, u, keeper)
+		}
+	}
+}
+
 // Each failure puts the task on hold, until somebody releases it; only a run that is verified ends the phase.
 func TestVerify_TwoRunsInARowWithHold(t *testing.T) {
 	how := state.VerifyFailed

@@ -283,7 +283,7 @@ func codes(t *testing.T) []state.ReasonCode {
 func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 	want := map[state.ReasonCode]apispec.Phase{
 		state.ReasonUnreadable: apispec.PhaseUnreadable, state.ReasonBlocked: apispec.PhaseFailing, state.ReasonUnsaved: apispec.PhaseFailing, state.ReasonCorrupt: apispec.PhaseFailing,
-		state.ReasonDisabled: apispec.PhaseStopped, state.ReasonRemoved: apispec.PhaseRemoved, state.ReasonHeld: apispec.PhaseStopped,
+		state.ReasonDisabled: apispec.PhaseStopped, state.ReasonRemoved: apispec.PhaseRemoved, state.ReasonHeld: apispec.PhaseStopped, state.ReasonDestroyed: apispec.PhaseStopped,
 		state.ReasonReplaced: apispec.PhaseWaiting, state.ReasonRenamed: apispec.PhaseWaiting, state.ReasonCancelled: apispec.PhaseStopped, state.ReasonQueued: apispec.PhaseSoon, state.ReasonBuffering: apispec.PhaseSoon,
 		state.ReasonUnread: apispec.PhaseSoon, "of a newer version": apispec.PhaseSoon,
 		// The run that had one of these reasons has ended, and a failure would show.
