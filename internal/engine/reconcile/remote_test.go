@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
@@ -481,6 +482,41 @@ func TestRemote_TickPollsAfterPollsBetweenTicksFail(t *testing.T) {
 	if rec := b.record(); rec.Unpolled == nil || !strings.Contains(rec.Unpolled.Error, "503") {
 		t.Errorf("the record says of the outage: %+v", rec.Unpolled)
 	}
+}
+
+func TestRemote_OutageIsUnhealthyTwoMinutesAfterTheFirstPollThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, other, _ := waitingRemotely(t, remotePlan)
+		began, from := time.Now(), b.now
+		poll := func(moved map[string]state.RemoteStatus) (why string) {
+			other.moved = moved
+			found := b.AwaitRemote(t.Context(), b.now.Add(10*time.Second))
+			b.now = from.Add(time.Since(began))
+			_, err := b.Tick(t.Context(), TickOptions{Moved: found})
+			b.must(err)
+			return overview.Unhealthy(b.store, b.record(), b.now, b.now)
+		}
+		none := map[string]state.RemoteStatus{} // what Await finds when the system begins or ends to fail
+		for range 3 {
+			poll(nil)
+		}
+		answers := other.status
+		other.err, other.status = errors.New("503 service unavailable"), nil
+		poll(none)
+		first, polls := b.now, other.polls
+		for b.now.Before(first.Add(2 * time.Minute)) {
+			if why := poll(nil); why != "" {
+				t.Fatalf("%s after the first poll that failed: %s", b.now.Sub(first), why)
+			}
+		}
+		if why := poll(nil); other.polls < polls+3 || !strings.Contains(why, "no remote run can be polled since "+first.Format(time.RFC3339)) {
+			t.Errorf("%s after the first poll that failed, and %d later ones: %q", b.now.Sub(first), other.polls-polls, why)
+		}
+		other.err, other.status = nil, answers
+		if why := poll(none); why != "" {
+			t.Errorf("when it answers again: %s", why)
+		}
+	})
 }
 
 func TestRemote_RecordsAreRemovedWithTheTask(t *testing.T) {

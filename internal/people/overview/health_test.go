@@ -11,6 +11,9 @@ import (
 
 func TestUnhealthy_SaysWhyNoWorkIsDone(t *testing.T) {
 	now := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
+	unpolled := func(ago time.Duration, all bool) *state.Unpolled {
+		return &state.Unpolled{Count: 1, Tasks: []string{"web"}, Error: "503", Since: now.Add(-ago), All: all}
+	}
 	for _, tt := range []struct {
 		name   string
 		began  time.Time
@@ -34,6 +37,10 @@ func TestUnhealthy_SaysWhyNoWorkIsDone(t *testing.T) {
 		{"no task can be read", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute),
 			Unreadable: &state.Unreadable{Count: 1, Tasks: []string{"web"}, Error: "permission denied", Since: now.Add(-3 * time.Minute), All: true}},
 			"no task can be read since 2086-03-14T11:57:00Z (web): permission denied"},
+		{"no remote run can be polled for 2 minutes", now.Add(-time.Hour), state.Reconcile{LastSuccess: now, Unpolled: unpolled(2*time.Minute, true)}, ""},
+		{"no remote run can be polled for longer", now.Add(-time.Hour), state.Reconcile{LastSuccess: now, Unpolled: unpolled(2*time.Minute+time.Second, true)},
+			"no remote run can be polled since 2086-03-14T11:57:59Z (web): 503"},
+		{"one of several remote runs cannot be polled", now.Add(-time.Hour), state.Reconcile{LastSuccess: now, Unpolled: unpolled(time.Hour, false)}, ""},
 		{"nobody leads any more, and one launch waited", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-12 * time.Minute), Unplaced: "no client"},
 			"no tick has succeeded for 12m0s: nothing leads"},
 		{"one launch waits", now.Add(-time.Hour), state.Reconcile{LastSuccess: now.Add(-time.Minute), Unplaced: "no client"}, ""},
