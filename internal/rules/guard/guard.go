@@ -251,6 +251,9 @@ func (s Spec) Plan(plan Planned, had state.Sizes, now time.Time) Verdict {
 	if !s.PlanLimited() || plan.Destroy == 0 && !plan.Unknown {
 		return Verdict{}
 	}
+	if plan.InState != nil && *plan.InState == 0 && plan.Destroy > 0 { // of a server that does not count
+		plan.InState = nil
+	}
 	peaks := had.Before(plan.State)
 	v := Verdict{Text: s.plan(plan, peaks, now)}
 	if v.Text != "" {

@@ -135,6 +135,7 @@ func TestPlan_WhatIsNotKnownExceedsEachLimit(t *testing.T) {
 		{percent, state.Changes{Destroy: 1}, nil, "1 resource would be destroyed or replaced, and max_destroy_percent is 99, but it is not known how many resources the state has"},
 		{number, state.Changes{Destroy: 1}, nil, "1 resource would be destroyed or replaced, and max_destroy is 1000, but it is not known how many resources the state has, and so not how many it has lost within 15m"},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Within = ptr(1000), 0 }), state.Changes{Destroy: 1}, nil, ""},
+		{percent, state.Changes{Destroy: 2}, ptr(0), "2 resources would be destroyed or replaced, and max_destroy_percent is 99, but it is not known how many resources the state has"},
 		{percent, state.Changes{Add: 1}, nil, ""},
 		{guard.Default, state.Changes{Unknown: true}, nil, ""},
 		{with(func(s *guard.Spec) { s.MaxDestroy, s.Enabled = ptr(0), false }), state.Changes{Unknown: true}, nil, ""},
