@@ -19,9 +19,9 @@ check "name" {
 `
 
 // checked is a task whose module has a check block, and what is found in its runs.
-func checked(t *testing.T) (s *task, found func(name string) string) {
+func checked(t *testing.T, gaps ...hcptest.Gap) (s *task, found func(name string) string) {
 	t.Helper()
-	s = newTask(t)
+	s = newTask(t, hcptest.With(gaps...))
 	s.module(checkedModule)
 	n := 0
 	return s, func(name string) string {
@@ -40,13 +40,17 @@ func checked(t *testing.T) (s *task, found func(name string) string) {
 }
 
 func TestDriver_FailingCheckBlocksOfARunAreFound(t *testing.T) {
-	t.Parallel()
-	_, found := checked(t)
 	const failing = "[module.web.check.name: The name is bad.] [] <nil>"
-	for _, run := range []struct{ name, want string }{{"bad", failing}, {"bad", failing}, {"good", "[] [] <nil>"}, {"good", "[] [] <nil>"}} {
-		if got := found(run.name); got != run.want {
-			t.Errorf("with the name %s, it is found %s, want %s", run.name, got, run.want)
-		}
+	for addresses, gaps := range map[string][]hcptest.Gap{"whole": nil, "relative": {hcptest.RelativeAddresses}} {
+		t.Run(addresses+" addresses", func(t *testing.T) {
+			t.Parallel()
+			_, found := checked(t, gaps...)
+			for _, run := range []struct{ name, want string }{{"bad", failing}, {"bad", failing}, {"good", "[] [] <nil>"}, {"good", "[] [] <nil>"}} {
+				if got := found(run.name); got != run.want {
+					t.Errorf("with the name %s, it is found %s, want %s", run.name, got, run.want)
+				}
+			}
+		})
 	}
 }
 

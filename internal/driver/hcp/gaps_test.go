@@ -3,7 +3,9 @@ package hcp_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // two is a module with two resources, of which a change replaces both.
@@ -118,6 +121,15 @@ func TestDriver_FailureWithoutAReasonIsNotSaidToBeAPolicy(t *testing.T) {
 func TestDriver_ServerWithoutSafeDeleteIsNotAMissingRight(t *testing.T) {
 	t.Parallel()
 	s := newTask(t, hcptest.WithoutTerraform(), hcptest.With(hcptest.NoSafeDelete))
+	var log testtools.Output
+	s.driver.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := s.driver.Plan(t.Context(), s.job); err != nil { // it creates a workspace, and would delete it
+		t.Error(err)
+	}
+	if contains(t, log.String(), "a workspace that no task needs any more is not deleted", "workspace=net-web"); strings.Contains(log.String(), "destroy") {
+		t.Errorf("a plan is called a destroy:\n%s", log.String())
+	}
+	s.next("run1b")
 	s.succeeds()
 	s.next("run2")
 	s.job.Run.Kind = state.KindDestroy
