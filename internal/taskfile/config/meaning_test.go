@@ -277,6 +277,50 @@ func TestLoad_BlockThatIsOffHasNoEffect(t *testing.T) {
 	}
 }
 
+// A rule that is off is checked all the same: its values are those of a task that turns it on.
+func TestLoad_RuleThatIsOffIsTheBaseOfATaskThatTurnsItOn(t *testing.T) {
+	const off = `
+guard {
+  enabled     = false
+  max_removed = %s
+}
+drift {
+  enabled = false
+  every   = "2h"
+}
+check "policy" {
+  enabled = false
+  command = ["conftest"]
+}
+verify "vip" {
+  enabled = false
+  command = ["./vip"]
+}
+`
+	task := load(t, "f.hcl", fmt.Sprintf(off, "7")+aTask(services+`
+  guard { enabled = true }
+  drift { enabled = true }
+  check "policy" { enabled = true }
+  verify "vip" { enabled = true }
+`)).Tasks[0]
+	if g, d := task.Guard, task.Drift; !g.Enabled || *g.MaxRemoved != 7 || !d.Enabled || d.Every != 2*time.Hour {
+		t.Errorf("%+v, %+v", g, d)
+	}
+	if c, v := task.Checks[0], task.Verify[0]; !c.Enabled || c.Command[0] != "conftest" || !v.Enabled || v.Command[0] != "./vip" {
+		t.Errorf("%+v, %+v", c, v)
+	}
+	if got := mistakesIn(t, options(write(t, "f.hcl", fmt.Sprintf(off, "-1")), "f.hcl")); !strings.Contains(got, `"-1" is negative`) {
+		t.Errorf("a rule that is off says: %s", got)
+	}
+
+	buffered := func(keys string) BufferPeriod {
+		return load(t, "f.hcl", aTask(services+"\n  buffer_period {\n"+keys+"\n  }")).Tasks[0].BufferPeriod // no other block has its values
+	}
+	if got := buffered("enabled = false\nmin = \"-1h\"\nmax = \"-2h\""); got != buffered("enabled = false") {
+		t.Errorf("a buffer period that is off: %+v", got)
+	}
+}
+
 func TestLoad_WrongEnvironmentVariableIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
 		"VAULT_RENEW_TOKEN":      `environment variable VAULT_RENEW_TOKEN: cannot parse "maybe" as a bool; allowed: true, false`,
