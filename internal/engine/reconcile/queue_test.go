@@ -86,6 +86,29 @@ func TestTick_ApprovedRunGoesOnAlthoughOtherTasksAlwaysChange(t *testing.T) {
 	t.Errorf("the run is %s: %+v", b.run(planned).Data.State, b.task(planned.Task).Reason)
 }
 
+// A task that is not verified counts as such, whatever else stops it, unless it is disabled.
+func TestTick_UnverifiedTaskOnHoldIsCountedAsUnverified(t *testing.T) {
+	b := newBench(t, tasks(2)...)
+	b.settle()
+	for _, name := range []string{"task-0", "task-1"} {
+		record, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey(name))
+		b.must(err)
+		next := record.Data
+		next.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Since: b.now}
+		next.PutOnHold(state.OnHold{By: "verification vip", At: b.now})
+		b.must(b.store.Apply(t.Context(), record.Write(next)))
+	}
+	b.leads()
+	if got := b.record().Tasks.Phases; got["unverified"] != 2 || got["stopped"] != 0 {
+		t.Errorf("on hold: %v", got)
+	}
+	b.Config.Tasks[1].Enabled = false
+	b.leads()
+	if got := b.record().Tasks.Phases; got["unverified"] != 1 {
+		t.Errorf("one of them is disabled: %v", got)
+	}
+}
+
 func TestTick_QueuedTaskIsWrittenWhenItIsQueued(t *testing.T) {
 	const n = 400
 	b := newBench(t, tasks(n)...)

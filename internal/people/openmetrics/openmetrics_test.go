@@ -117,11 +117,14 @@ func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
 		return decide.Decision{Task: &config.Task{Name: name}, State: s}
 	}
 	failing := state.Task{Tries: state.Tries{Failures: 2}}
+	unverified := &state.Unverified{State: state.VerifyFailed}
 	waits := &state.LiveRun{ID: "1", Wait: &state.Wait{For: state.WaitApproval}}
 	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
 		task("lb", failing),
 		task("dns", state.Task{Run: waits, Reason: state.Reason{Code: state.ReasonWaiting}}),
 		task("fw", state.Task{Observation: state.Observation{UnreadableSince: now}}),
+		task("held", state.Task{Reason: state.Reason{Code: state.ReasonOnHold}, Unverified: unverified, Stops: state.Stops{OnHold: &state.OnHold{By: "verification vip"}}}),
+		task("off", state.Task{Reason: state.Reason{Code: state.ReasonDisabled}, Unverified: unverified}),
 		task("calm", state.Task{}),
 	}}, nil)
 	m.Backlog(outbox.Backlog{Events: 3, Oldest: now.Add(-time.Minute)})
@@ -134,13 +137,14 @@ func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
 		`terrapulse_task_attention{state="failing",task="lb"} 1`,
 		`terrapulse_task_attention{state="waiting_for_approval",task="dns"} 1`,
 		`terrapulse_task_attention{state="unreadable",task="fw"} 1`,
+		`terrapulse_task_attention{state="unverified",task="held"} 1`,
 		"terrapulse_events_undelivered 3", "terrapulse_events_undelivered_age_seconds 120",
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no %q", line)
 		}
 	}
-	if strings.Contains(text, `task="calm"`) || strings.Contains(text, `state="waiting"`) {
+	if strings.Contains(text, `task="calm"`) || strings.Contains(text, `task="off"`) || strings.Count(text, `task="held"`) != 1 || strings.Contains(text, `state="waiting"`) {
 		t.Error("it names a task that needs nobody, or one twice")
 	}
 	if t.Failed() {

@@ -75,6 +75,25 @@ func TestTasks_MostUrgentIsFirst(t *testing.T) {
 	}
 }
 
+// The title of each page counts what needs attention: while failing tasks wait for a retry, are queued, launched and
+// run, it stays the same.
+func TestAttention_RetriesOfFailingTasksDoNotChangeTheTitle(t *testing.T) {
+	live := &state.LiveRun{ID: "r1"}
+	for name, f := range map[string]lifecycle.Facts{
+		"backing off": {Task: state.Task{Reason: state.Reason{Code: state.ReasonBackoff}}},
+		"queued":      {Task: state.Task{Reason: state.Reason{Code: state.ReasonQueued}}},
+		"intended":    {Task: state.Task{Reason: state.Reason{Code: state.ReasonRetry}, Run: live}, Run: state.Run{State: state.RunIntended}},
+		"running":     {Task: state.Task{Reason: state.Reason{Code: state.ReasonRunning}, Run: live}, Run: state.Run{State: state.RunRunning}},
+	} {
+		f.Setting, f.Task.Failures, f.Task.Failing = lifecycle.Enabled, 3, state.Failing{Error: "broken"}
+		v := f.Assess()
+		shown := apispec.TaskOverview{Name: "lb", Enabled: true, Phase: apispec.Phase(v.Phase), NeedsPerson: v.Person, Reason: apispec.Reason{Code: v.Reason.Code}}
+		if got := needing(t, some(shown)); got != "1 task needs attention." {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestTasks_SearchFindsEveryWord(t *testing.T) {
 	o := some(apispec.TaskOverview{Name: "edge", Watches: new("services api and web in datacenter dc1"), Reason: apispec.Reason{Text: "nothing changed"}},
 		apispec.TaskOverview{Name: "core", Watches: new("key net/acl"), Changed: new("key net/acl: changed")})
