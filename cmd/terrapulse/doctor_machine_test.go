@@ -81,6 +81,7 @@ func TestDoctor_OfAMachineBeforeAndWhileTheInstanceRuns(t *testing.T) {
 	} {
 		finds(t, checks, name, "ok", text)
 	}
+	finds(t, checks, "task files", "ok", `the loss of the last entry is applied without an approval (guard { on_empty = "hold" } holds it): lb`)
 	if after := everything(t, s.dir); after != before {
 		t.Errorf("doctor has changed files:\n%s\nbefore:\n%s", after, before)
 	}
@@ -144,6 +145,14 @@ func TestDoctor_OfAMachineSaysWhatIsWrongAndHowToFixIt(t *testing.T) {
 	finds(t, checks, "consul", "wrong", s.consul.Addr())
 	for _, name := range []string{"clock", "consul rights", "consul writes"} {
 		finds(t, checks, name, "skipped", "Consul does not answer")
+	}
+
+	for approval, wrong := range map[string]string{
+		`from = ["group:nobody"]`:                     `there is no group "nobody"`,
+		"require = 3\n    from = [\"group:network\"]": "3 different people must approve, and from names 2",
+	} {
+		impossible := s.write("impossible.hcl", "api {\n  access {\n    group \"network\" {\n      members = [\"token:ann\", \"token:bob\"]\n    }\n    grant {\n      roles = [\"administer\"]\n      to    = [\"group:network\"]\n    }\n  }\n}\napproval {\n  mode = \"always\"\n  "+approval+"\n}\n")
+		finds(t, s.examined(exitError, append(files, "-config-file", impossible)...), "task files", "wrong", wrong)
 	}
 
 	s.write("port.yaml", "prot: 1\n")

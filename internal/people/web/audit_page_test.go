@@ -108,7 +108,7 @@ func TestPlan_ShowsWhoHasApprovedAndNoButtonToThem(t *testing.T) {
 	task := s.waits("web", driver.Plan{Digest: "p", Changes: &state.Changes{Destroy: 1}}, "the plan")
 	live, wait := *task.Run, *task.Run.Wait
 	wait.Needs, wait.From = 2, []string{"group:network"}
-	given := state.Given{ID: "1", By: "token:ann", Authenticated: true, As: "group:network", At: time.Now()}
+	given := state.Given{ID: "1", By: "token:ann", Authenticated: true, As: "group:network", At: time.Now(), Expires: time.Now().Add(time.Hour)}
 	if _, err := s.store.Apply(t.Context(), given.Record("web", *wait.Content)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestPlan_ShowsWhoHasApprovedAndNoButtonToThem(t *testing.T) {
 	task.Run = &live
 	s.write("web", task)
 	page, _ := s.page("/ui/tasks/web")
-	for _, words := range []string{"2 different people of group:network must approve: 1 of 2 approvals are there.", "Approved by token:ann"} {
+	for _, words := range []string{"2 different people of group:network must approve: 1 of 2 approvals are there.", "Approved by token:ann", "; expires <time"} {
 		if !strings.Contains(page, words) {
 			t.Errorf("the page does not say %q", words)
 		}
