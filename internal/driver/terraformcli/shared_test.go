@@ -71,8 +71,25 @@ func TestShared_InitsAtTheSameTimeInstallAProviderOnce(t *testing.T) {
 			t.Errorf("%s has no link to the shared provider: %s, %v", d.path, to, err)
 		}
 	}
+
+	stamp, _, err := stampOf(provider(shared.dir, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dir = filepath.Join(t.TempDir(), "late")
+	f.render("api")
+	late := f.open(use)
+	all.Go(func() { // while another task runs the provider
+		if _, err := late.Init(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	if changes := f.apply(dirs[0]); changes.Add != 1 {
 		t.Errorf("%+v", changes)
+	}
+	all.Wait()
+	if again, _, err := stampOf(provider(shared.dir, p)); err != nil || again != stamp || registry.Requests(".zip") != 1 {
+		t.Errorf("the provider was written again: %v", err)
 	}
 }
 
@@ -197,7 +214,7 @@ func TestPluginCache_TasksThatBeginAtTheSameTimeShareIt(t *testing.T) {
 	}
 	f := newFixture(t, fileModule)
 	cache, p := pluginCache(t)
-	dirs := make([]*Dir, 4)
+	dirs := make([]*Dir, 8)
 	var all sync.WaitGroup
 	for i := range dirs {
 		f.dir = filepath.Join(t.TempDir(), fmt.Sprintf("web%d", i))
