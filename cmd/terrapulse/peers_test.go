@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -80,6 +82,13 @@ func TestABrokenPeeringStopsTheTasksThatReadItAndNoOther(t *testing.T) {
 		}
 		return unreadable == 4
 	})
+	resp, err := http.Get(program.served() + "/v1/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	health, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	wantText(t, string(health), `"unreadable_count":4`, `"far"`, `"fed"`, `"listed"`, `"matching"`)
 	s.register("db", "db-1", 8100, "passing") // what triggers the task with the input
 	hereRuns("the peer is down")
 	there.Restart()
