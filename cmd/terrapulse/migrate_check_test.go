@@ -295,11 +295,12 @@ func TestMigrateCheck_NamesFilesThatCTSIgnores(t *testing.T) {
 	if err := os.MkdirAll(s.path("conf"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.write("conf/cts.hcl", s.read("tasks.hcl"))
+	s.write("conf/cts.hcl", strings.Replace(s.read("tasks.hcl"), `names = ["web"]`, "names = [\"web\"]\n    cts_user_defined_meta { edge = true }", 1))
 	s.write("conf/more.yaml", "log_level: debug\n")
 	r := s.run("migrate", "check", "-config-dir", s.path("conf"))
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "Note: Consul-Terraform-Sync ignores "+s.path("conf/more.yaml")+", and Terrapulse reads it")
+	wantText(t, r.stdout+r.stderr, `cts_user_defined_meta.edge: the module gets "true", and got "1" from Consul-Terraform-Sync`)
 	if strings.Contains(r.stdout, "ignores "+s.path("conf/cts.hcl")) {
 		t.Errorf("it says that CTS ignores its own file:\n%s", r.stdout)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
@@ -101,5 +102,15 @@ task {
 	}
 	if got := cfg.Tasks[1].Condition.Spec.(condition.Services)[0].Names; !slices.Equal(got, []string{"web", "api", "db"}) {
 		t.Errorf("names %v", got)
+	}
+}
+
+// Consul-Terraform-Sync passes it on.
+func TestLoad_NULCharacterInJSONIsAnError(t *testing.T) {
+	for written, want := range map[string]string{"a\x00b": `not valid JSON: invalid character '\x00' in string literal`, `a\u0000b`: "accepted"} {
+		dir := write(t, "f.json", `{"task": {"name": "t", "module": "./m", "description": "`+written+`", "condition": {"services": {"names": ["web"]}}}}`)
+		if got := mistakesIn(t, options(dir, "f.json")); !strings.Contains(got, want) {
+			t.Errorf("%q: %s", written, got)
+		}
 	}
 }
