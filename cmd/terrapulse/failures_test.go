@@ -64,7 +64,7 @@ func TestOnce_SaysWhatIsWrongWithEachTaskAndRunsTheOthers(t *testing.T) {
 		want               []string // in what is said about the task
 	}{
 		{"no_folder", s.path("nowhere"), onWeb, []string{"the module of task no_folder is not there: there is no directory " + s.path("nowhere")}},
-		{"a_file", s.path("plain/main.tf"), onWeb, []string{"must be a directory", "main.tf is a file"}},
+		{"a_file", s.path("plain/main.tf"), onWeb, []string{"must be a directory", "main.tf is a file (unpack an archive)"}},
 		{"no_services", s.module("empty", ""), onWeb, []string{`has no variable "services": declare it (every module gets the services)`, s.path("empty")}},
 		{"no_catalog", plain, `condition "catalog-services" { regexp = "^web$" }`,
 			[]string{`has no variable "catalog_services": declare it`, "use_as_module_input = false", "no_catalog"}},
