@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
+	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
 // linkedRole makes sure that ECS can assume its service-linked role before the cluster is created. In an
@@ -33,7 +35,7 @@ func (l *linkedRole) handle(ctx context.Context, e cfn.Event) (id string, data m
 		return name, nil, nil
 	}
 	probe := property(e.ResourceProperties, "Probe")
-	err = patiently(ctx, l.Known, func() error {
+	err = patiently(ctx, l.Known, func(ctx context.Context) error {
 		_, err := l.ECS.CreateCluster(ctx, &ecs.CreateClusterInput{ClusterName: &probe, CapacityProviders: []string{"FARGATE"}})
 		return err
 	}, isNotAssumed)
@@ -45,8 +47,11 @@ func (l *linkedRole) handle(ctx context.Context, e cfn.Event) (id string, data m
 		return name, nil, fmt.Errorf("try whether ECS can assume its service-linked role: %w: deploy again in some minutes", err)
 	}
 	beingCreated := func(error) bool { return true }
-	err = patiently(ctx, l.Patience, func() error {
+	err = patiently(ctx, l.Patience, func(ctx context.Context) error {
 		_, err := l.ECS.DeleteCluster(ctx, &ecs.DeleteClusterInput{Cluster: &probe})
+		if errors.As(err, new(*types.ClusterNotFoundException)) { // an earlier request has deleted it
+			return nil
+		}
 		return err
 	}, beingCreated)
 	if err != nil {

@@ -19,13 +19,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/awsenv"
 )
 
-// ecsAccount is an account as ECS shows it. ECS creates its role with the first cluster.
+// ecsAccount is an account as ECS shows it. ECS creates its role with the first cluster, and assumes it
+// for a cluster with the providers of Fargate.
 type ecsAccount struct {
-	unknown  int                // requests until ECS can assume the role
-	faults   []http.HandlerFunc // what the first requests get instead of an answer
-	denies   bool               // ECS denies to create clusters
-	busy     int                // requests until the probe can be deleted
-	limit    time.Duration      // until the function gives up a request; 0: as it is
+	unknown  int  // requests until ECS can assume the role
+	denies   bool // ECS denies to create clusters
+	busy     int  // requests until the probe can be deleted
 	requests []string
 	clusters []string
 }
@@ -38,24 +37,20 @@ func (a *ecsAccount) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	a.requests = append(a.requests, operation)
-	if len(a.faults) > 0 {
-		fault := a.faults[0]
-		a.faults = a.faults[1:]
-		fault(w, r)
-		return
-	}
 	switch {
 	case a.denies:
 		fail("AccessDeniedException", "not authorized")
-	case operation == "CreateCluster" && a.unknown > 0:
+	case operation == "CreateCluster" && a.unknown > 0 && strings.Contains(string(body), `"capacityProviders":["FARGATE"]`):
 		a.unknown--
 		fail("InvalidParameterException", "Unable to assume the service linked role. Please verify that the ECS service linked role exists.")
 	case operation == "CreateCluster":
-		a.clusters = append(a.clusters, string(body))
+		a.clusters = []string{string(body)} // the same one if it exists
 		fmt.Fprint(w, `{"cluster":{"status":"PROVISIONING"}}`)
 	case operation == "DeleteCluster" && a.busy > 0:
 		a.busy--
 		fail("UpdateInProgressException", "the cluster is being created")
+	case len(a.clusters) == 0:
+		fail("ClusterNotFoundException", "Cluster not found.")
 	case operation == "DeleteCluster":
 		a.clusters = nil
 		fmt.Fprint(w, `{"cluster":{"status":"INACTIVE"}}`)
@@ -66,11 +61,7 @@ func (a *ecsAccount) deploy(t *testing.T, kind cfn.RequestType) error {
 	t.Helper()
 	server := httptest.NewServer(a)
 	defer server.Close()
-	cfg := configFor(t, server.URL)
-	if a.limit > 0 {
-		cfg.HTTPClient = awsenv.HTTPClient(a.limit)
-	}
-	l := &linkedRole{ECS: ecs.NewFromConfig(cfg), Patience: 10 * time.Second, Known: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
+	l := &linkedRole{ECS: ecs.NewFromConfig(configFor(t, server.URL)), Patience: 10 * time.Second, Known: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	if a.denies || a.unknown > 100 {
 		l.Known = 100 * time.Millisecond
 	}
@@ -109,44 +100,6 @@ func TestLinkedRole_FirstDeploymentWaitsUntilECSCanAssumeItsRole(t *testing.T) {
 	if a.unknown > 0 || len(a.clusters) > 0 {
 		t.Errorf("still unknown for %d requests, clusters that stay: %v", a.unknown, a.clusters)
 	}
-}
-
-// What AWS answers for once does not end a deployment.
-func TestLinkedRole_OutlivesAMoodOfECS(t *testing.T) {
-	for name, fault := range moods {
-		t.Run(name, func(t *testing.T) {
-			// More often than the SDK repeats a request.
-			a := &ecsAccount{faults: slices.Repeat([]http.HandlerFunc{fault}, 1+awsenv.Retryer().MaxAttempts()), unknown: 1}
-			if name == "no answer within the limit" {
-				a.limit = 200 * time.Millisecond
-			}
-			if err := a.deploy(t, cfn.RequestCreate); err != nil {
-				t.Fatal(err)
-			}
-			if len(a.clusters) > 0 || a.unknown > 0 {
-				t.Errorf("%v", a.requests)
-			}
-		})
-	}
-}
-
-// moods are answers of AWS that pass.
-var moods = map[string]http.HandlerFunc{
-	"throttling": func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Amz-Target") != "" {
-			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprint(w, `{"__type":"ThrottlingException","message":"Rate exceeded"}`)
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, `<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>Request limit exceeded.</Message></Error></Errors></Response>`)
-	},
-	"an error of its own":      func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-	"a connection that breaks": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	"no answer within the limit": func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-	},
 }
 
 func TestLinkedRole_FailsIfECSNeverAssumesIt(t *testing.T) {

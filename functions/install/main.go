@@ -51,6 +51,10 @@ const propagation = time.Minute
 // answerLimit is how long an answer may take.
 const answerLimit = 20 * time.Second
 
+// longest is how long a request of CloudFormation may take: CloudFormation waits for 240 seconds, and
+// the function has to start and to answer within them.
+const longest = 220 * time.Second
+
 func main() {
 	log := logging.JSON(os.Stdout, slog.LevelInfo)
 	awslambda.Start(cfn.LambdaWrap(func(ctx context.Context, e cfn.Event) (string, map[string]any, error) {
@@ -80,9 +84,16 @@ func handle(ctx context.Context, e cfn.Event, log *slog.Logger) (string, map[str
 	if err != nil {
 		return e.PhysicalResourceID, nil, fmt.Errorf("find the folder of the function: %w", err)
 	}
+	return serve(ctx, cfg, filepath.Dir(filepath.Dir(self)), e, log)
+}
+
+// serve answers a request with the clients of a configuration and the programs in a folder.
+func serve(ctx context.Context, cfg aws.Config, folder string, e cfn.Event, log *slog.Logger) (string, map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	switch e.ResourceType {
 	case typeProgram:
-		p := &programs{Client: s3.NewFromConfig(cfg), Folder: filepath.Dir(filepath.Dir(self)), Trust: "/opt/trust", Patience: propagation, Log: log}
+		p := &programs{Client: s3.NewFromConfig(cfg), Folder: folder, Trust: "/opt/trust", Patience: propagation, Log: log}
 		return p.handle(ctx, e)
 	case typeNetwork:
 		n := &network{EC2: ec2.NewFromConfig(cfg), Patience: propagation, Log: log}
@@ -108,13 +119,18 @@ func property(properties map[string]any, name string) string {
 
 // patiently repeats an act while AWS does not answer, throttles it, has an error of its own, or does not
 // know the rights of a new role yet, and after other errors that pass, until the patience is over. It
-// returns the last error.
-func patiently(ctx context.Context, patience time.Duration, act func() error, pass ...func(error) bool) error {
+// returns the last error of AWS.
+func patiently(ctx context.Context, patience time.Duration, act func(context.Context) error, pass ...func(error) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pass = append(pass, isDenied, isTransient)
+	var last error
 	for {
-		err := act()
+		err := act(ctx)
+		if err != nil && last != nil && ctx.Err() != nil {
+			return last
+		}
+		last = err
 		if err == nil || !slices.ContainsFunc(pass, func(passes func(error) bool) bool { return passes(err) }) {
 			return err
 		}

@@ -85,7 +85,7 @@ func (n *network) handle(ctx context.Context, e cfn.Event) (id string, data map[
 	}
 	id, before := identify(w, e.PhysicalResourceID)
 	var f found
-	err = patiently(ctx, n.Patience, func() (err error) {
+	err = patiently(ctx, n.Patience, func(ctx context.Context) (err error) {
 		f, err = n.find(ctx, account(e.StackID), slices.Concat(w.Subnets, w.FunctionSubnets))
 		return err
 	})

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/terrapulse/terrapulse/internal/base/awsenv"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
@@ -266,35 +264,6 @@ func TestRoutes_LeadToAWSOrNot(t *testing.T) {
 			defer server.Close()
 			if routes, err := newNetwork(t, server.URL).routes(t.Context(), "vpc-1"); err != nil || routes["subnet-1"] != tt.want {
 				t.Errorf("%v, %v, want %v", routes, err, tt.want)
-			}
-		})
-	}
-}
-
-// One throttled answer of EC2 does not roll a whole deployment back.
-func TestNetwork_OutlivesAMoodOfEC2(t *testing.T) {
-	for name, mood := range moods {
-		t.Run(name, func(t *testing.T) {
-			var left atomic.Int32
-			left.Store(int32(1 + awsenv.Retryer().MaxAttempts())) // more often than the SDK repeats a request
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if left.Add(-1) >= 0 {
-					mood(w, r)
-					return
-				}
-				fmt.Fprint(w, `<answer><subnetSet><item><subnetId>subnet-1</subnetId><vpcId>vpc-1</vpcId></item></subnetSet><routeTableSet><item><associationSet><item><main>true</main></item></associationSet>
-					<routeSet><item><destinationCidrBlock>0.0.0.0/0</destinationCidrBlock><natGatewayId>nat-1</natGatewayId></item></routeSet></item></routeTableSet></answer>`)
-			}))
-			defer server.Close()
-			n := newNetwork(t, server.URL)
-			if name == "no answer within the limit" {
-				cfg := configFor(t, server.URL)
-				cfg.HTTPClient = awsenv.HTTPClient(200 * time.Millisecond)
-				n.EC2 = ec2.NewFromConfig(cfg)
-			}
-			_, data, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": "subnet-1", "OwnGroup": "true"}})
-			if err != nil || data["VpcId"] != "vpc-1" {
-				t.Errorf("%v, %v", data, err)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func (p *programs) handle(ctx context.Context, e cfn.Event) (id string, data map
 	if e.RequestType == cfn.RequestDelete {
 		// After a failed Create, CloudFormation deletes an id that is not a location.
 		if e.PhysicalResourceID == id {
-			err = patiently(ctx, p.Patience, func() error { return p.remove(ctx, at, "", 0) })
+			err = patiently(ctx, p.Patience, func(ctx context.Context) error { return p.remove(ctx, at, "", 0) })
 		}
 		if isDenied(err) { // a failure would keep the stack from being deleted
 			p.Log.Warn("cannot remove programs: they stay in the bucket", "location", at.String(), "error", err)
@@ -68,7 +68,7 @@ func (p *programs) handle(ctx context.Context, e cfn.Event) (id string, data map
 	}
 	sum := sha256.Sum256(archive)
 	name := hex.EncodeToString(sum[:])
-	err = patiently(ctx, p.Patience, func() error {
+	err = patiently(ctx, p.Patience, func(ctx context.Context) error {
 		_, err := p.Client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &at.Bucket, Key: aws.String(at.Key(name)), Body: bytes.NewReader(archive),
 			ChecksumSHA256: aws.String(base64.StdEncoding.EncodeToString(sum[:])),

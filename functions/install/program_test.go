@@ -17,11 +17,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -46,7 +46,7 @@ func newPrograms(t *testing.T) *programs {
 		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled}}); err != nil {
 		t.Fatal(err)
 	}
-	p := &programs{Client: client, Folder: t.TempDir(), Trust: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	p := &programs{Client: client, Folder: t.TempDir(), Trust: t.TempDir(), Patience: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	for _, dir := range []string{"aarch64", "x86_64"} {
 		if err := os.Mkdir(filepath.Join(p.Folder, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -232,31 +232,12 @@ func TestProgram_DeleteEndsWithoutItsRights(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(answer)
-			defer server.Close()
-			p := newPrograms(t)
-			p.Client = s3.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")},
-				func(o *s3.Options) { o.UsePathStyle = true })
-			p.request(t, cfn.RequestDelete, location)
+			synctest.Test(t, func(t *testing.T) {
+				_, _, err := install(t, answer, cfn.Event{RequestType: cfn.RequestDelete, ResourceType: typeProgram, PhysicalResourceID: location, ResourceProperties: resources[typeProgram].properties})
+				if err != nil {
+					t.Error(err)
+				}
+			})
 		})
-	}
-}
-
-// A role that was just created may have no rights for seconds.
-func TestProgram_WaitsForItsRights(t *testing.T) {
-	denials := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		denials++
-		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
-	}))
-	defer server.Close()
-	p := newPrograms(t)
-	p.Patience = 1 // over at once
-	p.Client = s3.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
-		Retryer: func() aws.Retryer { return retry.NewStandard() }}, func(o *s3.Options) { o.UsePathStyle = true })
-	_, _, err := p.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Location": location, "Architecture": "arm64"}})
-	if err == nil || !strings.Contains(err.Error(), "AccessDenied") || denials != 1 {
-		t.Errorf("after %d denials: %v", denials, err)
 	}
 }

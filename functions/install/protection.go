@@ -27,7 +27,7 @@ func (p *protection) handle(ctx context.Context, e cfn.Event) (id string, data m
 	table := property(e.ResourceProperties, "Table")
 	protect := e.RequestType != cfn.RequestDelete
 	busy := func(err error) bool { return errors.As(err, new(*types.ResourceInUseException)) } // it is being changed
-	err = patiently(ctx, p.Patience, func() error { return p.set(ctx, table, protect) }, busy)
+	err = patiently(ctx, p.Patience, func(ctx context.Context) error { return p.set(ctx, table, protect) }, busy)
 	if gone := (*types.ResourceNotFoundException)(nil); errors.As(err, &gone) && !protect {
 		err = nil
 	}

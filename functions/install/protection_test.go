@@ -1,16 +1,14 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/terrapulse/terrapulse/internal/stores/dynamo/dynamotest"
@@ -56,21 +54,15 @@ func TestProtection_LastsAsLongAsTheStack(t *testing.T) {
 // A right that is missing fails the creation, but not the deletion: the stack could never be
 // deleted.
 func TestProtection_DeleteEndsWithoutItsRights(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprint(w, `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"not authorized"}`)
-	}))
-	defer server.Close()
-	p := &protection{Patience: 1, Log: slog.New(slog.DiscardHandler), Client: dynamodb.NewFromConfig(aws.Config{Region: "eu-west-1", BaseEndpoint: &server.URL,
-		Credentials: credentials.NewStaticCredentialsProvider("id", "secret", "")})}
-	request := func(kind cfn.RequestType) error {
-		_, _, err := p.handle(t.Context(), cfn.Event{RequestType: kind, PhysicalResourceID: "table", ResourceProperties: map[string]any{"Table": "table"}})
-		return err
-	}
-	if err := request(cfn.RequestCreate); err == nil {
-		t.Error("created without rights")
-	}
-	if err := request(cfn.RequestDelete); err != nil {
-		t.Errorf("the stack cannot be deleted: %v", err)
+	for request, fails := range map[cfn.RequestType]bool{cfn.RequestCreate: true, cfn.RequestDelete: false} {
+		synctest.Test(t, func(t *testing.T) {
+			denied := func(w http.ResponseWriter, r *http.Request) {
+				refuses(http.StatusForbidden, "AccessDeniedException")(w, r, nil)
+			}
+			_, _, err := install(t, http.HandlerFunc(denied), cfn.Event{RequestType: request, ResourceType: typeProtection, PhysicalResourceID: "table", ResourceProperties: resources[typeProtection].properties})
+			if (err != nil) != fails {
+				t.Errorf("%s: %v", request, err)
+			}
+		})
 	}
 }
