@@ -51,6 +51,10 @@ func TestPrepareEnvironment_UsesTheWorkVolume(t *testing.T) {
 			t.Errorf("%s is still in the environment", name)
 		}
 	}
+	t.Setenv("AWS_USE_DUALSTACK_ENDPOINT", "true")
+	if err := prepareEnvironment(settings); err != nil || os.Getenv("AWS_USE_DUALSTACK_ENDPOINT") != "true" {
+		t.Errorf("dual-stack endpoints are used: %q, %v", os.Getenv("AWS_USE_DUALSTACK_ENDPOINT"), err)
+	}
 	if consul, vault := os.Getenv("CONSUL_HTTP_TOKEN"), os.Getenv("VAULT_TOKEN"); consul != "consul's token" || vault != "vault's" {
 		t.Errorf("Consul's token is %q, Vault's %q", consul, vault)
 	}

@@ -243,22 +243,24 @@ func TestStart_FailureDoesNotBindTheNextAttempt(t *testing.T) {
 	}
 }
 
-// For up to a minute, ECS may not know a task that it has just started: it is requested again, and is the
-// same one.
+// For up to a minute, ECS may not know a task that it has just started, or lists it and does not know it: it
+// is requested again, and is the same one.
 func TestStart_TaskThatIsMissingForAMinuteIsNotStartedTwice(t *testing.T) {
-	c := newClock()
-	s := ecstest.Start(t, ecstest.Options{Now: c.Now})
-	s.Lag(time.Minute)
-	l, launch := newLauncher(s, c.Now), newLaunch()
-	for range 60 {
-		start(t, l, launch)
-		if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || statuses[launch.ID].Running {
-			t.Fatalf("%+v, %v", statuses, err)
+	for _, list := range []time.Duration{0, time.Minute} {
+		c := newClock()
+		s := ecstest.Start(t, ecstest.Options{Now: c.Now})
+		s.Lag(list, time.Minute)
+		l, launch := newLauncher(s, c.Now), newLaunch()
+		for range 60 {
+			start(t, l, launch)
+			if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || statuses[launch.ID].Running || statuses[launch.ID].Stopped != "" {
+				t.Fatalf("listed after %s: %+v, %v", list, statuses, err)
+			}
+			c.advance(time.Second)
 		}
-		c.advance(time.Second)
-	}
-	if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || !statuses[launch.ID].Running || len(s.Tasks(launch.ID)) != 1 {
-		t.Errorf("after a minute: %+v, %v, %d containers", statuses, err, len(s.Tasks(launch.ID)))
+		if statuses, err := l.Status(t.Context(), []string{launch.ID}); err != nil || !statuses[launch.ID].Running || len(s.Tasks(launch.ID)) != 1 {
+			t.Errorf("listed after %s: after a minute: %+v, %v, %d containers", list, statuses, err, len(s.Tasks(launch.ID)))
+		}
 	}
 }
 
@@ -499,7 +501,7 @@ func TestStatus_UnlistedLaunchIsUnknown(t *testing.T) {
 	c := newClock()
 	s := ecstest.Start(t, ecstest.Options{Now: c.Now})
 	l, launch := newLauncher(s, c.Now), newLaunch()
-	s.Lag(5 * time.Second)
+	s.Lag(5*time.Second, 5*time.Second)
 	start(t, l, launch)
 	await(t, s, launch, "RUNNING")
 	statuses, err := l.Status(t.Context(), []string{launch.ID})

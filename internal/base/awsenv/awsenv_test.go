@@ -43,8 +43,9 @@ func TestConfig_UsesTheAddressesOfTheEnvironment(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	for _, fips := range []string{"", "true"} {
-		t.Setenv("AWS_USE_FIPS_ENDPOINT", fips)
+	for _, on := range []struct{ fips, dual string }{{"", ""}, {"true", ""}, {"", "true"}, {"false", "false"}} {
+		t.Setenv("AWS_USE_FIPS_ENDPOINT", on.fips)
+		t.Setenv("AWS_USE_DUALSTACK_ENDPOINT", on.dual)
 		cfg, err := Config(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -53,8 +54,9 @@ func TestConfig_UsesTheAddressesOfTheEnvironment(t *testing.T) {
 		if aws.ToString(o.BaseEndpoint) != "http://127.0.0.1:1" {
 			t.Errorf("requests are sent to %s", aws.ToString(o.BaseEndpoint))
 		}
-		if on := o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled; on != (fips == "true") {
-			t.Errorf("%q: FIPS is used: %v", fips, on)
+		fips, dual := o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled, o.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled
+		if fips != (on.fips == "true") || dual != (on.dual == "true") {
+			t.Errorf("%+v: FIPS is used: %v, dual stack: %v", on, fips, dual)
 		}
 	}
 }

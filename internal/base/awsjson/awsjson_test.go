@@ -70,6 +70,7 @@ func TestCall_RepeatsWhatMayPass(t *testing.T) {
 	}{
 		{"throttled, then taken", []http.HandlerFunc{throttled, answer(200, "{}")}, 2, ""},
 		{"an internal error, then taken", []http.HandlerFunc{answer(500, "oops"), answer(200, "{}")}, 2, ""},
+		{"a connection that breaks, then taken", []http.HandlerFunc{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, answer(200, "{}")}, 2, ""},
 		{"always throttled", []http.HandlerFunc{throttled}, 3, "ThrottlingException"},
 		{"denied", []http.HandlerFunc{answer(400, `{"__type":"AccessDeniedException","Message":"no"}`)}, 1, "AccessDeniedException"},
 	} {

@@ -226,11 +226,11 @@ func (s *Server) definition(wanted *string) *types.TaskDefinition {
 	return nil
 }
 
-// seen returns a task as it was before the lag, if it existed then and is still listed.
-func (s *Server) seen(t *task) (types.Task, bool) {
+// seen returns a task as it was before a lag, if it existed then and is still listed.
+func (s *Server) seen(t *task, lag time.Duration) (types.Task, bool) {
 	now := s.opts.Now()
 	for _, st := range slices.Backward(t.history) {
-		if !st.updated.After(now.Add(-s.lag)) {
+		if !st.updated.After(now.Add(-lag)) {
 			return st.task, st.task.StoppedAt == nil || now.Sub(*st.task.StoppedAt) < stoppedMemory
 		}
 	}
@@ -246,7 +246,7 @@ func (s *Server) listTasks(in *awsecs.ListTasksInput) (smithy.Serializable, erro
 	}
 	var arns []string
 	for _, t := range s.tasks {
-		st, known := s.seen(t)
+		st, known := s.seen(t, s.lagOfList)
 		if known && aws.ToString(st.DesiredStatus) == cmp.Or(string(in.DesiredStatus), "RUNNING") && (in.Family == nil || *in.Family == *t.definition.Family) &&
 			(in.StartedBy == nil || *in.StartedBy == aws.ToString(st.StartedBy)) {
 			arns = append(arns, *st.TaskArn)
@@ -272,7 +272,7 @@ func (s *Server) describeTasks(in *awsecs.DescribeTasksInput) (smithy.Serializab
 	out := &awsecs.DescribeTasksOutput{}
 	for _, arn := range in.Tasks {
 		if t := s.find(arn); t != nil {
-			if st, known := s.seen(t); known {
+			if st, known := s.seen(t, s.lagOfDescribe); known {
 				out.Tasks = append(out.Tasks, st)
 				continue
 			}

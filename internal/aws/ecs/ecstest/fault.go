@@ -52,12 +52,12 @@ func (s *Server) fault(operation string) Fault {
 	return f
 }
 
-// Lag makes ListTasks and DescribeTasks show everything as it was this long ago: a task that was
-// just started is unknown.
-func (s *Server) Lag(by time.Duration) {
+// Lag makes ListTasks and DescribeTasks show everything as it was these times ago: a task that was just
+// started is not listed, or it is MISSING.
+func (s *Server) Lag(list, describe time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lag = by
+	s.lagOfList, s.lagOfDescribe = list, describe
 }
 
 // ForgetTokens forgets every client token, as ECS does after a time.

@@ -92,17 +92,17 @@ type Server struct {
 	delivered sync.WaitGroup // events
 	closed    sync.Once
 
-	mu          sync.Mutex
-	definitions []*types.TaskDefinition
-	tasks       []*task // in the order of their starts
-	tokens      map[string]token
-	faults      []Fault
-	requests    map[string]int
-	lag         time.Duration
-	starts      <-chan struct{} // nil unless HoldStarts was called
-	events      chan []byte     // nil after Close
-	hold        bool
-	held        [][]byte // events until Release
+	mu                       sync.Mutex
+	definitions              []*types.TaskDefinition
+	tasks                    []*task // in the order of their starts
+	tokens                   map[string]token
+	faults                   []Fault
+	requests                 map[string]int
+	lagOfList, lagOfDescribe time.Duration
+	starts                   <-chan struct{} // nil unless HoldStarts was called
+	events                   chan []byte     // nil after Close
+	hold                     bool
+	held                     [][]byte // events until Release
 }
 
 // token is the memory of a client token.
