@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
@@ -49,6 +50,58 @@ func TestRoles_UnderThePoliciesOfAnOrganisation(t *testing.T) {
 				} else if allowed && documented[r.Action] {
 					t.Errorf("%s does not deny %s: %s", file[1], role, r)
 				}
+			}
+		}
+	}
+}
+
+// Each policy that denies the stack nothing denies what it is for.
+func TestRoles_PoliciesOfAnOrganisationDenyWhatTheyAreFor(t *testing.T) {
+	anything := rehearsal.Policy{{Effect: "Allow", Actions: []string{"*"}, Resources: []string{"*"}}}
+	for file, r := range map[string]rehearsal.Request{
+		"regions":               ask("dynamodb:CreateTable", "arn:aws:dynamodb:us-west-2:123456789012:table/new"),
+		"boundaries":            ask("iam:CreateRole", role("new")),
+		"encryption-in-transit": ask("s3:GetObject", object("some/prefix/current"), "aws:SecureTransport", "false"),
+	} {
+		limits := rehearsal.Limits{Controls: []any{json.RawMessage(read(t, "infra/organisation/"+file+".json"))}}
+		if !anything.Allows(t, r) || anything.Judge(t, limits, r)[0] {
+			t.Errorf("%s does not deny %s", file, r)
+		}
+	}
+}
+
+// A policy that demands tags can exempt the two requests of the stack that have none, and nothing else.
+func TestRoles_TagsAreDemandedOfAllButTwoRequests(t *testing.T) {
+	stack := bounds(t)
+	exempt := strings.NewReplacer("ACCOUNT", "123456789012", "role/STACK", "role"+rolePath+"bounds").Replace(read(t, "infra/organisation/tags-exempt.json"))
+	limits := rehearsal.Limits{Controls: []any{json.RawMessage(exempt)}}
+	untagged := slices.DeleteFunc(people(stack), func(r rehearsal.Request) bool { return r.Context["aws:RequestTag/team"] == nil })
+	for i := range untagged {
+		untagged[i].Context = nil
+	}
+	for of, requests := range requested(t, stack) {
+		policy := stack.Roles[of]
+		for i := range requests {
+			requests[i].Principal = roleOf(stack, of)
+		}
+		for i, allowed := range policy.Judge(t, limits, requests...) {
+			if !allowed {
+				t.Errorf("it denies %s: %s", of, requests[i])
+			}
+		}
+		others := slices.Clone(untagged)
+		if of != "ReconcileRole" {
+			others = append(others, ask("ecs:RunTask", arn("ecs", "task-definition/bounds-runner:7")))
+		}
+		if of != "InstallRole" {
+			others = append(others, ask("ecs:CreateCluster", arn("ecs", "cluster/new")))
+		}
+		for i := range others {
+			others[i].Principal = roleOf(stack, of)
+		}
+		for i, allowed := range (rehearsal.Policy{{Effect: "Allow", Actions: []string{"*"}, Resources: []string{"*"}}}).Judge(t, limits, others...) {
+			if allowed {
+				t.Errorf("it does not deny %s: %s", of, others[i])
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -302,5 +303,37 @@ func TestTemplate_CapacityIsWhatTheFunctionsRead(t *testing.T) {
 		if !accepts.MatchString(value) {
 			t.Errorf("%q is refused", value)
 		}
+	}
+}
+
+// Several providers have no build for arm64, so containers run on x86_64 if nobody says otherwise. Functions, which run
+// only Terrapulse, are always on arm64, which is cheaper.
+func TestTemplate_OnlyContainersRunOnX86(t *testing.T) {
+	d := written(t)
+	if d.Parameters["Architecture"].Default != rehearsal.X8664 || !slices.Equal(d.Globals.Function.Architectures, []string{rehearsal.ARM64}) {
+		t.Errorf("containers run on %v, functions on %v", d.Parameters["Architecture"].Default, d.Globals.Function.Architectures)
+	}
+	for name, r := range d.Resources {
+		if own, ok := r.Properties["Architectures"]; ok {
+			t.Errorf("%s runs on %v", name, own)
+		}
+		if platform, ok := r.Properties["RuntimePlatform"].(map[string]any); ok && fmt.Sprint(platform["CpuArchitecture"]) != "[OnArm ARM64 X86_64]" {
+			t.Errorf("%s runs on %v", name, platform)
+		}
+	}
+}
+
+// The check of the subnets decides which addresses of AWS the function and the containers use.
+func TestTemplate_SubnetsDecideAboutDualStack(t *testing.T) {
+	d := written(t)
+	found := map[string]string{}
+	for name, r := range d.Resources {
+		text := fmt.Sprint(r.Properties)
+		for _, m := range regexp.MustCompile(`AWS_USE_DUALSTACK_ENDPOINT(?: Value)?:(\S+?)[ \]]`).FindAllStringSubmatch(text, -1) {
+			found[name] += m[1]
+		}
+	}
+	if want := map[string]string{"ReconcileFunction": "Network.DualStack", "TaskDefinition": "Network.ContainerDualStack"}; !maps.Equal(found, want) {
+		t.Errorf("%v, want %v", found, want)
 	}
 }

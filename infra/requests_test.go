@@ -3,6 +3,7 @@ package infra_test
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -439,6 +440,54 @@ func TestRoles_NetworkRightsAreForLambdaAlone(t *testing.T) {
 			if in { // functions/install may read elsewhere, too
 				expect(t, who, policy, true, slices.Concat(read, readByCode))
 			}
+		}
+	}
+}
+
+// What the resources of the stack allow services, and refuse everybody, is limited, too.
+func TestResources_AreForTheStackAndItsServices(t *testing.T) {
+	stack := bounds(t)
+	parameters := rehearsal.Minimal("10.0.0.1:8500")
+	parameters["Architecture"] = rehearsal.X8664
+	least := deployed(t, "least", parameters)
+	made := "arn:aws:s3:::" + least.Outputs["Bucket"] + "/terrapulse/current"
+	lost, topic, api := queue(stack.Outputs["DeadLetters"]), stack.Resources["Notifications"].ID, arn("lambda", "function:"+stack.Functions["ApiFunction"].Name)
+	// Each policy has a request that it allows, and the same with another value of one key.
+	for _, tt := range []struct {
+		of, policy, principal, action, resource, key, allowed, denied string
+	}{
+		{"least", "MadeBucketPolicy", "", "s3:GetObject", made, "aws:SecureTransport", "true", "false"},
+		{"", "DeadLettersPolicy", "", "sqs:SendMessage", lost, "aws:SecureTransport", "true", "false"},
+		{"", "DeadLettersPolicy", "events.amazonaws.com", "sqs:SendMessage", lost, "aws:SourceArn", arn("events", "rule/"+path.Base(stack.Resources["SettleFunctionStopped"].ID)), arn("events", "rule/other")},
+		{"", "NotificationsPolicy", "cloudwatch.amazonaws.com", "sns:Publish", topic, "aws:SourceArn", arn("cloudwatch", "alarm:bounds-Lost"), arn("cloudwatch", "alarm:other")},
+		{"", "NotificationsPolicy", "events.amazonaws.com", "sns:Publish", topic, "", "", "s3.amazonaws.com"},
+		{"", "GatewayPermission", "apigateway.amazonaws.com", "lambda:InvokeFunction", api, "aws:SourceArn", arn("execute-api", stack.Resources["Gateway"].ID+"/terrapulse/GET/ui"), arn("execute-api", "other/terrapulse/GET/ui")},
+		{"", "ScheduleRole", "scheduler.amazonaws.com", "sts:AssumeRole", roleOf(stack, "ScheduleRole"), "aws:SourceAccount", "123456789012", "999999999999"},
+		{"", "ExecutionRole", "ecs-tasks.amazonaws.com", "sts:AssumeRole", roleOf(stack, "ExecutionRole"), "aws:SourceAccount", "123456789012", "999999999999"},
+		{"", "RunnerRole", "ecs-tasks.amazonaws.com", "sts:AssumeRole", roleOf(stack, "RunnerRole"), "aws:SourceAccount", "123456789012", "999999999999"},
+		{"", "PlanRole", "ecs-tasks.amazonaws.com", "sts:AssumeRole", roleOf(stack, "PlanRole"), "aws:SourceAccount", "123456789012", "999999999999"},
+		{"", "ReconcileRole", "lambda.amazonaws.com", "sts:AssumeRole", roleOf(stack, "ReconcileRole"), "", "", "ecs-tasks.amazonaws.com"},
+	} {
+		of, sender := stack, rehearsal.Policy(nil)
+		if tt.of == "least" {
+			of = least
+		}
+		if tt.principal == "" { // a role that may do everything
+			sender = rehearsal.Policy{{Effect: "Allow", Actions: []string{"*"}, Resources: []string{"*"}}}
+		}
+		if of.Policies[tt.policy] == nil {
+			t.Fatalf("there is no %s", tt.policy)
+		}
+		good := ask(tt.action, tt.resource)
+		good.Principal, good.ResourcePolicy = tt.principal, of.Policies[tt.policy]
+		bad := good
+		if tt.key == "" {
+			bad.Principal = tt.denied
+		} else {
+			good.Context, bad.Context = map[string]any{tt.key: tt.allowed}, map[string]any{tt.key: tt.denied}
+		}
+		if got := sender.Judge(t, rehearsal.Limits{}, good, bad); !slices.Equal(got, []bool{true, false}) {
+			t.Errorf("%s of %s by %q: %v with %s=%s and then %q", tt.policy, tt.action, tt.principal, got, tt.key, tt.allowed, tt.denied)
 		}
 	}
 }

@@ -371,6 +371,11 @@ type document struct {
 		Default        any    `yaml:"Default"`
 		AllowedPattern string `yaml:"AllowedPattern"`
 	} `yaml:"Parameters"`
+	Globals struct {
+		Function struct {
+			Architectures []string `yaml:"Architectures"`
+		} `yaml:"Function"`
+	} `yaml:"Globals"`
 	Resources map[string]struct {
 		Type                string         `yaml:"Type"`
 		Condition           string         `yaml:"Condition"`

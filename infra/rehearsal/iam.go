@@ -93,6 +93,7 @@ func Person(t testing.TB, name string, placeholders ...string) Policy {
 type Request struct {
 	Action         string         `json:"action"`
 	Resource       string         `json:"resource"`                 // "*" if the action has none
+	Principal      string         `json:"principal,omitempty"`      // a service, or the ARN of a role; some role if empty
 	Context        map[string]any `json:"context,omitempty"`        // condition keys with a text or texts
 	ResourcePolicy any            `json:"resourcePolicy,omitempty"` // of the resource, such as the trust policy of a role
 }

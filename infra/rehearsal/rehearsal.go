@@ -6,6 +6,7 @@ package rehearsal
 
 import (
 	_ "embed"
+	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -101,12 +102,14 @@ func Minimal(consul string) Parameters {
 // Stack is a stack that CloudFormation has created.
 type Stack struct {
 	*Artifacts
-	Outputs   map[string]string    `json:"outputs"`
-	Functions map[string]Function  `json:"functions"` // by logical id, such as ReconcileFunction
-	Roles     map[string]Policy    `json:"roles"`     // by logical id, such as RunnerRole
-	Rules     map[string]EventRule `json:"rules"`     // by logical id
-	Alarms    map[string][]string  `json:"alarms"`    // where each goes, by logical id: a parameter's value, or a resource
-	Resources map[string]Resource  `json:"resources"` // that moto has created, by logical id
+	Outputs   map[string]string   `json:"outputs"`
+	Functions map[string]Function `json:"functions"` // by logical id, such as ReconcileFunction
+	Roles     map[string]Policy   `json:"roles"`     // by logical id, such as RunnerRole
+	// Policies are those of resources, such as a queue, and the trust policies of roles, by logical id.
+	Policies  map[string]json.RawMessage `json:"policies"`
+	Rules     map[string]EventRule       `json:"rules"`     // by logical id
+	Alarms    map[string][]string        `json:"alarms"`    // where each goes, by logical id: a parameter's value, or a resource
+	Resources map[string]Resource        `json:"resources"` // that moto has created, by logical id
 	// Template is the CloudFormation template. Moto creates no alarms, no dashboard and no
 	// schedule: they are only here.
 	Template Template `json:"template"`

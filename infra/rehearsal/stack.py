@@ -124,6 +124,7 @@ def deploy(asked):
         "resources": resources,
         "functions": {k: function(v) for k, v in of("AWS::Lambda::Function").items()},
         "roles": {k: statements(v) for k, v in of("AWS::IAM::Role").items()},
+        "policies": policies(template, values(template, asked["parameters"]) | {"AWS::StackName": name}, resources),
         "taskDefinitions": {k: task_definition(v) for k, v in of("AWS::ECS::TaskDefinition").items()},
         "rules": {k: rule(v, bus if k == "NotificationRule" and bus else "default") for k, v in of("AWS::Events::Rule").items()},
         "alarms": alarms(template, values(template, asked["parameters"]) | {"conditions": template["Conditions"]}),
@@ -394,6 +395,42 @@ def normal(statement):
     # Only in AWS, the ARN of a log group ends with all its streams.
     listed["Resource"] = [r + ":*" if ":log-group:" in r else r for r in listed["Resource"]]
     return statement | listed
+
+
+def policies(template, given, resources):
+    """What the stack's resources allow others, most of which moto does not make, and who may assume its roles."""
+    arns = {"AWS::S3::Bucket": "arn:aws:s3:::", "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:123456789012:", "AWS::Events::Rule": f"arn:aws:events:{REGION}:123456789012:rule/",
+            "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:123456789012:function:"}
+
+    def named(name):
+        resource, _, attribute = name.partition(".")
+        kind, id = resources[resource]["type"], resources[resource]["id"]
+        return arns[kind] + id.rsplit("/", 1)[-1] if attribute else id
+
+    def one(value):
+        if isinstance(value, list):
+            return [one(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        kind, of = next(iter(value.items()), ("", None))
+        if kind in ("Ref", "Fn::GetAtt"):
+            return named(of if isinstance(of, str) else ".".join(of))
+        if kind == "Fn::Sub":
+            return re.sub(r"\$\{([^}]+)\}", lambda m: named(m[1]), of)
+        return {k: one(v) for k, v in value.items()}
+
+    found = {}
+    for name, r in resolved(template, given)["Resources"].items():
+        p = r.get("Properties", {})
+        if "PolicyDocument" in p and "Policy" in r["Type"] and not r["Type"].startswith("AWS::IAM"):
+            found[name] = one(p["PolicyDocument"])
+        elif "AssumeRolePolicyDocument" in p:
+            found[name] = one(p["AssumeRolePolicyDocument"])
+        elif r["Type"] == "AWS::Lambda::Permission" and "SourceArn" in p:
+            function = p["FunctionName"].get("Ref") or p["FunctionName"]["Fn::GetAtt"][0]
+            found[name] = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": p["Principal"]}, "Action": p["Action"],
+                           "Resource": named(function + ".Arn"), "Condition": {"ArnLike": {"aws:SourceArn": one(p["SourceArn"])}}}}
+    return found
 
 
 def task_definition(arn):
