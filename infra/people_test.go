@@ -214,6 +214,7 @@ func TestPeople_PoliciesAllowWhatTheirCommandsRequestAndNoMore(t *testing.T) {
 		ask("cloudwatch:DescribeAlarms", arn("cloudwatch", "alarm:bounds-")), ask("cloudwatch:GetMetricData", "*"),
 		ask("logs:FilterLogEvents", arn("logs", "log-group:"+stack.Resources["RunnerLog"].ID)), ask("sqs:GetQueueAttributes", queue(stack.Outputs["DeadLetters"])),
 		ask("s3:GetBucketNotification", "arn:aws:s3:::the-bucket"), ask("s3:GetObject", object("some-prefix/logs/web/0123.plan.gz")),
+		ask("s3:GetObject", object("some-prefix/current")), ask("s3:GetObject", object("some-prefix/bundles/0123.zip")),
 		ask("kms:Decrypt", kmsARN, "kms:ViaService", "dynamodb.eu-west-1.amazonaws.com"),
 	}
 	push := []rehearsal.Request{

@@ -158,6 +158,7 @@ func TestBundlePush_WarnsOfProvidersWithoutABuildForTheContainers(t *testing.T) 
 	put(t, "lb/main.tf", fmt.Sprintf("variable \"services\" {}\nterraform {\n  required_providers {\n    firewall = { source = %q }\n  }\n}\n", strings.TrimPrefix(registry.URL, "https://")+"/own/firewall"))
 	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "is pushed")
 	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks -json", `"warnings": [`, "has no build for linux_arm64")
+	d.runs(exitError, "doctor -stack=prod -quick", "providers: ", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "To fix it: deploy with the other value of Architecture")
 }
 
 func TestWhatIsWrongIsNotPushed(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -18,9 +20,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
+	"github.com/terrapulse/terrapulse/internal/driver/builds"
+	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 )
 
 const (
@@ -42,6 +47,7 @@ func (s *Stack) outside() []doctor.Check {
 		{Name: "metrics", Look: s.checkMetrics, Fix: "read the log of the reconcile function: without ticks, see the schedule in EventBridge Scheduler; with ticks, CloudWatch does not read the metrics in that log"},
 		{Name: "alarms", Look: s.checkAlarms, Fix: docs.Page("operate-aws.md") + " says for each alarm what to do"},
 		{Name: "bucket", Look: s.checkBucket, Fix: "turn on EventBridge in the properties of the bucket: otherwise a bundle that is pushed without -stack is in force after up to 5 minutes"},
+		{Name: "providers", Look: s.checkProviders, Fix: "deploy with the other value of Architecture, or allow a version of the provider that has a build"},
 		{Name: "dead letters", Look: s.checkDeadLetters, Fix: "read the messages in the queue (output DeadLetters), repair their cause, and purge the queue"},
 	}
 }
@@ -155,6 +161,46 @@ func (s *Stack) checkBucket(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("bucket %s sends no events to EventBridge", at.Bucket)
 	}
 	return fmt.Sprintf("%s sends events to EventBridge", at.Bucket), nil
+}
+
+// checkProviders checks that registries have the providers of the bundle for the containers.
+func (s *Stack) checkProviders(ctx context.Context) (string, error) {
+	notChecked := func(err error) (string, error) { return "", &doctor.NotCheckedError{Err: err} }
+	platform := s.Platform()
+	if platform == "" {
+		return notChecked(errors.New("the image of the containers (RunnerImage) may include the providers"))
+	}
+	location, err := s.Output("BundleUrl")
+	if err != nil {
+		return "", err
+	}
+	at := &bundle.Bucket{Client: s3.NewFromConfig(s.aws)}
+	if at.Location, err = s3url.Parse(location); err != nil {
+		return "", err
+	}
+	pointer, err := at.Current(ctx)
+	if err == nil && pointer.Digest == "" {
+		err = errors.New("nothing was pushed yet")
+	}
+	if err != nil {
+		return notChecked(err)
+	}
+	dir, err := os.MkdirTemp("", "terrapulse-bundle-")
+	if err != nil {
+		return notChecked(err)
+	}
+	defer os.RemoveAll(dir)
+	cfg, err := at.LoadInto(ctx, pointer.Digest, filepath.Join(dir, "files"))
+	if err != nil {
+		return notChecked(err)
+	}
+	if kind := remotes.Of(cfg); kind != nil {
+		return kind.System + " downloads them", nil
+	}
+	if wrong := builds.Missing(ctx, cfg, platform, nil); len(wrong) > 0 {
+		return "", errors.New(strings.Join(wrong, "; "))
+	}
+	return "no registry lacks a build for " + platform, nil
 }
 
 // checkDeadLetters checks that no event was given up.
