@@ -47,6 +47,10 @@ func TestCI_RolesAllowWhatTheWorkflowRequestsAndNoMore(t *testing.T) {
 	c.file("module/main.tf", c.read("module/main.tf")+"# changed\n")
 	c.sh(plan.step("plan", "Plan"), "lb    changed  yes   files of the module", "No changes")
 
+	if had := c.rolesHad(); had != "PlanRole RunnerRole PlanRole" {
+		t.Errorf("the containers of a pull request, its merge and another pull request have the roles %s", had)
+	}
+
 	for role, r := range map[string]*recorder{"PlanRole": plan, "PushRole": push} {
 		for _, s := range roles[role] {
 			for _, action := range s.Actions {
@@ -173,7 +177,9 @@ type recorder struct {
 
 func (c *cloud) recorder(role string, roles map[string]rehearsal.Policy) *recorder {
 	r := &recorder{c: c, env: map[string]string{"STACK": "e2e", "TASKS": "."}}
-	allows := c.judge(role, roles[role])
+	limits := organisation(c.t, c.name)
+	limits.Boundary = nil // which is for the roles of the stack
+	allows := c.judge(role, roles[role], limits)
 	for service := range rights {
 		address := "AWS_ENDPOINT_URL_" + service
 		r.env[address] = guarded(c.t, service, strings.NewReplacer(), c.env[address], func(request rehearsal.Request) bool {

@@ -58,10 +58,14 @@ func TestPlans_ContainersThatApplyNothingHaveAnotherRole(t *testing.T) {
 		first = checks()[0]
 		c.tickUntil("checked again", func() bool { return len(checks()) > 0 && !slices.Contains(checks(), first) })
 	})
-	c.mu.Lock()
-	had := strings.Join(slices.Compact(slices.Clone(c.had)), " ")
-	c.mu.Unlock()
-	if had != "RunnerRole PlanRole" {
+	if had := c.rolesHad(); had != "RunnerRole PlanRole" {
 		t.Errorf("the containers of an apply, a plan and checks for drift have the roles %s", had)
 	}
+}
+
+// rolesHad returns the roles of the containers in the order of their starts, each once in a row.
+func (c *cloud) rolesHad() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Join(slices.Compact(slices.Clone(c.had)), " ")
 }

@@ -11,13 +11,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/infra/rehearsal"
 	"github.com/terrapulse/terrapulse/internal/aws/ecs/ecstest"
+	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // as returns the environment of a program that has a role: IAM judges its requests to AWS by the policies of the role.
@@ -29,26 +32,52 @@ func (c *cloud) as(role string) map[string]string {
 	for service := range rights {
 		address, guard := "AWS_ENDPOINT_URL_"+service, role+" "+service
 		if c.guards[guard] == "" {
-			c.guards[guard] = guarded(c.t, service, c.names, c.env[address], c.judge(role, c.roles[role]))
+			c.guards[guard] = guarded(c.t, service, c.names, c.env[address], c.judge(role, c.roles[role], organisation(c.t, c.name)))
 		}
 		env[address] = c.guards[guard]
 	}
 	return env
 }
 
-// judge returns a function that reports whether a role has the right for a request. A refused request fails the test.
-func (c *cloud) judge(role string, policy rehearsal.Policy) func(rehearsal.Request) bool {
+// judge returns a function that reports whether a role has the right for a request, also under limits. A refused request
+// fails the test.
+func (c *cloud) judge(role string, policy rehearsal.Policy, limits rehearsal.Limits) func(rehearsal.Request) bool {
 	var judged sync.Map // verdicts by request
 	return func(r rehearsal.Request) bool {
 		verdict, known := judged.Load(r.String())
 		if !known {
-			verdict, _ = judged.LoadOrStore(r.String(), policy.Allows(c.t, r))
+			r.Principal = "arn:aws:iam::123456789012:role/" + c.name + "-" + role + "-1"
+			said := ""
+			if !policy.Allows(c.t, r) {
+				said = role + " does not allow"
+			} else if !policy.Judge(c.t, limits, r)[0] {
+				said = "a strict organisation denies " + role
+			}
+			verdict, _ = judged.LoadOrStore(r.String(), said)
 		}
-		if verdict == false {
-			c.t.Errorf("%s does not allow %s", role, r)
+		if verdict != "" {
+			c.t.Errorf("%s %s", verdict, r)
 		}
-		return verdict.(bool)
+		return verdict == ""
 	}
+}
+
+// organisation returns the boundary and the policies of a strict organisation that has exempted a stack as the
+// documentation says.
+func organisation(t testing.TB, stack string) (limits rehearsal.Limits) {
+	t.Helper()
+	policy := func(name string) json.RawMessage {
+		text, err := os.ReadFile(filepath.Join(testtools.Root(t), "infra", "organisation", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return json.RawMessage(strings.NewReplacer("ACCOUNT", "123456789012", "STACK", stack).Replace(string(text)))
+	}
+	limits.Boundary = policy("boundary")
+	for _, name := range []string{"boundaries", "encryption-in-transit", "function-urls", "linked-roles", "regions", "tags-exempt"} {
+		limits.Controls = append(limits.Controls, policy(name))
+	}
+	return limits
 }
 
 // guarded returns the URL of a proxy that answers as AWS does if the sender lacks the right for a request. It replaces the
@@ -103,8 +132,8 @@ type recordKey struct {
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
 func ofRecords(operation string, _ *http.Request, body []byte) ([]rehearsal.Request, error) {
 	type part struct {
-		TableName string
-		Key, Item recordKey
+		TableName, ConditionExpression string
+		Key, Item                      recordKey
 	}
 	var in struct {
 		part
@@ -119,6 +148,15 @@ func ofRecords(operation string, _ *http.Request, body []byte) ([]rehearsal.Requ
 	add := func(action, table string, collection string) {
 		at := [2]string{"dynamodb:" + action, table}
 		collections[at] = append(collections[at], collection)
+	}
+	puts := []part{in.part}
+	for _, item := range in.TransactItems {
+		puts = append(puts, item["Put"])
+	}
+	for _, put := range puts { // IAM cannot distinguish a new entry from a replaced one
+		if strings.HasPrefix(put.Item.PK.S, "audit-") && put.ConditionExpression != "attribute_not_exists(pk)" {
+			return nil, fmt.Errorf("it may replace an entry of the audit record: %s", body)
+		}
 	}
 	switch operation {
 	case "GetItem", "DeleteItem", "PutItem":

@@ -92,4 +92,7 @@ func TestWhatIf_ContainersPlanAndNothingIsApplied(t *testing.T) {
 	if c.applied("lb") != 20 {
 		t.Errorf("%d instances are applied", c.applied("lb"))
 	}
+	if had := c.rolesHad(); had != "RunnerRole PlanRole" {
+		t.Errorf("the containers of applies and what-ifs have the roles %s", had)
+	}
 }
