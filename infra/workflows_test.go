@@ -41,6 +41,37 @@ func TestWorkflows_CallExistingTargets(t *testing.T) {
 	}
 }
 
+// The workflow that deploys into an account gives the template parameters and values that it has.
+func TestWorkflows_VerifyWithExistingParameters(t *testing.T) {
+	var workflow struct {
+		Jobs struct {
+			Verify struct {
+				Strategy struct {
+					Matrix struct {
+						Include []struct{ Name, Parameters string }
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, ".github/workflows/verify-aws.yml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	parameters, given := written(t).Parameters, 0
+	for _, set := range workflow.Jobs.Verify.Strategy.Matrix.Include {
+		for _, m := range regexp.MustCompile(`(\w+)=(\$\{\{[^}]*\}\}|\S*)`).FindAllStringSubmatch(set.Parameters, -1) {
+			given++
+			p, ok := parameters[m[1]]
+			if !ok || !strings.HasPrefix(m[2], "$") && !regexp.MustCompile(p.AllowedPattern).MatchString(m[2]) {
+				t.Errorf("%s: the template does not accept %s", set.Name, m[0])
+			}
+		}
+	}
+	if given < 7 {
+		t.Errorf("found %d parameters", given)
+	}
+}
+
 // A template is published only after its functions are in buckets of the project: the owner of the
 // buckets decides what runs in the accounts of the users.
 func TestWorkflows_UploadTheFunctionsBeforeTheTemplateIsPublished(t *testing.T) {
