@@ -61,7 +61,7 @@ func TestRoles_PoliciesOfAnOrganisationDenyWhatTheyAreFor(t *testing.T) {
 	for file, r := range map[string]rehearsal.Request{
 		"regions":               ask("dynamodb:CreateTable", "arn:aws:dynamodb:us-west-2:123456789012:table/new"),
 		"boundaries":            ask("iam:CreateRole", role("new")),
-		"encryption-in-transit": ask("s3:GetObject", object("some/prefix/current"), "aws:SecureTransport", "false"),
+		"encryption-in-transit": ask("s3:GetObject", object("some-prefix/current"), "aws:SecureTransport", "false"),
 	} {
 		limits := rehearsal.Limits{Controls: []any{json.RawMessage(read(t, "infra/organisation/"+file+".json"))}}
 		if !anything.Allows(t, r) || anything.Judge(t, limits, r)[0] {
