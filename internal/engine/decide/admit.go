@@ -76,21 +76,17 @@ func holdRemoved(d *decider, t trigger) *hold {
 		return nil
 	}
 	s := &d.state
-	renamed := d.MovedTo != "" || len(d.RenamedTo) > 0
-	if d.MovedTo == "" && renamed && (d.Destroy || d.Undestroyable != nil) {
-		return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: %s", d.perhapsRenamed())
-	}
 	if d.missing() {
 		at := s.MissingSince.Add(removalLasts)
 		return refuse(state.ReasonRemoved, at, "the task is not in the configuration any more: this counts as its removal if it lasts until %s", clock.Stamp(at, d.now))
 	}
 	if d.Destroy || d.Undestroyable != nil {
-		if d.NotMovedTo != "" && s.Destroy == nil && s.Run == nil {
-			return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: the moved_from of task %s names this task, but %[1]s has something of its own by now: to destroy this one, remove its name there, or use `terrapulse destroy %s`", d.NotMovedTo, d.Task.Name)
+		if d.Kept != "" {
+			return refuse(state.ReasonRenamed, time.Time{}, "nothing is destroyed: %s", d.Kept)
 		}
 		return d.holdUndestroyed(t)
 	}
-	if !renamed { // else they move to the new name
+	if d.MovedTo == "" && d.Kept == "" { // else they move to the new name
 		s.DropRequests()
 		s.DropDestroy()
 	}
@@ -101,8 +97,8 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if left := s.GivenUp(); left != nil && !left.OfOther(d.Driver) && !clock.Reached(until, d.now) {
 		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", left.ID)
 	}
-	if len(d.RenamedTo) > 0 {
-		until = time.Time{} // its records are kept until they move, or until the new task is known to be new
+	if d.Kept != "" || d.MovedTo != "" && s.MovedTo == "" {
+		until = time.Time{} // its records are kept until they move, or until it is known that they do not
 	} else if s.Deleted || clock.Reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase
@@ -116,10 +112,8 @@ func holdRemoved(d *decider, t trigger) *hold {
 		stays = "it was renamed to " + s.MovedTo
 	case d.MovedTo != "":
 		stays = "it is renamed to " + d.MovedTo
-	case d.NotMovedTo != "":
-		stays += fmt.Sprintf("; the moved_from of task %s names it, but %[1]s has something of its own by now", d.NotMovedTo)
-	case len(d.RenamedTo) > 0:
-		stays += "; " + d.perhapsRenamed()
+	case d.Kept != "":
+		stays += "; " + d.Kept
 	}
 	return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; %s", stays)
 }

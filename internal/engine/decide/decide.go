@@ -133,13 +133,10 @@ func (d *decider) note() {
 	}
 	if !d.Removed {
 		s.Configured()
-		s.Shape, s.Follows = d.Shape, d.Task.After
-		if d.Unmoved == "" { // else a moved_from that cannot be followed yet is perhaps taken back
-			s.Renamed = d.Renamed[:min(len(d.Renamed), state.MaxRenamed)]
-		}
-		if s.Forced != "" || !s.AppliedAt.IsZero() {
-			s.Renamed = nil // somebody has said that it is a new task
-		}
+		s.Follows = d.Task.After
+	}
+	if s.Forced != "" {
+		s.Renamed = nil // a person has said that it is a new task
 	}
 	if d.Removed && d.Blocked == nil {
 		d.noteRemoved()

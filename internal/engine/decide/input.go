@@ -124,12 +124,9 @@ type Removal struct {
 
 // Renaming is what is known of the task under other names.
 type Renaming struct {
-	Shape string // of the task, as config.Task.Shape says
-	// Renamed are the removed tasks of which a new one is perhaps one, and RenamedTo the
-	// new tasks of which a removed one is perhaps one.
-	Renamed, RenamedTo []string
 	// MovedTo is the task that takes over what a removed one has, and Unmoved why a task
-	// cannot do so yet. NotMovedTo is the task whose moved_from names a removed one, and that
-	// has something of its own.
-	MovedTo, Unmoved, NotMovedTo string
+	// cannot do so yet.
+	MovedTo, Unmoved string
+	// Kept is why nothing of a removed task is destroyed: it is not clear whether it has another name.
+	Kept string
 }

@@ -136,7 +136,7 @@ var successors = map[string]func() *chain{
 		return destroyed(func(in *Input) { removed(in); in.Undestroyable = errors.New("its provider is gone") })
 	},
 	"to be destroyed, and perhaps renamed": func() *chain {
-		return destroyed(func(in *Input) { leaving(in); in.RenamedTo = []string{"edge"} })
+		return destroyed(func(in *Input) { leaving(in); in.Kept = "perhaps it was renamed to edge" })
 	},
 	"to be destroyed, and missing for less than 30 seconds": func() *chain {
 		return destroyed(func(in *Input) { in.Removed, in.Destroy = true, true })

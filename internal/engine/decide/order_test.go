@@ -169,7 +169,7 @@ var situations = map[string]func() *chain{
 	},
 	"perhaps renamed": func() *chain {
 		return afterFirewall(func(in *Input) {
-			in.State, in.Reading, in.Renamed = state.Task{}, changedTo("A"), []string{"edge"}
+			in.State, in.Reading = state.Task{Naming: state.Naming{Renamed: []string{"edge"}}}, changedTo("A")
 		})
 	},
 	"destroyed by hand": func() *chain {

@@ -11,13 +11,14 @@ import (
 // holdRenamed refuses a new task that perhaps is a removed one under another name,
 // and one that cannot take over yet what its moved_from names.
 func holdRenamed(d *decider, _ trigger) *hold {
-	switch {
-	case d.Unmoved != "":
-		return refuse(state.ReasonRenamed, time.Time{}, "%s", d.Unmoved)
-	case !d.Removed && len(d.state.Renamed) > 0:
-		return refuse(state.ReasonRenamed, time.Time{}, "%s", PerhapsBefore(d.Task, d.state.Renamed))
+	text := d.Unmoved
+	if before := d.state.Unclear(d.Task.MovedFrom); text == "" && len(before) > 0 {
+		text = PerhapsBefore(d.Task, before)
 	}
-	return nil
+	if text == "" {
+		return nil
+	}
+	return refuse(state.ReasonRenamed, time.Time{}, "%s", text)
 }
 
 // PerhapsBefore says which removed tasks a new one perhaps was.
@@ -31,9 +32,4 @@ func PerhapsBefore(task *config.Task, before []string) string {
 		text = fmt.Sprintf("its moved_from names %s, and there is no such task; %s", state.Some(task.MovedFrom, "and"), text)
 	}
 	return text
-}
-
-// perhapsRenamed is perhapsBefore for the removed task.
-func (d *decider) perhapsRenamed() string {
-	return fmt.Sprintf("perhaps it was renamed to %s, which waits until somebody says so", state.Some(d.RenamedTo, "or"))
 }

@@ -49,7 +49,7 @@ func TestVerification_IsContinued(t *testing.T) {
 		"its delete":           {func(in *Input) { in.Removed, in.State.Deleted = true, true }, Resume, ""},
 		"its block is wrong":   {func(in *Input) { in.Removed, in.Blocked = true, errors.New("no module") }, Resume, ""},
 		"perhaps its rename": {func(in *Input) {
-			in.Removed, in.Destroy, in.RenamedTo = true, true, []string{"edge"}
+			in.Removed, in.Destroy, in.Kept = true, true, "perhaps it was renamed to edge"
 			in.State.RemovedAt = noon
 		}, Resume, ""},
 		"its destroy":                {func(in *Input) { in.State.RequestDestroy("Ann", "", noon) }, End, state.RunSuperseded},

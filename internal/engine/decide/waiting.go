@@ -91,7 +91,7 @@ func (d *decider) waiting() (trigger, *hold) {
 
 // verifies reports whether the verification of the task's run is to be continued.
 func (d *decider) verifies() bool {
-	wait, stays := d.state.Waits(), !d.destroys() || len(d.RenamedTo) > 0
+	wait, stays := d.state.Waits(), !d.destroys() || d.Kept != ""
 	return wait != nil && wait.For == state.WaitVerify && stays
 }
 

@@ -47,7 +47,7 @@ func (t *tick) readChosen(ctx context.Context, rec state.Reconcile) (map[string]
 	if err != nil {
 		return nil, nil, err
 	}
-	named := t.namedAsFormer(chosen, states)
+	named := t.named(chosen, states)
 	more, wrong, err := t.readNames(ctx, named)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +121,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 	for _, task := range t.Reconciler.tasks {
 		row, ok := t.summary.Row(task.Name)
 		switch {
-		case !ok || mayTake(row, task) || concerns(row, task, now, t.Skew):
+		case !ok || concerns(row, task, now, t.Skew):
 			chosen[task.Name] = true
 		default:
 			if at := t.checkDue(row, task, now); clock.Reached(at, now) {
@@ -141,30 +141,21 @@ func (t *tick) choose(now time.Time) map[string]bool {
 	return chosen
 }
 
-// mayTake reports whether a task may still take along what there is under a name in its moved_from.
-func mayTake(row summary.Row, task task) bool {
-	return slices.ContainsFunc(task.MovedFrom, func(name string) bool { return !row.Took(name) })
-}
-
-// namedAsFormer returns the tasks at rest that have a name which a task of the tick had before, or that have
-// taken over what was under it: the Terraform state under the name may be theirs.
-func (t *tick) namedAsFormer(chosen map[string]bool, states map[string]state.Stored[state.Task]) map[string]bool {
+// named returns the tasks at rest that the names of others concern: those that have a name which a task of the tick had
+// before, because the Terraform state under it may be theirs, and those whose moved_from names a removed task
+// which has something.
+func (t *tick) named(chosen map[string]bool, states map[string]state.Stored[state.Task]) map[string]bool {
 	named := map[string]bool{}
-	note := func(name string) {
-		if !chosen[name] && t.configured(name) {
-			named[name] = true
-		}
-	}
 	for _, record := range states {
 		for _, name := range record.Data.Moving {
-			note(name)
+			if !chosen[name] && t.configured(name) {
+				named[name] = true
+			}
 		}
 	}
 	for _, task := range t.Reconciler.tasks {
-		if chosen[task.Name] {
-			for _, name := range task.MovedFrom {
-				note(t.latest(name, states))
-			}
+		if !chosen[task.Name] && slices.ContainsFunc(task.MovedFrom, func(name string) bool { return states[name].Exists() && states[name].Data.MovedTo == "" }) {
+			named[task.Name] = true
 		}
 	}
 	return named

@@ -50,8 +50,8 @@ func decided(was, next state.Task, d decide.Decision, now time.Time, backend str
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}
-	if len(was.Renamed) == 0 && len(next.Renamed) > 0 {
-		add(outbox.Event{Kind: outbox.TaskRenamed, Detail: decide.PerhapsBefore(d.Task, next.Renamed)})
+	if before := next.Unclear(d.Task.MovedFrom); len(was.Renamed) == 0 && len(before) > 0 {
+		add(outbox.Event{Kind: outbox.TaskRenamed, Detail: decide.PerhapsBefore(d.Task, before)})
 	}
 	for _, e := range drifted(was, next, d, now) {
 		add(e)

@@ -102,21 +102,23 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 	if t.Blocked != nil {
 		blocked = t.Blocked()
 	}
-	names := t.renames(states, now)
+	t.noteStates(states)
+	names := t.renames(states)
+	removed := slices.DeleteFunc(slices.Sorted(maps.Keys(states)), t.configured)
+	gone := t.vanished(removed, states, names.moved, now)
 	inputs := make([]decide.Input, len(t.tasks))
 	for i, task := range t.tasks {
-		inputs[i] = t.input(task, states, names.before[task.Name], blocked[task.Name])
+		inputs[i] = t.input(task, states, t.perhaps(task, states, gone), blocked[task.Name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		if t.configured(name) {
-			continue
-		}
+	suspects := suspectsOf(inputs)
+	for _, name := range removed {
 		s := states[name].Data
 		in := decide.Input{Task: &config.Task{Name: name, After: s.Follows}, State: s, Corrupt: t.corrupt[name], Blocked: t.effective.Problems[name], Skew: t.Skew,
 			Removal:     decide.Removal{Removed: true, Keep: t.Config.KeepRemoved},
-			Renaming:    decide.Renaming{MovedTo: names.moved[name], NotMovedTo: t.late[name], RenamedTo: names.after[name]},
+			Renaming:    decide.Renaming{MovedTo: names.moved[name]},
 			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed}}
 		if in.MovedTo == "" {
+			in.Kept = cmp.Or(suspects.keep(name, s), names.tooLate(name, s))
 			if err := t.restore(ctx, &in); err != nil {
 				return nil, err
 			}
@@ -126,19 +128,23 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 	return inputs, nil
 }
 
-// input is the input about a task of the configuration, as far as its record says. renamed are the
+// input is the input about a task of the configuration, as far as its record says. perhaps are the
 // removed tasks of which it is perhaps one.
-func (t *tick) input(task task, states map[string]state.Stored[state.Task], renamed []string, blocked error) decide.Input {
+func (t *tick) input(task task, states map[string]state.Stored[state.Task], perhaps []string, blocked error) decide.Input {
 	if err := t.corrupt[task.Name]; err != nil {
 		return decide.Input{Task: task.Task, Corrupt: err}
 	}
 	s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
+	if len(s.Renamed) == 0 { // else it has the shape by which it was found
+		s.Shape = task.shape
+	}
+	s.Renamed = perhaps
 	in := decide.Input{Task: task.Task, Definition: task.definition, State: s, Blocked: blocked, Skew: t.Skew, Repaired: t.repaired(task.Task, &s),
 		Request:     decide.Request{Force: t.opts.Force[task.Name], All: t.opts.All},
 		Reading:     decide.Reading{Datacenters: task.datacenters},
-		Renaming:    decide.Renaming{Shape: task.shape, Renamed: renamed, Unmoved: t.unmoved(task.Task, states)},
+		Renaming:    decide.Renaming{Unmoved: t.unmoved(task.Task, states)},
 		Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed, ChangedBy: o.ChangedBy()}}
-	if len(in.Renamed) == 0 {
+	if len(s.Unclear(task.MovedFrom)) == 0 {
 		in.Unmoved = cmp.Or(in.Unmoved, t.occupied(task.Task, states))
 	}
 	if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {

@@ -144,9 +144,6 @@ func ofOneShape(t testing.TB, n int) (was []string, of *tick, states map[string]
 		states[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: state.Task{Observation: state.Observation{AppliedAt: noon}, Naming: state.Naming{Shape: b.tasks[0].shape}}}
 		was = append(was, name)
 	}
-	for _, task := range b.tasks { // the second tick: each new task waits already
-		states[task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(task.Name), Version: "1"}, Data: state.Task{Naming: state.Naming{Renamed: was[:state.MaxRenamed]}}}
-	}
 	return was, &tick{Reconciler: b.Reconciler, tasks: b.tasks}, states
 }
 
@@ -154,24 +151,41 @@ func ofOneShape(t testing.TB, n int) (was []string, of *tick, states map[string]
 func BenchmarkRenames(b *testing.B) {
 	_, of, states := ofOneShape(b, 2000)
 	for b.Loop() {
-		of.renames(states, noon)
+		if _, err := of.stored(b.Context(), states, noon); err != nil {
+			b.Fatal(err)
+		}
 	}
 	if took := b.Elapsed() / time.Duration(b.N); took > 2*time.Second {
 		b.Errorf("comparing took %s, bound 2s", took)
 	}
 }
 
+// A record names some of them only. All of them are kept, and no new one begins to run by itself.
 func TestRename_OfManyTasksOfOneShape(t *testing.T) {
 	was, of, states := ofOneShape(t, 200)
-	found := of.renames(states, noon)
-	for _, name := range was {
-		if len(found.after[name]) != state.MaxRenamed {
-			t.Fatalf("%s is perhaps one of %d tasks", name, len(found.after[name]))
+	for _, half := range []bool{false, true} {
+		inputs, err := of.stored(t.Context(), states, noon.Add(24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, task := range of.tasks {
-		if !slices.Equal(found.before[task.Name], was) {
-			t.Fatalf("%s was perhaps one of %d tasks", task.Name, len(found.before[task.Name]))
+		for _, in := range inputs[:len(of.tasks)] {
+			if got := in.State.Unclear(nil); len(got) != state.MaxRenamed {
+				t.Fatalf("task %s was perhaps one of %d tasks", in.Task.Name, len(got))
+			}
+			states[in.Task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(in.Task.Name), Version: "1"}, Data: in.State}
+		}
+		for _, in := range inputs[len(of.tasks):] {
+			if in.Kept == "" && states[in.Task.Name].Data.MovedTo == "" {
+				t.Fatalf("nothing keeps %s from being destroyed", in.Task.Name)
+			}
+		}
+		if half {
+			continue
+		}
+		for _, name := range was[:state.MaxRenamed] { // a person says what has become of those that the records name
+			moved := states[name]
+			moved.Data = state.Task{Naming: state.Naming{MovedTo: "another"}}
+			states[name] = moved
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestRename_TaskFromTheAPITakesOverOnlyWhatItNames(t *testing.T) {
 	b.tickAfterEnd()
 	b.launcher.forget()
 	b.reload()
-	b.waitsAs(map[string]string{"made": "task-0, which was renamed since"})
+	b.waitsAs(map[string]string{"made": "task-0, which was renamed to new since"})
 	if is := b.task("new"); is.MovedTo != "" || is.Applied != "A" {
 		t.Errorf("the renamed task is %+v", is)
 	}

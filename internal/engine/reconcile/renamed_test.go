@@ -171,6 +171,7 @@ func TestTick_RenamedTaskIsNotDestroyedUnderItsNameBefore(t *testing.T) {
 			t.Fatalf("launched %+v", report.Launches)
 		}
 	}
+	b.removed()
 	if heard := events.heard(); strings.Count(heard, "task_renamed(") != 1 {
 		t.Errorf("the events are %s", heard)
 	}

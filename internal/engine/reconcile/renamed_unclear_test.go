@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,7 +72,7 @@ func TestRename_OfSeveralTasksOfOneShapeProtectsAllOfThem(t *testing.T) {
 		t.Errorf("a tick decides about %d tasks, and nothing has changed", len(report.Decisions))
 	}
 
-	// Weeks later, a person says what one of them is: the other one is clear, and waits for its word.
+	// Weeks later, a person says what one of them is: the other one waits for its word.
 	b.now = b.now.Add(keptRemoved + time.Hour)
 	b.inForce(alike(t, dir, "edge-aa<aa", "edge-bb"))
 	if runs := b.launchedRuns(); !maps.Equal(runs, map[string]int{"edge-aa": 1}) || !slices.Equal(b.runs("edge-aa").Moves.From, []string{"aa"}) {
@@ -81,13 +82,113 @@ func TestRename_OfSeveralTasksOfOneShapeProtectsAllOfThem(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	b.launcher.forget()
 	b.tick()
-	b.waitsAs(map[string]string{"edge-bb": `perhaps this is task bb under a new name, and nothing was made yet: if so, set moved_from to "bb"`, "bb": "nothing is destroyed"})
+	b.waitsAs(map[string]string{"edge-bb": both, "bb": "nothing is destroyed"})
 
 	// The other one is new: what was removed is destroyed.
 	b.must(b.people().Force(t.Context(), "edge-bb", "ann"))
 	b.tick()
 	b.tick()
 	if runs := b.launchedRuns(); !maps.Equal(runs, map[string]int{"edge-bb": 1, "bb": 1}) || b.runs("edge-bb").Moves != nil || b.runs("bb").Kind != state.KindDestroy {
+		t.Errorf("runs: %v", runs)
+	}
+}
+
+// Each tick is of another process, as in AWS: only the store is remembered.
+func TestRename_IsFoundInWhateverOrderFilesChange(t *testing.T) {
+	dir := t.TempDir()
+	for what, steps := range map[string][][]string{
+		"both at once":                             {{"edge"}},
+		"the former file goes first":               {{}, {"edge"}},
+		"the new file is there first":              {{"lb", "edge"}, {"edge"}},
+		"the new file comes and goes":              {{"edge"}, {}, {"edge"}},
+		"and comes again when the former one went": {{"lb", "edge"}, {"lb"}, {}, {"edge"}},
+	} {
+		for _, dies := range []bool{false, true} { // before the record of the new name is written
+			b := newBench(t)
+			b.Config = alike(t, dir, "lb")
+			b.settle()
+			b.launcher.forget()
+			b.must(b.people().PauseAll(t.Context(), "ann", "")) // else the new one begins to run before the former one goes
+			for _, names := range steps {
+				b.Reconciler = b.another(nil)
+				if b.Config = (&config.Config{KeepRemoved: keptRemoved}); len(names) > 0 {
+					b.Config = alike(t, dir, names...)
+				}
+				if dies {
+					b.store.Before = func(changes []state.Change) error {
+						if slices.ContainsFunc(changes, func(c state.Change) bool { return c.Key == state.TaskKey("edge") }) {
+							return errors.New("the process dies")
+						}
+						return nil
+					}
+					_, _ = b.Tick(t.Context(), TickOptions{})
+					b.store.Before = nil
+				}
+				b.now = b.now.Add(10 * time.Second)
+				b.tick()
+			}
+			b.must(b.people().ResumeAll(t.Context(), "ann", ""))
+			b.now = b.now.Add(2 * renameTime)
+			for range 3 {
+				cfg := b.Config
+				b.Reconciler = b.another(nil)
+				b.inForce(cfg)
+			}
+			t.Log(what, dies)
+			b.waitsAs(map[string]string{"edge": "perhaps this is task lb under a new name", "lb": "nothing is destroyed: perhaps it was renamed to edge"})
+		}
+	}
+}
+
+// Somebody removes two files one after the other. The record of the new task names the one that went first.
+func TestRename_KeepsAlsoWhatVanishesAfterTheGuess(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "aa", "bb")
+	b.settle()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge", "bb"))
+	b.now = b.now.Add(2 * renameTime)
+	b.inForce(alike(t, dir, "edge"))
+	b.waitsAs(map[string]string{"edge": "perhaps this is task aa", "aa": "nothing is destroyed", "bb": "nothing is destroyed: perhaps it was renamed to edge"})
+	b.inForce(alike(t, dir, "edge<bb"))
+	b.inForce(b.Config)
+	if runs := b.launchedRuns(); runs["edge"] != 1 || !slices.Equal(b.runs("edge").Moves.From, []string{"bb"}) || runs["aa"] != 1 || b.runs("aa").Kind != state.KindDestroy {
+		t.Errorf("runs: %v", runs)
+	}
+}
+
+func TestRename_TwiceWithoutAWordMakesNothingTwice(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge"))
+	b.now = b.now.Add(2 * renameTime)
+	b.inForce(alike(t, dir, "page"))
+	b.waitsAs(map[string]string{"page": "perhaps this is task edge", "lb": "nothing is destroyed: perhaps it was renamed to page"})
+	b.inForce(alike(t, dir, "page<edge"))
+	b.waitsAs(map[string]string{"page": "perhaps this is task lb", "lb": "nothing is destroyed: perhaps it was renamed to page"})
+	b.inForce(alike(t, dir, "page<lb"))
+	if run := b.runs("page"); run == nil || !slices.Contains(run.Moves.From, "lb") || b.task("lb").MovedTo != "page" {
+		t.Errorf("the run is %+v: %+v", run, b.task("page").Reason)
+	}
+}
+
+// The guess is made once: it waits for a person also if the other task is back.
+func TestRename_WaitsAlsoIfTheRemovedTaskIsBack(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge"))
+	b.inForce(alike(t, dir, "lb", "edge"))
+	b.waitsAs(map[string]string{"edge": "perhaps this is task lb"})
+	b.must(b.people().Force(t.Context(), "edge", "ann"))
+	b.tick()
+	if runs := b.launchedRuns(); !maps.Equal(runs, map[string]int{"edge": 1}) || len(b.task("edge").Renamed) > 0 {
 		t.Errorf("runs: %v", runs)
 	}
 }
@@ -509,7 +610,7 @@ func TestRename_FormerNameOfATaskAtRestIsNotTakenByAnother(t *testing.T) {
 	other.Name, other.MovedFrom = "other", []string{"task-0"}
 	b.reload(append(all, other)...)
 	for range 3 {
-		if is := b.task("other"); is.Run != nil || !strings.Contains(is.Reason.Text, "names an earlier name of task new") {
+		if is := b.task("other"); is.Run != nil || !strings.Contains(is.Reason.Text, "names task task-0, which was renamed to new since") {
 			t.Fatalf("%+v, with the run %+v", is.Reason, is.Run)
 		}
 		b.now = b.now.Add(liveCheck)

@@ -179,7 +179,6 @@ type tick struct {
 	left       map[string]bool                     // tasks whose records and overrides, as they were read, do not fit each other
 	uses       map[string][]string                 // the other tasks by which a run was decided on, by its task
 	asRead     map[string]state.Stored[state.Task] // the records of these, as they were read last
-	late       map[string]string                   // the tasks whose moved_from names a removed one, and that have something of their own
 	report     Report
 	modulesAt  map[string]time.Time // when local modules were changed last, by folder, as far as it was asked
 	unsaved    *unsaved             // nil if the reconcile record is as it should be

@@ -9,7 +9,7 @@ import (
 )
 
 // MaxRenamed is how many names Task.Renamed has at most.
-const MaxRenamed = 100
+const MaxRenamed = 20
 
 // Rename is what a task has from now on that was renamed.
 type Rename struct {
@@ -58,7 +58,7 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
 	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false
 	next.Moving = slices.DeleteFunc(Names([]string{r.From}, from.Moving), func(name string) bool { return name == r.To })
-	next.MovedFrom, next.MovedTo, next.Shape = nil, "", to.Shape
+	next.MovedFrom, next.MovedTo = nil, ""
 	next.Recheck = true // it is read, and its place in a queue is found, anew
 	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
@@ -92,10 +92,19 @@ func (t Task) Used() bool {
 	return !t.AppliedAt.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
 }
 
-// Names returns the names of both lists, each once.
-func Names(a, b []string) []string {
-	all := slices.Clone(a)
-	for _, name := range b {
+// Unclear returns the removed tasks of which a new one is perhaps one, as long as nobody has said what it is: by a
+// request for a run, or by its moved_from.
+func (t Task) Unclear(movedFrom []string) []string {
+	if t.Forced != "" || slices.ContainsFunc(movedFrom, func(name string) bool { return slices.Contains(t.Renamed, name) }) {
+		return nil
+	}
+	return t.Renamed
+}
+
+// Names returns the names of all lists, each once.
+func Names(lists ...[]string) []string {
+	var all []string
+	for _, name := range slices.Concat(lists...) {
 		if !slices.Contains(all, name) {
 			all = append(all, name)
 		}

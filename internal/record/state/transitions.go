@@ -97,7 +97,7 @@ func (t *Task) Begin(a Attempt, destroys bool) {
 	if !destroys {
 		t.EndStop()
 	}
-	t.Doubt, t.Due, t.Attempted, t.After = "", time.Time{}, a, nil
+	t.Doubt, t.Due, t.Attempted, t.After, t.Renamed = "", time.Time{}, a, nil, nil
 }
 
 // Restore keeps what the record in a backup says, except what may not be true any more. Why

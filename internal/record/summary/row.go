@@ -1,8 +1,6 @@
 package summary
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -33,8 +31,6 @@ type Row struct {
 	Ended      int64     `json:"e,omitempty"` // when the latest run ended, in milliseconds of Unix time
 	// Unapplied says that the latest run has not applied everything, although nothing is to be done.
 	Unapplied bool `json:"p,omitempty"`
-	// Moved are the former names, separated by spaces, whose Terraform state it has taken along.
-	Moved string `json:"v,omitempty"`
 }
 
 // newestLength is how much of the newest id a row has: of a UUID of version 7 the milliseconds.
@@ -54,9 +50,6 @@ func Of(task string, t state.Task) Row {
 		row.Checked, row.CheckAfter = true, t.Drift.After.UTC()
 	}
 	row.Reason = t.Reason.Text
-	if !t.AppliedAt.IsZero() {
-		row.Moved = strings.Join(t.MovedFrom, " ")
-	}
 	if last := t.Last; last != nil {
 		row.Unapplied = last.State != state.RunSucceeded && last.Entries != nil
 		if !last.Ended.IsZero() {
@@ -81,9 +74,6 @@ func short(digest string) string { return digest[:min(len(digest), digestLength)
 
 // Shows reports whether the task has observed and applied this.
 func (r Row) Shows(observed string) bool { return r.Observed == short(observed) }
-
-// Took reports whether the task is at rest and has taken along the Terraform state under a former name.
-func (r Row) Took(former string) bool { return slices.Contains(strings.Fields(r.Moved), former) }
 
 // Has reports whether the task was applied, or has been disabled, with this definition.
 func (r Row) Has(definition string) bool { return r.Definition == short(definition) }
