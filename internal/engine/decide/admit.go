@@ -86,7 +86,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 		}
 		return d.holdUndestroyed(t)
 	}
-	if d.MovedTo == "" && d.Kept == "" { // else they move to the new name
+	if d.Kept == "" { // else they move to the new name
 		s.DropRequests()
 		s.DropDestroy()
 	}
@@ -97,7 +97,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if left := s.GivenUp(); left != nil && !left.OfOther(d.Driver) && !clock.Reached(until, d.now) {
 		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", left.ID)
 	}
-	if d.Kept != "" || d.MovedTo != "" && s.MovedTo == "" {
+	if d.Kept != "" {
 		until = time.Time{} // its records are kept until they move, or until it is known that they do not
 	} else if s.Deleted || clock.Reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
@@ -110,8 +110,6 @@ func holdRemoved(d *decider, t trigger) *hold {
 		stays = "everything that it had made was destroyed"
 	case s.MovedTo != "":
 		stays = "it was renamed to " + s.MovedTo
-	case d.MovedTo != "":
-		stays = "it is renamed to " + d.MovedTo
 	case d.Kept != "":
 		stays += "; " + d.Kept
 	}

@@ -127,6 +127,6 @@ type Renaming struct {
 	// MovedTo is the task that takes over what a removed one has, and Unmoved why a task
 	// cannot do so yet.
 	MovedTo, Unmoved string
-	// Kept is why nothing of a removed task is destroyed: it is not clear whether it has another name.
+	// Kept is why nothing of a removed task is destroyed or forgotten: it has another name, or perhaps has.
 	Kept string
 }

@@ -103,9 +103,9 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 		blocked = t.Blocked()
 	}
 	t.noteStates(states)
-	names := t.renames(states)
+	moved, kept := t.renames(states)
 	removed := slices.DeleteFunc(slices.Sorted(maps.Keys(states)), t.configured)
-	gone := t.vanished(removed, states, names.moved, now)
+	gone := t.vanished(removed, states, moved, now)
 	inputs := make([]decide.Input, len(t.tasks))
 	for i, task := range t.tasks {
 		inputs[i] = t.input(task, states, t.perhaps(task, states, gone), blocked[task.Name])
@@ -115,10 +115,10 @@ func (t *tick) stored(ctx context.Context, states map[string]state.Stored[state.
 		s := states[name].Data
 		in := decide.Input{Task: &config.Task{Name: name, After: s.Follows}, State: s, Corrupt: t.corrupt[name], Blocked: t.effective.Problems[name], Skew: t.Skew,
 			Removal:     decide.Removal{Removed: true, Keep: t.Config.KeepRemoved},
-			Renaming:    decide.Renaming{MovedTo: names.moved[name]},
+			Renaming:    decide.Renaming{MovedTo: moved[name], Kept: kept[name]},
 			Replacement: decide.Replacement{Unconfirmed: s.Unconfirmed}}
 		if in.MovedTo == "" {
-			in.Kept = cmp.Or(suspects.keep(name, s), names.tooLate(name, s))
+			in.Kept = cmp.Or(suspects.keep(name, s), in.Kept)
 			if err := t.restore(ctx, &in); err != nil {
 				return nil, err
 			}

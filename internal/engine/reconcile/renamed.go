@@ -10,37 +10,24 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// renames are what the moved_from of all tasks says about removed ones, by their names.
-type renames struct {
-	moved map[string]string // the task that takes over from one, or has done so
-	late  map[string]string // the task that names one, and that has something of its own
-}
-
-// renames finds the removed tasks that have another name.
-func (t *tick) renames(states map[string]state.Stored[state.Task]) renames {
-	r := renames{map[string]string{}, map[string]string{}}
+// renames returns what the moved_from of all tasks says about removed ones: the task that takes over from one, or
+// has done so, and why nothing of one is destroyed.
+func (t *tick) renames(states map[string]state.Stored[state.Task]) (moved, kept map[string]string) {
+	moved, kept = map[string]string{}, map[string]string{}
 	for _, task := range t.Reconciler.tasks {
 		is, read := states[task.Name] // if it was not read, it rests, and names no removed task that has something
 		for _, name := range task.MovedFrom {
-			switch {
-			case states[name].Data.MovedTo != "", read && takesOver(is.Data):
-				r.moved[name] = task.Name
-			case read && !slices.Contains(is.Data.MovedFrom, name): // else this is another task with the name
-				r.late[name] = task.Name
+			switch was := states[name].Data; {
+			case was.MovedTo != "":
+				moved[name] = task.Name
+			case read && takesOver(is.Data):
+				moved[name], kept[name] = task.Name, "it is renamed to "+task.Name
+			case read && !slices.Contains(is.Data.MovedFrom, name) && was.Destroy == nil: // else this is another task with the name
+				kept[name] = fmt.Sprintf("the moved_from of task %s names this task, but %[1]s has something of its own by now: remove its name there", task.Name)
 			}
 		}
 	}
-	return r
-}
-
-// tooLate says why nothing of a removed task is destroyed that a moved_from names too late; "" if it can be, or if a
-// person requests that.
-func (r renames) tooLate(name string, s state.Task) string {
-	to := r.late[name]
-	if to == "" || s.Destroy != nil {
-		return ""
-	}
-	return fmt.Sprintf("the moved_from of task %s names this task, but %[1]s has something of its own by now: remove its name there", to)
+	return moved, kept
 }
 
 // formers returns the removed tasks that a task's moved_from names. It takes over only what it names: who changes it

@@ -191,21 +191,6 @@ func TestTick_RenamedTaskIsNotDestroyedUnderItsNameBefore(t *testing.T) {
 	}
 }
 
-func TestTick_StartOfAnInstanceDoesNotSayThatATaskIsNew(t *testing.T) {
-	b := newBench(t, tasks(1)...)
-	b.tick()
-	b.end(state.RunSucceeded, "A")
-	b.now = b.now.Add(liveCheck)
-	b.tick()
-	b.Config, b.effective = &config.Config{Tasks: []config.Task{renamedTask("")}, KeepRemoved: keptRemoved}, nil
-	for range 2 {
-		report, err := b.Tick(t.Context(), TickOptions{Force: map[string]string{"new": "start"}, All: true})
-		if got := b.task("new"); err != nil || len(report.Launches) != 0 || got.Reason.Code != state.ReasonRenamed || got.Forced != "" {
-			t.Fatalf("launched %+v (%v): %+v", report.Launches, err, got)
-		}
-	}
-}
-
 func TestTick_RequestSaysThatATaskIsNew(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.tick()

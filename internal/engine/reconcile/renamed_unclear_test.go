@@ -176,6 +176,29 @@ func TestRename_TwiceWithoutAWordMakesNothingTwice(t *testing.T) {
 	}
 }
 
+// No record is left of the former name: its state is looked for.
+func TestRename_MovedFromOfAForgottenTaskSaysWhatTheNewOneIs(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	b.Config = alike(t, dir, "lb")
+	b.settle()
+	b.launcher.forget()
+	b.inForce(alike(t, dir, "edge"))
+	b.must(b.people().Forget(t.Context(), "lb", "ann"))
+	b.inForce(b.Config)
+	b.waitsAs(map[string]string{"edge": "perhaps this is task lb"})
+	b.inForce(alike(t, dir, "edge<lb"))
+	if run := b.runs("edge"); run == nil || !slices.Equal(run.Moves.From, []string{"lb"}) {
+		t.Fatalf("the run is %+v: %+v", run, b.task("edge").Reason)
+	}
+	b.end(state.RunSucceeded, "A")
+	b.now = b.now.Add(liveCheck)
+	b.inForce(alike(t, dir, "edge"))
+	if is := b.task("edge"); is.Reason.Code != state.ReasonUnchanged || len(is.Renamed) > 0 {
+		t.Errorf("without moved_from it is %+v: %v", is.Reason, is.Renamed)
+	}
+}
+
 // The guess is made once: it waits for a person also if the other task is back.
 func TestRename_WaitsAlsoIfTheRemovedTaskIsBack(t *testing.T) {
 	dir := t.TempDir()
@@ -397,17 +420,6 @@ func TestRename_FailedFirstApplyIsNotRepeatedUnderAnotherName(t *testing.T) {
 	b.now = b.now.Add(liveCheck)
 	b.launcher.forget()
 	b.reload(renamedTask("")) // a part of it may have been made
-	b.waitsAs(map[string]string{"new": "perhaps this is task task-0"})
-}
-
-func TestRename_TaskThatWaitsForItsFirstRunIsPerhapsTheRemovedOne(t *testing.T) {
-	b := newBench(t, tasks(1)...)
-	b.settle()
-	b.launcher.forget()
-	both := []config.Task{tasks(1)[0], renamedTask("")}
-	both[1].Windows = closed()
-	b.reload(both...) // the new file is there first
-	b.reload(renamedTask(""))
 	b.waitsAs(map[string]string{"new": "perhaps this is task task-0"})
 }
 
