@@ -140,7 +140,8 @@ func TestRename_IsFoundInWhateverOrderFilesChange(t *testing.T) {
 	}
 }
 
-// Somebody removes two files one after the other. The record of the new task names the one that went first.
+// Somebody removes two files one after the other, and changes the new one meanwhile. Its record names the task that went
+// first.
 func TestRename_KeepsAlsoWhatVanishesAfterTheGuess(t *testing.T) {
 	dir := t.TempDir()
 	b := newBench(t)
@@ -149,12 +150,24 @@ func TestRename_KeepsAlsoWhatVanishesAfterTheGuess(t *testing.T) {
 	b.launcher.forget()
 	b.inForce(alike(t, dir, "edge", "bb"))
 	b.now = b.now.Add(2 * renameTime)
-	b.inForce(alike(t, dir, "edge"))
+	b.inForce(configtest.Load(t, dir, "other.hcl", strings.ReplaceAll(alikeText("edge"), "./m", "./n")))
 	b.waitsAs(map[string]string{"edge": "perhaps this is task aa", "aa": "nothing is destroyed", "bb": "nothing is destroyed: perhaps it was renamed to edge"})
 	b.inForce(alike(t, dir, "edge<bb"))
 	b.inForce(b.Config)
 	if runs := b.launchedRuns(); runs["edge"] != 1 || !slices.Equal(b.runs("edge").Moves.From, []string{"bb"}) || runs["aa"] != 1 || b.runs("aa").Kind != state.KindDestroy {
 		t.Errorf("runs: %v", runs)
+	}
+}
+
+func TestRename_DisabledTaskThatIsThereForLongerIsNoOther(t *testing.T) {
+	dir := t.TempDir()
+	b := newBench(t)
+	spare := strings.Replace(alikeText("spare"), " module", " enabled = false\n module", 1)
+	b.Config = configtest.Load(t, dir, "both.hcl", alikeText("lb")+spare)
+	b.settle()
+	b.inForce(configtest.Load(t, dir, "spare.hcl", spare))
+	if run := b.runs("lb"); run == nil || run.Kind != state.KindDestroy {
+		t.Errorf("lb is not destroyed: %+v", b.task("lb").Reason)
 	}
 }
 
