@@ -147,7 +147,8 @@ type Removal struct {
 
 // Naming is under which names a task was known.
 type Naming struct {
-	// Shape is that of the task's definition, as config.Task.Shape says.
+	// Shape is that of the task's definition, as config.Task.Shape says; if Renamed is set, the one by which those
+	// tasks were found.
 	Shape string `json:"shape,omitempty"`
 	// Renamed are the removed tasks of which a task that never ran is perhaps one under a
 	// new name: it waits until a person says what it is. MaxRenamed at most.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MaxRenamed is how many names Task.Renamed has at most.
+// MaxRenamed is how many names Task.Renamed has at most: thousands of tasks of one shape may be renamed at once.
 const MaxRenamed = 20
 
 // Rename is what a task has from now on that was renamed.

@@ -40,7 +40,7 @@ func filled(v reflect.Value) {
 // Everything that a record of a task has moves to its new name, or is named here: a new field
 // needs a decision.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
-	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Shape", "Drift", "OnRemoval", "Replaces"}                                           // judged, read or kept anew
+	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Drift", "OnRemoval", "Replaces"}                                                    // judged, read or kept anew
 	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "DeletedBy", "DeletedAccount", "MovedTo", "Run", "Leaving"} // under the former name
 	both := []string{"Renamed"}                                                                                                                          // perhaps the former name comes back
 	renamed := []string{"Definition", "Attempted", "Stop", "Accepted", "Last", "Moving", "MovedFrom"}                                                    // see below
