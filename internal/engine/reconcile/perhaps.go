@@ -47,12 +47,12 @@ func (t *tick) perhaps(task task, states map[string]state.Stored[state.Task], go
 	record := states[task.Name]
 	s := record.Data
 	switch begun := s.Attempted != (state.Attempt{}) && s.Used(); {
-	case len(s.Renamed) > 0:
+	case len(s.Renamed) > 0 && s.MovedTo == "": // else it has had this name before
 		return s.Renamed
 	case task.FromAPI, begun, !task.Enabled && record.Exists() && s.MovedTo == "":
 		return nil
 	}
-	names := state.Names(gone.formers[task.Name], gone.shapes[task.shape])
+	names := state.Names(gone.formers[task.Name], s.Renamed, gone.shapes[task.shape])
 	return names[:min(len(names), state.MaxRenamed)]
 }
 

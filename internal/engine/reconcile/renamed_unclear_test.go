@@ -189,6 +189,27 @@ func TestRename_TwiceWithoutAWordMakesNothingTwice(t *testing.T) {
 	}
 }
 
+// The later name has taken over what its former one perhaps was.
+func TestRename_RevertedToANameThatWaitedBeforeMakesNothingTwice(t *testing.T) {
+	dir := t.TempDir()
+	for _, module := range []string{"./m", "./n"} { // of the later name
+		b := newBench(t)
+		b.Config = alike(t, dir, "lb")
+		b.settle()
+		b.inForce(alike(t, dir, "edge"))
+		later := configtest.Load(t, dir, "later.hcl", strings.ReplaceAll(alikeText("page<edge"), "./m", module))
+		b.inForce(later)
+		b.must(b.people().Force(t.Context(), "page", "ann")) // she says that it is new
+		b.inForce(later)
+		b.end(state.RunSucceeded, "A")
+		b.now = b.now.Add(2 * renameTime)
+		b.inForce(later)
+		b.launcher.forget()
+		b.inForce(alike(t, dir, "edge"))
+		b.waitsAs(map[string]string{"edge": "page", "page": "nothing is destroyed: perhaps it was renamed to edge"})
+	}
+}
+
 // No record is left of the former name: its state is looked for.
 func TestRename_MovedFromOfAForgottenTaskSaysWhatTheNewOneIs(t *testing.T) {
 	dir := t.TempDir()
@@ -352,7 +373,7 @@ func TestRename_OfATaskThatWaitsForAPersonCanBeReverted(t *testing.T) {
 		b.now = b.now.Add(renameTime)
 		b.inForce(alike(t, dir, name))
 		name, _, _ = strings.Cut(name, "<")
-		b.waitsAs(map[string]string{name: "perhaps this is task lb", "lb": "perhaps it was renamed to " + name})
+		b.waitsAs(map[string]string{name: "lb under a new name", "lb": "perhaps it was renamed to " + name})
 	}
 }
 

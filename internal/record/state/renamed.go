@@ -57,7 +57,8 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	}
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
 	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false
-	next.Moving = slices.DeleteFunc(Names([]string{r.From}, from.Moving), func(name string) bool { return name == r.To })
+	itself := func(name string) bool { return name == r.To }
+	next.Moving, next.Renamed = slices.DeleteFunc(Names([]string{r.From}, from.Moving), itself), slices.DeleteFunc(Names(from.Renamed), itself)
 	next.MovedFrom, next.MovedTo = nil, ""
 	next.Recheck = true // it is read, and its place in a queue is found, anew
 	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
