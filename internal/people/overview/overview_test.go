@@ -200,7 +200,7 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		"back":                  {state.ReasonRemoved, new(true), state.Task{Observation: state.Observation{AppliedAt: now}}, apispec.PhaseApplied},
 		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
 			state.Task{Observation: state.Observation{AppliedAt: now}, Requests: state.Requests{Forced: "Jo"}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
-		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Observation: state.Observation{AppliedAt: now}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
+		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Observation: state.Observation{AppliedAt: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
 	} {
 		store := newStore(t)
 		test.task.Reason = state.Reason{Code: test.reason, Text: "as the latest tick decided"}
@@ -247,7 +247,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"held by a guard":               {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleInputGuard)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
 		"waiting for an approval":       {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
 		"rejected":                      {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
-		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonRejected}}, Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
