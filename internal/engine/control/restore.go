@@ -64,6 +64,7 @@ func Restore(ctx context.Context, to, backup state.Store, by string, skew time.D
 		keep   func(was, backup *state.Record) (restoredRecord, error)
 	}{
 		{"launch/", none},
+		{state.OpenPrefix, none},
 		{state.ApprovalPrefix, none},
 		{state.RunnerPrefix, none}, // containers that linger end
 		{"run/", r.run},

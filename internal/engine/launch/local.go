@@ -28,6 +28,7 @@ const (
 // affect the others.
 type Local struct {
 	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
+	take  func(ctx context.Context, launch string) bool // whether this process may begin a launch; nil if it may
 	log   *slog.Logger
 	ended chan struct{}
 	work  sync.WaitGroup
@@ -170,6 +171,9 @@ func (l *Local) signal() {
 func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 	if l.ctx.Err() != nil {
 		return // unclaimed: the next leader launches it again
+	}
+	if l.take != nil && !l.take(l.ctx, launch.ID) {
+		return
 	}
 	if err := l.run(l.ctx, launch, run); err != nil {
 		l.mu.Lock()

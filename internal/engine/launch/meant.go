@@ -7,135 +7,106 @@ import (
 	"slices"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/clock"
-	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// A launch may be meant for one instance: the folder of the task there may have its latest Terraform
-// state. It waits until that instance has room, and is offered to no other. If the instance is not
-// there, the leader begins the launch: the run itself refuses to begin without that state.
+// A launch may be for one instance (Launch.For): the folder of the task there may have its latest Terraform
+// state. It is opened for that instance alone, and waits until it has room. If the instance is not there, or
+// does not take the launch although it has room, the launch is first in the leader's queue, for any instance: the
+// run itself refuses to begin without a state that is known to be there.
 
-const (
-	// preferFor is how long a launch waits for room on the instance whose run of the task was lost, and
-	// which perhaps has a state that is nowhere else.
-	preferFor = 20 * time.Second
+// meantEvery is how often the leader finds out whether the instances are there that launches wait for, and
+// how long an instance with room may need to take its launch.
+const meantEvery = 5 * time.Second
 
-	// meantEvery is how often launches that wait for an instance are looked at if nothing happens.
-	meantEvery = 5 * time.Second
-)
-
-// elsewhere reports whether a launch is meant for another instance, which has not had an offer yet.
-func (s *Shared) elsewhere(launch state.Launch) bool {
-	return launch.For != "" && launch.For != s.ID && launch.Offer == "" && launch.Taker == ""
+// meant is a launch for another instance.
+type meant struct {
+	launch state.Launch
+	since  time.Time
 }
 
-// mean has a launch wait for the instance that it is meant for.
+// mean has a launch wait for the instance that it is for.
 func (s *Shared) mean(launch state.Launch) {
 	s.mu.Lock()
-	if s.offers != nil && !s.placing[launch.ID] {
-		s.meant[launch.ID] = launch
+	if _, known := s.meant[launch.ID]; !known && s.apply != nil {
+		s.meant[launch.ID] = meant{launch, s.Now()}
 	}
 	s.mu.Unlock()
 	s.poke()
 }
 
-// back takes back a launch that was to be offered.
-func (s *Shared) back(launch state.Launch) {
-	if s.elsewhere(launch) {
-		s.mean(launch)
-	} else {
-		s.takeBack(launch)
-	}
-}
-
-// offerMeant offers the launches that are meant for instances which have room now. It returns false if
-// it has to try again.
-func (s *Shared) offerMeant(ctx context.Context, offers *linger.Offers, others *others) bool {
-	if others.there == nil {
-		return true
-	}
-	s.mu.Lock()
-	meant := maps.Clone(s.meant)
-	s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(meant)) {
-		launch := meant[id]
-		at := slices.IndexFunc(others.free, func(r state.Stored[state.Runner]) bool { return r.Data.ID == launch.For })
-		switch {
-		case at >= 0:
-			to := others.free[at]
-			others.free = slices.Concat(others.free[:at], others.free[at+1:]) // one offer at a time
-			if !s.takeMeant(id, true) {
-				continue
-			}
-			if !s.offerOne(ctx, offers, launch, to) {
-				others.stale = true
-				return false
-			}
-		case !launch.Only && clock.Passed(launch.Created, preferFor, s.Now(), s.Skew):
-			s.beginAnyway(launch)
-		default:
-			why, err := s.Unreached(ctx, launch.For)
-			if err != nil || why == "" && !others.there[launch.For] { // it has come since the instances were read
-				others.stale = true
-				return false
-			}
-			if why != "" {
-				s.beginAnyway(launch)
-			}
-		}
-	}
-	return true
-}
-
-// beginAnyway has any instance begin a launch.
-func (s *Shared) beginAnyway(launch state.Launch) {
-	if s.takeMeant(launch.ID, false) {
-		launch.For, launch.Only = "", false
-		s.takeBack(launch)
-	}
-}
-
-// waitsForOthers reports whether launches wait for the instances that they are meant for.
-func (s *Shared) waitsForOthers() bool {
+// anyMeant reports whether launches wait for other instances.
+func (s *Shared) anyMeant() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.meant) > 0
 }
 
-// takeMeant removes a launch from those that wait for their instances; placing says that it is offered
-// now. It returns false if the launch is not there any more.
-func (s *Shared) takeMeant(id string, placing bool) bool {
+// beginMeant has the launches whose instances are not there begin anywhere.
+func (s *Shared) beginMeant(ctx context.Context) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, there := s.meant[id]
-	if delete(s.meant, id); there && placing {
-		s.placing[id] = true
+	all := maps.Clone(s.meant)
+	s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		launch := all[id].launch
+		instance, why, err := s.reach(ctx, launch.For)
+		if err != nil {
+			return err
+		}
+		if why == "" && (instance.Room == 0 || s.Now().Sub(all[id].since) < meantEvery) {
+			continue
+		}
+		if s.take(ctx, id) { // else it was taken at the last moment
+			launch.For = ""
+			s.beginFirst(launch)
+		}
+		s.mu.Lock()
+		delete(s.meant, id)
+		s.mu.Unlock()
 	}
-	return there
+	return nil
 }
 
 // Unreached implements reconcile.Sharer.
-func (s *Shared) Unreached(ctx context.Context, instance string) (string, error) {
-	if instance == s.ID {
-		return "", nil
+func (s *Shared) Unreached(ctx context.Context, instance string) (why string, err error) {
+	if instance != s.ID {
+		_, why, err = s.reach(ctx, instance)
 	}
-	runner, corrupt, err := state.ReadAnyway[state.Runner](ctx, s.Store, state.RunnerKey(instance))
+	return why, err
+}
+
+// reach returns the record of another instance, and why it takes no launches; "" if it does.
+func (s *Shared) reach(ctx context.Context, instance string) (runner state.Runner, why string, err error) {
+	stored, corrupt, err := state.ReadAnyway[state.Runner](ctx, s.Store, state.RunnerKey(instance))
 	if newer := new(state.NewerError); errors.As(err, &newer) || corrupt != nil {
-		return "that instance works with another version of Terrapulse", nil
+		return runner, "that instance works with another version of Terrapulse", nil
 	}
 	if err != nil {
-		return "", err
+		return runner, "", err
 	}
-	if why := (&linger.Offers{Now: s.Now, Skew: s.Skew, Definition: s.Works()}).Unreached(runner); why != "" {
-		return why, nil
+	if why := s.refuses(stored); why != "" {
+		return runner, why, nil
 	}
 	member, _, err := state.ReadAnyway[state.Instance](ctx, s.Store, state.InstanceKey(instance))
 	if err != nil && !errors.As(err, new(*state.NewerError)) {
-		return "", err
+		return runner, "", err
 	}
 	if s.sightings.silent(instance, member, s.Now()) {
-		return "that instance is not there", nil
+		return runner, "that instance is not there", nil
 	}
-	return "", nil
+	return stored.Data, "", nil
+}
+
+// refuses returns why an instance takes no launches of this one, also if it has room; "" if it does. An
+// instance that is dead and had a wrong clock has written a time that may be hours ahead.
+func (s *Shared) refuses(r state.Stored[state.Runner]) string {
+	switch now := s.Now(); {
+	case !r.Exists(), !now.Before(r.Data.Until.Add(s.Skew)):
+		return "that instance is not there"
+	case r.Data.Definition != s.Works():
+		return "that instance works with other files or another Terraform than the leader"
+	case r.Data.Until.After(now.Add(announcedFor + s.Skew)):
+		return "that instance is not there, or its clock is wrong"
+	}
+	return ""
 }

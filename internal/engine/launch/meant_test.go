@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,10 +10,10 @@ import (
 )
 
 // meant writes launches that are meant for an instance, and starts them at the leader.
-func (c *cluster) meant(leader *Shared, instance string, only bool, names ...string) {
+func (c *cluster) meant(leader *Shared, instance string, names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, Only: only, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
+		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
 		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
 			c.t.Fatal(err)
 		}
@@ -43,7 +44,7 @@ func TestShared_LaunchThatIsMeantForAnInstanceWaitsForRoomThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		c.meant(a, "b", true, "1", "2", "3", "4", "5")
+		c.meant(a, "b", "1", "2", "3", "4", "5")
 		time.Sleep(5 * time.Second)
 		if by := c.by(); by["b"] != 2 || len(by) != 1 {
 			t.Errorf("at first they carry out %v", by)
@@ -62,7 +63,7 @@ func TestShared_LaunchThatIsMeantForTheLeaderStaysThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		c.meant(a, "a", true, "1", "2", "3", "4")
+		c.meant(a, "a", "1", "2", "3", "4")
 		time.Sleep(time.Minute)
 		if by := c.by(); by["a"] != 4 {
 			t.Errorf("they carried out %v", by)
@@ -81,20 +82,27 @@ func TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere(t *testing.T) {
 		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
 			t.Fatal(err)
 		}
-		c.meant(a, "e", true, "1")
-		c.meant(a, "d", true, "2")
-		time.Sleep(3 * time.Second)
-		if by := c.by(); by["a"] != 1 || c.launchOf("2").Offer != "d" {
-			t.Errorf("they carry out %v, and launch 2 is %+v", by, c.launchOf("2"))
+		other := state.Runner{ID: "f", Definition: "other", Parallel: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("f"), state.Encode(other))); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Second)
-		if by := c.by(); by["a"] != 2 {
-			t.Errorf("they carried out %v", by)
+		if why, err := a.Unreached(t.Context(), "f"); err != nil || why != "that instance works with other files or another Terraform than the leader" {
+			t.Errorf("%q, %v", why, err)
+		}
+		c.meant(a, "e", "1")
+		c.meant(a, "d", "2")
+		time.Sleep(3 * time.Second)
+		if by := c.by(); by["a"] != 1 || len(by) != 1 || !slices.Equal(c.open(), []string{"2"}) {
+			t.Errorf("they carry out %v, and open are %v", by, c.open())
+		}
+		time.Sleep(4 * time.Second) // it has room, and would have taken the launch
+		if by := c.by(); by["a"] != 2 || len(c.open()) != 0 {
+			t.Errorf("they carry out %v, and open are %v", by, c.open())
 		}
 	})
 }
 
-// An instance that is dead and full gets no offer, so only its record shows that it is gone: not if a
+// An instance that is dead and full has no room for its launch, so only its record shows that it is gone: not if a
 // wrong clock has written it.
 func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,7 +115,7 @@ func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T)
 		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there, or its clock is wrong" {
 			t.Errorf("%q, %v", why, err)
 		}
-		c.meant(a, "d", true, "1")
+		c.meant(a, "d", "1")
 		time.Sleep(20 * time.Second)
 		if by := c.by(); by["a"] != 1 {
 			t.Errorf("they carried out %v", by)
@@ -115,7 +123,7 @@ func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T)
 	})
 }
 
-// An instance that is full gets no offer. That it is gone is seen by the record which it writes as long as it
+// An instance that is full takes no launch. That it is gone is seen by the record which it writes as long as it
 // lives, whatever its clock.
 func TestShared_FullInstanceThatIsSilentIsNotThere(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"right clock": 0, "3 hours behind": -3 * time.Hour, "3 hours ahead": 3 * time.Hour} {
@@ -140,7 +148,7 @@ func TestShared_FullInstanceThatIsSilentIsNotThere(t *testing.T) {
 					}
 				}
 				lives(10 * time.Second)
-				c.meant(a, "d", true, "1")
+				c.meant(a, "d", "1")
 				lives(5 * time.Minute)
 				if by := c.by(); len(by) != 0 {
 					t.Fatalf("while the instance lives and has no room, they carry out %v", by)
@@ -161,21 +169,20 @@ func TestShared_FullInstanceThatIsSilentIsNotThere(t *testing.T) {
 	}
 }
 
-// Its latest run was lost, and perhaps has left a state there: that is worth a wait, but not a long one.
-func TestShared_LaunchWaitsForTheInstanceOfALostRunOnlyAWhile(t *testing.T) {
+func TestShared_LaunchForAnInstanceThatIsNotThereBeginsWhereThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		c.meant(a, "b", true, "1", "2", "3", "4", "5", "6", "7", "8") // for 40 seconds
-		time.Sleep(time.Second)
-		c.meant(a, "b", false, "9")
-		time.Sleep(preferFor - 5*time.Second)
-		if by := c.by(); by["a"]+by["c"] != 0 {
-			t.Errorf("it has not waited: %v", by)
+		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(15 * time.Second)
-		if by := c.by(); by["a"]+by["c"] != 1 {
-			t.Errorf("it waits still: %v", by)
+		c.meant(a, "d", "1")
+		time.Sleep(3 * time.Second)
+		c.launch(a, "2", "3") // the leader is full
+		time.Sleep(5 * time.Second)
+		if by := c.by(); by["a"] != 2 || by["b"]+by["c"] != 1 || len(c.open()) != 0 {
+			t.Errorf("they carry out %v, and open are %v", by, c.open())
 		}
 	})
 }
@@ -184,7 +191,7 @@ func TestShared_NextLeaderStartsWhatWaitedForAnInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		c.meant(a, "b", true, "1", "2", "3")
+		c.meant(a, "b", "1", "2", "3")
 		time.Sleep(time.Second)
 		a.mu.Lock()
 		share := len(a.meant)

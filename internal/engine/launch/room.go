@@ -60,65 +60,72 @@ func (l *Local) poke() {
 	l.signal()
 }
 
-// Reserve keeps room for so many runs, if there is room. Then either Begin or Release follows.
-func (l *Local) Reserve(runs int) bool {
+// Reserve keeps room for one run, if there is room. Then either Begin or Release follows.
+func (l *Local) Reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.room() < runs {
+	if l.room() < 1 {
 		return false
 	}
-	l.runs.free -= runs
+	l.runs.free--
 	return true
 }
 
 // Release gives reserved room back.
-func (l *Local) Release(runs int) {
+func (l *Local) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.runs.free += runs
+	l.runs.free++
 	l.begin(&l.runs)
-	l.signal()
 }
 
-// Begin executes the runs of a launch, for which room is reserved.
+// Begin executes a launch of one run, for which room is reserved.
 func (l *Local) Begin(launch state.Launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.runs.free += len(launch.Runs)
+	l.runs.free++
 	l.first(launch)
 }
 
-// hand removes the launch that has waited longest and returns it, if another instance with room for
-// so many runs may carry it out. It calls note with the launch before others can see that it is gone.
-func (l *Local) hand(room int, note func(launch string)) (launch state.Launch, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waits := map[string]int{}
-	for _, w := range l.runs.waiting {
-		waits[w.launch.ID]++
-	}
-	for _, w := range l.runs.waiting {
-		all := len(w.launch.Runs)
-		if w.launch.Kind.Applies() && w.launch.Offer == "" && w.launch.For == "" && waits[w.launch.ID] == all && all <= room {
-			l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(other waiting) bool { return other.launch.ID == w.launch.ID })
-			note(w.launch.ID)
-			delete(l.alive, w.launch.ID)
-			return w.launch, true
-		}
-	}
-	return launch, false
-}
-
-// takeBack puts a launch that was handed out before the others that wait.
-func (l *Local) takeBack(launch state.Launch) {
+// beginFirst begins a launch before the others that wait.
+func (l *Local) beginFirst(launch state.Launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first(launch)
 }
 
-// first begins a launch before the others that wait. The caller holds the lock.
 func (l *Local) first(launch state.Launch) {
 	l.runs.waiting = append(l.comes(launch), l.runs.waiting...)
 	l.begin(&l.runs)
 	l.signal()
+}
+
+// queued returns those of the first launches that wait and that any instance may carry out which are not open yet.
+func (l *Local) queued(first int, open map[string]state.Record) (all []state.Launch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.runs.waiting {
+		if first == 0 {
+			return all
+		}
+		if !w.launch.Kind.Applies() || w.launch.For != "" || len(w.launch.Runs) > 1 {
+			continue
+		}
+		first--
+		if _, is := open[w.launch.ID]; !is {
+			all = append(all, w.launch)
+		}
+	}
+	return all
+}
+
+// drop removes a launch of one run from those that wait, if it is one of them.
+func (l *Local) drop(launch string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waits := len(l.runs.waiting)
+	if l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(w waiting) bool { return w.launch.ID == launch }); len(l.runs.waiting) < waits {
+		delete(l.alive, launch)
+		l.signal()
+	}
 }

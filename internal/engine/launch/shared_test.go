@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -12,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/record/linger"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -175,10 +175,8 @@ func TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader(t *testing.T) {
 		if by := c.by(); by["a"] != 2 || by["b"] != 2 || by["c"] != 0 {
 			t.Errorf("they carry out %v", by)
 		}
-		for _, id := range []string{"1", "2", "3", "4", "5"} {
-			if to := c.launchOf(id).Offer; to == "c" {
-				t.Errorf("launch %s is offered to %s, which works with something else", id, to)
-			}
+		if open := c.open(); len(open) != 1 || open[0] != "5" {
+			t.Errorf("these are open: %v", open)
 		}
 		if r, _ := c.runner("b"); r.Room != 0 || r.Parallel != 2 {
 			t.Errorf("the record of b is %+v", r)
@@ -208,7 +206,32 @@ func TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader(t *testing.T) {
 func TestShared_LeaderCarriesOutWhatADeadInstanceDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		dead := state.Runner{ID: "b", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		dead := state.Runner{ID: "b", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
+			t.Fatal(err)
+		}
+		a, stop := c.instance("a", "same")
+		defer stop()
+		defer a.Share(t.Context(), c.Apply)()
+		time.Sleep(3 * time.Second)
+		c.launch(a, "1", "2", "3", "4", "5")
+		time.Sleep(2 * time.Second)
+		if status, _ := a.Status(t.Context(), []string{"3"}); !status["3"].Running || len(c.by()) != 1 || c.by()["a"] != 2 || !slices.Equal(c.open(), []string{"3", "4"}) {
+			t.Fatalf("launch 3 is %+v; carried out: %v; open are %v", status["3"], c.by(), c.open())
+		}
+		time.Sleep(30 * time.Second) // nothing is lost by having been open: each begins as soon as the leader has room
+		if c.by()["a"] != 5 || len(c.open()) != 0 {
+			t.Errorf("carried out: %v; open are %v", c.by(), c.open())
+		}
+	})
+}
+
+// An instance that dies between its taking and the claim leaves a run that is in no queue: the next tick starts
+// the launch again.
+func TestShared_LaunchThatWasTakenIsInNoQueueAndCanBeStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		dead := state.Runner{ID: "b", Definition: "same", Parallel: 1, Room: 1, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
 		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
 			t.Fatal(err)
 		}
@@ -218,20 +241,28 @@ func TestShared_LeaderCarriesOutWhatADeadInstanceDoesNotTake(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		c.launch(a, "1", "2", "3")
 		time.Sleep(2 * time.Second)
-		if status, _ := a.Status(t.Context(), []string{"3"}); !status["3"].Running || len(c.by()) != 1 || c.by()["a"] != 2 {
-			t.Fatalf("launch 3 is %+v; carried out: %v", status["3"], c.by())
+		open, err := state.Read[state.Open](t.Context(), c, state.OpenKey("3"))
+		if err == nil {
+			_, err = c.Apply(t.Context(), state.Delete(open.Record))
 		}
-		time.Sleep(linger.OfferFor + 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if status, _ := a.Status(t.Context(), []string{"3"}); status["3"].Running || c.by()["a"] != 2 {
+			t.Errorf("launch 3 is %+v; carried out: %v", status["3"], c.by())
+		}
+		if err := a.Start(t.Context(), open.Data.Launch); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
 		if c.by()["a"] != 3 {
-			t.Errorf("carried out: %v", c.by())
-		}
-		if _, there := c.runner("b"); there {
-			t.Error("the dead instance gets offers still")
+			t.Errorf("then carried out: %v", c.by())
 		}
 	})
 }
 
-func TestShared_InstanceThatReadOtherFilesSinceTheOfferDoesNotTakeIt(t *testing.T) {
+func TestShared_InstanceThatReadOtherFilesThanTheLeaderTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		a, stopA := c.instance("a", "same")
@@ -245,8 +276,8 @@ func TestShared_InstanceThatReadOtherFilesSinceTheOfferDoesNotTakeIt(t *testing.
 		time.Sleep(1500 * time.Millisecond) // the leader has read that there is room; the instances read at whole seconds
 		works.Store("other")                // its record says otherwise until it writes it again
 		c.launch(a, "1", "2", "3")
-		time.Sleep(linger.OfferFor + 15*time.Second)
-		if by := c.by(); by["a"] != 3 {
+		time.Sleep(20 * time.Second)
+		if by := c.by(); by["a"] != 3 || by["b"] != 0 {
 			t.Errorf("carried out: %v", by)
 		}
 		if r, _ := c.runner("b"); r.Definition != "other" {
@@ -270,23 +301,15 @@ func TestShared_NothingIsCarriedOutTwiceWhenTheLeadershipChanges(t *testing.T) {
 		if by := c.by(); by["a"] != 3 {
 			t.Errorf("what waits at an instance that no longer leads begins there: %v", by)
 		}
-		// The new leader finds an offer of the old one.
-		l := state.Launch{ID: "4", Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-4", Task: "4"}},
-			Offer: "gone", OfferedAt: time.Now(), Definition: "same"}
-		if _, err := c.Apply(t.Context(), state.Create(state.LaunchKey("4"), state.Encode(l))); err != nil {
-			t.Fatal(err)
-		}
+		// The new leader finds a launch that the old one has opened, and starts it itself.
+		l := c.opens("4", "other")
 		defer b.Share(t.Context(), c.Apply)()
 		if err := b.Start(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if c.by()["b"] != 0 {
-			t.Error("a launch that is offered begins before the offer is withdrawn")
-		}
-		time.Sleep(linger.OfferFor)
-		if c.by()["b"] != 1 {
-			t.Errorf("carried out: %v", c.by())
+		if c.by()["b"] != 1 || len(c.open()) != 0 {
+			t.Errorf("carried out: %v; open are %v", c.by(), c.open())
 		}
 	})
 }
@@ -316,28 +339,97 @@ func TestShared_InstanceTakesNothingForWhichItHasNoRoom(t *testing.T) {
 		b, stopB := c.instance("b", "same")
 		defer stopB()
 		time.Sleep(3 * time.Second)
-		c.launch(b, "plan-1", "plan-2") // somebody requests plans of it at the moment of an offer
+		c.launch(b, "1") // since it led before
 		time.Sleep(3 * time.Second)
-		l := state.Launch{ID: "1", Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-1", Task: "1"}},
-			Offer: "b", OfferedAt: time.Now(), Definition: "same"}
-		runner, err := state.Read[state.Runner](t.Context(), c, state.RunnerKey("b"))
-		if err == nil {
-			_, err = c.Apply(t.Context(), state.Create(state.LaunchKey("1"), state.Encode(l)), linger.Write(runner, "1"))
+		c.opens("2", "same")
+		c.opens("3", "same")
+		time.Sleep(5 * time.Second)
+		if c.by()["b"] != 2 || !slices.Equal(c.open(), []string{"3"}) {
+			t.Errorf("carried out: %v; open are %v", c.by(), c.open())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(linger.OfferFor)
-		if c.by()["b"] != 2 || c.most["b"] > 2 || c.launchOf("1").Taker != "" {
-			t.Errorf("carried out: %v, %v at a time; the taker is %q", c.by(), c.most, c.launchOf("1").Taker)
+		time.Sleep(5 * time.Second)
+		if c.by()["b"] != 3 || c.most["b"] > 2 || len(c.open()) != 0 {
+			t.Errorf("then carried out: %v, %v at a time; open are %v", c.by(), c.most, c.open())
 		}
 	})
 }
 
-func (c *cluster) launchOf(id string) state.Launch {
-	stored, err := state.Read[state.Launch](c.t.Context(), c, state.LaunchKey(id))
+func TestShared_LaunchThatIsTakenAtTheLastMomentBeginsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		dead := state.Runner{ID: "b", Definition: "same", Parallel: 1, Room: 1, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
+		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
+			t.Fatal(err)
+		}
+		a, stop := c.instance("a", "same")
+		defer stop()
+		defer a.Share(t.Context(), c.Apply)()
+		time.Sleep(3500 * time.Millisecond)
+		c.launch(a, "1", "2", "3")
+		time.Sleep(9950 * time.Millisecond) // the leader has room in a moment, and reads at whole and half seconds
+		open, err := state.Read[state.Open](t.Context(), c, state.OpenKey("3"))
+		if err == nil {
+			_, err = c.Apply(t.Context(), state.Delete(open.Record))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if c.by()["a"] != 2 {
+			t.Errorf("carried out: %v", c.by())
+		}
+	})
+}
+
+// The answers of a store that is away for a while are lost, or it is not reached.
+func TestShared_StoreThatIsAwayForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, stopA := c.instance("a", "same")
+		defer stopA()
+		_, stopB := c.instance("b", "same")
+		defer stopB()
+		time.Sleep(3 * time.Second)
+		defer a.Share(t.Context(), c.Apply)()
+		time.Sleep(3 * time.Second)
+		c.launch(a, "1", "2", "3", "4", "5", "6")
+		c.breaks(errors.New("the store does not answer"))
+		time.Sleep(3 * time.Second)
+		if by := c.by(); by["a"] != 2 || by["b"] != 0 {
+			t.Errorf("carried out: %v", by)
+		}
+		c.breaks(nil)
+		time.Sleep(time.Minute)
+		if by := c.by(); by["a"]+by["b"] != 6 || by["b"] == 0 || len(c.open()) != 0 {
+			t.Errorf("then carried out: %v; open are %v", by, c.open())
+		}
+	})
+}
+
+func (c *cluster) breaks(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = err
+}
+
+// open returns the launches that are open.
+func (c *cluster) open() (ids []string) {
+	records, err := c.List(c.t.Context(), state.OpenPrefix)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return stored.Data
+	for _, record := range records {
+		ids = append(ids, strings.TrimPrefix(record.Key, state.OpenPrefix))
+	}
+	return ids
+}
+
+// opens writes an open launch.
+func (c *cluster) opens(id, works string) state.Launch {
+	c.t.Helper()
+	l := state.Launch{ID: id, Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-" + id, Task: id}}}
+	if _, err := c.Apply(c.t.Context(), state.Create(state.OpenKey(id), state.Encode(state.Open{Launch: l, Works: works}))); err != nil {
+		c.t.Fatal(err)
+	}
+	return l
 }

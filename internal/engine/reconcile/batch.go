@@ -271,8 +271,7 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 		if i == 0 || b.apart() {
 			launches = append(launches, b.newLaunch(runner))
 			if b.apart() {
-				own := &launches[len(launches)-1]
-				own.For, own.Only = d.State.Keeper()
+				launches[len(launches)-1].For = d.State.Keeper()
 			}
 		}
 		launch := &launches[len(launches)-1]

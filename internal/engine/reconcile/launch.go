@@ -34,7 +34,7 @@ func (t *tick) start(ctx context.Context, launches ...state.Launch) {
 	takers, errs := make([]string, len(launches)), make([]error, len(launches))
 	offers := t.offering()
 	startOne := func(i int) {
-		if launches[i].Offered() && !t.places() {
+		if launches[i].Offered() {
 			takers[i], errs[i] = offers.Place(ctx, launches[i])
 		}
 		if errs[i] == nil && (takers[i] == "" || takers[i] == state.TakenByContainer) {
@@ -173,12 +173,6 @@ func (t *tick) full() string {
 		return fmt.Sprintf("%d launches are under way, and no more than %d may be", under, t.MaxLaunches)
 	}
 	return ""
-}
-
-// places reports whether the launcher itself waits until offered launches are taken.
-func (t *tick) places() bool {
-	s, ok := t.Launcher.(Sharer)
-	return ok && s.Places()
 }
 
 // newID returns an id that sorts by the time of its making.

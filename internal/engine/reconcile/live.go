@@ -26,10 +26,6 @@ const yieldPatience = 5 * time.Minute
 // again and again, before its runs count as lost.
 const intentPatience = 15 * time.Minute
 
-// beginPatience is how long an instance that took a launch may need to claim its runs, for which it
-// has room. It is longer than clocks are apart.
-const beginPatience = 20 * time.Second
-
 // findLostRuns finds the runs under way whose runners are dead, and starts again
 // the launches that may never have been started.
 func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states map[string]state.Stored[state.Task]) error {
@@ -191,7 +187,6 @@ func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition st
 		case launch.Data.Bundle != l.Bundle:
 			again.refused = "it was decided on another bundle and had not begun"
 		case launch.Data.TakenByRunner(): // it is claimed, or its runner has stopped
-			again.refused = l.unbegun(launch.Data)
 		case slices.ContainsFunc(again.runs, func(run state.PlannedRun) bool { return run.Definition == l.definitions[run.Task] }):
 			l.Log.Info("starting a launch that was decided before", "launch", live.Launch)
 			l.begun = append(l.begun, launch.Data)
@@ -203,15 +198,6 @@ func (l *liveness) begin(ctx context.Context, live *state.LiveRun, definition st
 		return "it was decided on another definition of the task and had not begun", nil
 	}
 	return again.refused, nil
-}
-
-// unbegun says why a run that is not claimed is lost, if the instance that took its launch has had
-// the time to begin it.
-func (l *liveness) unbegun(launch state.Launch) string {
-	if launch.TakenAt.IsZero() || !clock.Passed(launch.TakenAt, beginPatience, l.Now(), l.Skew) {
-		return ""
-	}
-	return fmt.Sprintf("instance %s took it at %s and has not begun it", launch.Taker, clock.Stamp(launch.TakenAt, l.Now()))
 }
 
 // boundClaim shortens a claim that a clock that was ahead has written: to its full

@@ -40,15 +40,12 @@ type Launcher interface {
 // ErrRefused says that a launcher has answered, and has started nothing for this launch. Others may begin.
 var ErrRefused = errors.New("nothing was started")
 
-// Sharer is a Launcher that gives launches to other instances of a cluster while its process leads.
+// Sharer is a Launcher that lets other instances of a cluster take launches while its process leads.
 type Sharer interface {
 	Launcher
 	// Share begins that. It writes with apply, under the lease.
 	Share(ctx context.Context, apply func(context.Context, ...state.Change) ([]state.Record, error)) (stop func())
-	// Places reports whether Start also takes launches that are offered, and waits in the
-	// background until they are taken.
-	Places() bool
-	// Unreached returns why an instance can be given no launch; "" if it can.
+	// Unreached returns why an instance takes no launches; "" if it does.
 	Unreached(ctx context.Context, instance string) (why string, err error)
 }
 
@@ -142,7 +139,7 @@ type Reconciler struct {
 	// Traces says which runs are traced; nil for none. Spans exports spans; may be nil.
 	Traces *tracing.Sampler
 	Spans  spans.Recorder
-	// Apart gives each run a launch of its own, so that others can take it.
+	// Apart gives each run a launch of its own, so that other instances can take it.
 	Apart bool
 	// Windowed polls the gates that a Watch holds open, so that ticks with
 	// marks and ticks without can follow each other.

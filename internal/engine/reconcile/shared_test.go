@@ -7,20 +7,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// taken has an instance of a cluster take a launch.
-func (b *bench) taken(launch, by string, at time.Time) {
-	b.t.Helper()
-	stored, err := state.Read[state.Launch](b.t.Context(), b.store.Store, state.LaunchKey(launch))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	next := stored.Data
-	next.Offer, next.Taker, next.OfferedAt, next.TakenAt = by, by, at, at
-	if _, err := b.store.Store.Apply(b.t.Context(), stored.Write(next)); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
 func TestTick_InAClusterEachRunHasALaunchOfItsOwn(t *testing.T) {
 	b := newBench(t, tasks(3)...)
 	b.Apart = true
@@ -48,28 +34,17 @@ func TestTick_ManyRunsWithLaunchesOfTheirOwnFitIntoTheStore(t *testing.T) {
 	}
 }
 
-func TestTick_RunsOfAnInstanceThatDiedAfterItTookTheLaunchAreDecidedAgain(t *testing.T) {
+// The instance has taken the launch from the leader's queue.
+func TestTick_LaunchOfAnInstanceThatDiedBeforeItClaimedTheRunIsStartedAgain(t *testing.T) {
 	b := newBench(t, tasks(1)...)
 	b.Apart, b.Skew = true, 5*time.Second
 	launch := b.tick().Launches[0]
-	run := launch.Runs[0]
 	b.launcher.forget()
 	b.launcher.status = map[string]LaunchStatus{}
-	b.taken(launch.ID, "cts-02", b.now)
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if got := b.run(run).Data; got.State != state.RunIntended || len(b.launcher.launches()) != 0 {
-		t.Fatalf("an instance has no time to begin: the run is %s (%s), and %d launches were started", got.State, got.Error, len(b.launcher.launches()))
-	}
-	b.now = b.now.Add(beginPatience)
-	b.tick()
-	if got := b.run(run).Data; got.State != state.RunLost || got.Dead {
-		t.Errorf("the run is %s: %s", got.State, got.Error)
-	}
-	b.now = b.now.Add(time.Minute)
-	b.tick()
-	if live := b.task(run.Task).Run; live == nil || live.ID == run.ID {
-		t.Errorf("it is not decided again: %+v", live)
+	if got := b.launcher.launches(); len(got) != 1 || got[0].ID != launch.ID || b.run(launch.Runs[0]).Data.State != state.RunIntended || b.task("task-0").Failures != 0 {
+		t.Errorf("started %+v, the run is %s, the task %+v", got, b.run(launch.Runs[0]).Data.State, b.task("task-0"))
 	}
 }
 
@@ -88,16 +63,16 @@ func TestTick_ConsulIsReplacedWhileAnInstanceHasTheRun(t *testing.T) {
 	run := launch.Runs[0]
 	b.launcher.forget()
 	b.launcher.status = map[string]LaunchStatus{}
-	b.taken(launch.ID, "cts-02", b.now)
+	b.claimed(run, "cts-02")
 	b.catalog.identity = newConsul
 	b.catalog.set("C", nil)
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if rec := b.record(); rec.Replaced == nil || !rec.Replaced.HoldsAll() || b.run(run).Data.State != state.RunIntended {
+	if rec := b.record(); rec.Replaced == nil || !rec.Replaced.HoldsAll() || b.run(run).Data.State != state.RunRunning {
 		t.Fatalf("%+v, the run is %s", rec.Replaced, b.run(run).Data.State)
 	}
 	for range 5 {
-		b.now = b.now.Add(beginPatience + time.Minute)
+		b.now = b.now.Add(10 * time.Minute)
 		b.tick()
 	}
 	if got := b.run(run).Data; got.State != state.RunLost || b.task(run.Task).Run != nil {

@@ -39,7 +39,6 @@ type sharer struct {
 func (s sharer) Share(context.Context, func(context.Context, ...state.Change) ([]state.Record, error)) func() {
 	return func() {}
 }
-func (s sharer) Places() bool { return false }
 func (s sharer) Unreached(_ context.Context, instance string) (string, error) {
 	return s.away[instance], nil
 }
@@ -68,7 +67,7 @@ func TestTick_TaskWhoseStateAnInstanceKeepsRunsOnlyThere(t *testing.T) {
 	b.Launcher, b.Apart = sharer{b.launcher, away}, true
 	b.tickAfterEnd()
 	launches := b.launcher.launches()
-	if len(launches) != 1 || launches[0].For != "cts-02" || !launches[0].Only {
+	if len(launches) != 1 || launches[0].For != "cts-02" {
 		t.Fatalf("when the instance is there: %+v, %+v", launches, b.task("task-0").Reason)
 	}
 	if run := b.run(launches[0].Runs[0]).Data; run.Unsaved == nil || run.Unsaved.State != "x/2/y" {
@@ -153,12 +152,12 @@ func TestTick_RunAfterALostOneIsMeantForTheSameInstance(t *testing.T) {
 	b.launcher.forget()
 	b.now = b.now.Add(time.Hour)
 	b.tick()
-	if launches := b.launcher.launches(); len(launches) != 1 || launches[0].For != "cts-02" || launches[0].Only {
+	if launches := b.launcher.launches(); len(launches) != 1 || launches[0].For != "cts-02" {
 		t.Errorf("%+v, %+v", launches, b.task(run.Task).Reason)
 	}
 	got := b.task(run.Task)
 	view := lifecycle.Facts{Name: run.Task, Task: got, Run: b.run(state.PlannedRun{Task: run.Task, ID: got.Run.ID}).Data, Setting: lifecycle.Enabled}.Assess()
-	if !strings.HasPrefix(view.Reason.Text, "a run waits for its turn, at first only for room on instance cts-02, which may have the latest Terraform state: ") {
+	if !strings.HasPrefix(view.Reason.Text, "a run waits for room on instance cts-02, which may have the latest Terraform state: ") {
 		t.Errorf("people read %q", view.Reason.Text)
 	}
 }

@@ -9,14 +9,14 @@ import (
 
 // outcome is what came of a history.
 type outcome struct {
-	broken   string
-	settled  time.Duration // for all to be applied after the faults
-	applies  int
-	took     int // launches that instances of a cluster took
-	withdrew int // launches that were withdrawn from them
-	kept     int // states that the backend did not take, and that such instances keep
-	home     home
-	events   uint64
+	broken  string
+	settled time.Duration // for all to be applied after the faults
+	applies int
+	took    int // open launches that instances of a cluster took
+	begun   int // open launches that the leader began itself
+	kept    int // states that the backend did not take, and that such instances keep
+	home    home
+	events  uint64
 }
 
 // history makes the history of a seed.
@@ -114,7 +114,7 @@ func history(t *testing.T, seed uint64, trace func(string, ...any)) (out outcome
 			w.requestEach(seed)
 		}
 		out.broken, out.applies, out.events, out.home = w.broken, w.applies, w.events, w.home
-		out.took, out.withdrew, out.kept = w.judge.took, w.judge.withdrew, w.judge.unsaved
+		out.took, out.begun, out.kept = w.judge.took, w.judge.begun, w.judge.unsaved
 		w.end()
 	})
 	return out

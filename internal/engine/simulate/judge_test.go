@@ -53,13 +53,13 @@ type judge struct {
 	remote         remoteKnown
 	launches       map[string]state.Launch
 	leaders        map[uint64]string // by fencing token
-	offers         map[string]uint64 // by launch: the token under which it was offered last
-	took           int               // launches that instances of a cluster took
-	withdrew       int               // launches that the leader withdrew from them
-	warm           summary.Summary   // of a process that ticks never, and reads it now and then
-	summaryWrites  int               // that concern it
-	withoutSummary int               // writes of the reconcile record by leaders, since there was a summary
-	unsaved        int               // states that instances keep because the backend did not take them
+	open           map[string]state.Open
+	took           int             // open launches that instances of a cluster took
+	begun          int             // open launches that the leader began itself
+	warm           summary.Summary // of a process that ticks never, and reads it now and then
+	summaryWrites  int             // that concern it
+	withoutSummary int             // writes of the reconcile record by leaders, since there was a summary
+	unsaved        int             // states that instances keep because the backend did not take them
 }
 
 func (j *judge) init() {
@@ -70,7 +70,7 @@ func (j *judge) init() {
 	j.proofs.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
-	j.leaders, j.offers = map[uint64]string{}, map[string]uint64{}
+	j.leaders, j.open = map[uint64]string{}, map[string]state.Open{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -166,6 +166,12 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 			}
 			j.offered(v, launch)
 			j.known[launch.ID] = launch
+		case "open":
+			if c.Op == state.OpDelete {
+				j.taking(v, rest)
+			} else {
+				j.opening(v, decoded[state.Open](c.Value))
+			}
 		case "runner":
 			if c.Op != state.OpDelete {
 				j.lingering(v, decoded[state.Runner](c.Value))

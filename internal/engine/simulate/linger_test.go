@@ -94,9 +94,8 @@ func (c *container) invokesTick(ctx context.Context) {
 func (j *judge) offered(v view, launch state.Launch) {
 	before, there := j.launches[launch.ID]
 	j.launches[launch.ID] = launch
-	j.sharing(v, before, launch)
 	switch {
-	case there && (before.Offer != launch.Offer && (before.Offer != "" || v.home != inCluster) || before.Linger != launch.Linger):
+	case there && (before.Offer != launch.Offer || before.Linger != launch.Linger):
 		v.violated("an offer stays as it was made: %s changes launch %s", v.name, launch.ID)
 	case there && before.Taker != "" && before.Taker != launch.Taker:
 		v.violated("a launch is taken once: %s gives %s to %s, which %s has", v.name, launch.ID, launch.Taker, before.Taker)
@@ -132,7 +131,6 @@ func (j *judge) getsContainer(w *world, launch string) {
 
 // takes looks at a run that is claimed.
 func (j *judge) takes(v view, before, run state.Run) {
-	j.claimed(v, before, run)
 	j.keepsState(v.world, run)
 	if v.home != inAWS || before.State == state.RunRunning || run.State != state.RunRunning {
 		return

@@ -6,7 +6,7 @@ var lingerMutants = []mutant{
 		rule: "linger: a launch that is offered gets no container before the offer is withdrawn",
 		seed: lingerFirst, stride: lingerEvery,
 		file: "engine/reconcile/launch.go",
-		old:  "if launches[i].Offered() && !t.places() {",
+		old:  "if launches[i].Offered() {",
 		new:  "if false {",
 		says: "an offer is withdrawn before the launch gets a container",
 	}, {

@@ -16,7 +16,7 @@ func Differences(r, leader state.Instance) []string {
 		all = append(all, "Terraform")
 	}
 	if len(all) == 0 { // what one of them has read since it wrote its record, or a module that it lacks
-		all = []string{"its files or its modules"}
+		all = []string{"its files, its modules or its version of Terrapulse"}
 	}
 	return all
 }

@@ -109,7 +109,7 @@ func TestRead_NamesInWhatAnInstanceDiffersFromTheLeader(t *testing.T) {
 	for _, i := range apispec.Deref(o.Instances) {
 		got[i.ID] = apispec.Deref(i.Differs)
 	}
-	want := map[string][]string{"a": nil, "b": nil, "c": {"module", "Terraform"}, "d": {"its files or its modules"}}
+	want := map[string][]string{"a": nil, "b": nil, "c": {"module", "Terraform"}, "d": {"its files, its modules or its version of Terrapulse"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("they differ in %q, want %q", got, want)
 	}

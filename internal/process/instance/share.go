@@ -11,26 +11,30 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/background"
 	"github.com/terrapulse/terrapulse/internal/process/cluster"
+	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// share takes launches of other instances, and gives them launches while this one leads. The
-// function that it returns ends that: others take no launch from this instance, and give it none.
+// share takes launches of the leader, and lets other instances take launches while this one leads. The
+// function that it returns ends that.
 func (i *Instance) share(ctx context.Context, member *cluster.Member) (stop func()) {
 	if i.shared == nil {
 		return func() {}
 	}
 	files := new(filesDigest)
-	i.shared.Works = func() string { return works(files.of(i.base.Load()), i.program, member.Blocked()) }
+	i.shared.Works = func() string {
+		return works(state.Format, files.of(i.base.Load()), i.program, member.Blocked())
+	}
 	i.Reconciler.Launcher, i.Reconciler.Apart = i.shared, true
 	return background.Run(context.WithoutCancel(ctx), i.shared.Serve)
 }
 
-// works identifies what decides how an instance carries out a run, beside the store: its files, its
-// Terraform, and which tasks it cannot run because their modules are missing.
-func works(files, program string, blocked map[string]error) string {
+// works identifies what decides how an instance carries out a run: its files, its Terraform, and which
+// tasks it cannot run because their modules are missing. An instance with another format of records would
+// write some that the leader cannot read, or cannot read the leader's.
+func works(format int, files, program string, blocked map[string]error) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q", files, program, slices.Sorted(maps.Keys(blocked)))
+	fmt.Fprintf(sum, "%d %q %q %q", format, files, program, slices.Sorted(maps.Keys(blocked)))
 	return hex.EncodeToString(sum.Sum(nil))[:32]
 }
 

@@ -43,8 +43,9 @@ func TestWorks_DiffersWithWhatDecidesARun(t *testing.T) {
 	}; local("/a/web") == local("/b/web") {
 		t.Error("another folder with the state makes no difference")
 	}
-	plain := works(same, "terraform 1.13.5", nil)
-	if works(same, "terraform 1.14.0", nil) == plain || works(same, "terraform 1.13.5", map[string]error{"web": errors.New("no module")}) == plain {
-		t.Error("another Terraform, or a missing module, makes no difference")
+	plain := works(1, same, "terraform 1.13.5", nil)
+	if works(1, same, "terraform 1.14.0", nil) == plain || works(1, same, "terraform 1.13.5", map[string]error{"web": errors.New("no module")}) == plain ||
+		works(2, same, "terraform 1.13.5", nil) == plain {
+		t.Error("another Terraform, a missing module, or another format of records makes no difference")
 	}
 }

@@ -58,57 +58,6 @@
 //     the first hour, and it ends after a launch in which a run failed: the retry gets a
 //     new container.
 //
-// # Instances of a cluster
-//
-// An instance of a cluster is a runner, too (Instance), with these differences:
-//
-//   - It carries out several launches at a time: its record says for how many more runs it
-//     has room. It is written when that changes, and not as a sign of life. An instance
-//     reserves the room before it takes a launch, so that it claims the runs at once.
-//   - A launch is written without an offer, and waits at the leader. Offer is set once, when
-//     an instance has room, under the fencing token. After a withdrawal the leader carries
-//     out the launch itself: who has it then is "container", as for containers.
-//   - An instance whose record was deleted writes it again. So a dead one costs 5 s once, and
-//     one that was slow gets offers again.
-//   - Nobody reports that an instance has died: the claims of its runs expire. TakenAt shows
-//     when runs that it took and did not claim are lost.
-//   - Definition is a digest of the instance's files, its Terraform and the modules that it
-//     lacks. An offer names that of the leader. An instance that works with something else
-//     by now, or that does not understand the launch, does not take it.
-//   - The leader is lost after an offer: the next one reads the launch when it finds the run
-//     unclaimed, and waits or withdraws. The leader is lost before: the launch has no offer,
-//     so the next one starts it. The former one may begin it as well, as ever: the claim
-//     decides.
-//
-// # Other versions of Terrapulse
-//
-// Nothing compares versions: only the format of a record says who can read it (state.Format).
-//
-//   - A newer instance writes a record that an older leader cannot read: it gets no offer. If it was offered
-//     a launch before its upgrade, the leader withdraws the offer and leaves the record of the instance as it is.
-//   - A newer leader writes its offers into records that an older instance cannot read: the instance takes
-//     nothing, and the offer is withdrawn.
-//
-// # States that the backend did not take
-//
-// Such a state (errored.tfstate) is in the folder of the task on one instance, and a run that begins
-// elsewhere makes again what is only in that state. So:
-//
-//   - The outcome of the run says which instance keeps the state (state.Unsaved), in the run and in the
-//     task, until a run has saved it or has succeeded without it. The next leader reads it there.
-//   - The launch of the next run names that instance (For, Only). It waits until the instance has room, and
-//     is offered to no other. As long as the instance cannot be offered a launch, the task does not run.
-//   - The instance dies meanwhile, or has lost the file: the leader, or the instance itself, begins the run,
-//     and the driver refuses it, because neither its folder nor the backend has the state. So no decision
-//     about the state depends on who is believed to be there.
-//   - The instance restarts with the same id: it has the same folder, and saves the state.
-//   - A person requests a run (or the state is not on an instance): the run begins without the state, and
-//     its plan waits for an approval, unless the backend has the state by then.
-//   - A run is lost: nobody knows whether it left a state. A killed Terraform leaves none, but one that was
-//     interrupted while Consul was away may have. The launch of the next run names the instance (For, not
-//     Only): it is offered to no other for 20 s, if the instance is there. To wait longer would cost more
-//     than the state is worth: a dead instance may never come back.
-//
 // A container carries out one launch at a time. What is launched meanwhile gets another
 // runner, so that as many containers linger as worked at the same time.
 package linger

@@ -20,14 +20,13 @@ const (
 	awaitEvery = 200 * time.Millisecond
 )
 
-// Offers makes offers to the runners that take launches, in one tick. Its methods are not safe for
-// concurrent use, except for Make and Place.
+// Offers makes offers to the runners that linger, in one tick. Its methods are not safe for
+// concurrent use, except for Place.
 type Offers struct {
 	Store state.Store
 	// Apply writes changes in one step. A leader writes under its fencing token.
 	Apply func(ctx context.Context, changes ...state.Change) ([]state.Record, error)
-	// Definition is what new containers are made from, or what this instance works with: other
-	// runners get no offer.
+	// Definition is what new containers are made from: other runners get no offer.
 	Definition string
 	Now        func() time.Time
 	Skew       time.Duration // maximum difference between the clocks
@@ -96,27 +95,12 @@ func Write(runner state.Stored[state.Runner], launch string) state.Change {
 	return runner.Write(next).Until(next.KeptUntil())
 }
 
-// Make offers a launch that waits at the leader to an instance.
-func (o *Offers) Make(ctx context.Context, launch state.Stored[state.Launch], to state.Stored[state.Runner]) (state.Launch, error) {
-	next := launch.Data
-	next.Offer, next.OfferedAt, next.Definition = to.Data.ID, o.Now(), o.Definition
-	_, err := o.Apply(ctx, launch.Write(next).Until(next.KeptUntil()), Write(to, next.ID))
-	return next, err
-}
-
-// ErrGone is returned by Place if the record of the launch has been removed: its runs are lost.
-var ErrGone = errors.New("its record is gone")
-
 // Place waits until an offered launch is taken, and withdraws the offer if it is not taken in time.
 // It returns the taker: the launch gets a container only if that is state.TakenByContainer. After
 // an error, it must be called again, with any process.
 func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, err error) {
 	// The clock of the process that made the offer may be ahead.
-	offered := launch.Created
-	if !launch.OfferedAt.IsZero() {
-		offered = launch.OfferedAt
-	}
-	left := min(offered.Add(OfferFor).Sub(o.Now()), OfferFor)
+	left := min(launch.Created.Add(OfferFor).Sub(o.Now()), OfferFor)
 	over := time.Now().Add(left)
 	for {
 		now, err := state.Read[state.Launch](ctx, o.Store, state.LaunchKey(launch.ID))
@@ -124,7 +108,7 @@ func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, 
 		case err != nil:
 			return "", fmt.Errorf("read whether launch %s was taken by runner %s: %w", launch.ID, launch.Offer, err)
 		case !now.Exists():
-			return "", fmt.Errorf("read whether launch %s was taken by runner %s: %w", launch.ID, launch.Offer, ErrGone)
+			return "", fmt.Errorf("read whether launch %s was taken by runner %s: its record is gone", launch.ID, launch.Offer)
 		case now.Data.Taker != "":
 			return now.Data.Taker, nil
 		case time.Now().Before(over):
@@ -145,9 +129,8 @@ func (o *Offers) Place(ctx context.Context, launch state.Launch) (taker string, 
 
 // withdraw gives an offered launch to a container of its own, and ends the runner.
 func (o *Offers) withdraw(ctx context.Context, launch state.Stored[state.Launch]) error {
-	runner, err := state.Read[state.Runner](ctx, o.Store, state.RunnerKey(launch.Data.Offer))
-	newer := errors.As(err, new(*state.NewerError)) // the runner was upgraded since the offer, which it does not have any more
-	if err != nil && !newer && !errors.As(err, new(*state.CorruptError)) {
+	runner, _, err := state.ReadAnyway[state.Runner](ctx, o.Store, state.RunnerKey(launch.Data.Offer))
+	if err != nil {
 		return err
 	}
 	next := launch.Data
@@ -159,10 +142,6 @@ func (o *Offers) withdraw(ctx context.Context, launch state.Stored[state.Launch]
 	if _, err := o.Apply(ctx, changes...); err != nil {
 		return err
 	}
-	if next.OfferedAt.IsZero() {
-		o.Log.Info("a launch gets a container: the runner to which it was offered did not take it", "launch", next.ID, "runner", next.Offer, "within", OfferFor)
-	} else {
-		o.Log.Info("the leader carries out a launch: the instance to which it was offered did not take it", "launch", next.ID, "instance", next.Offer, "within", OfferFor)
-	}
+	o.Log.Info("a launch gets a container: the runner to which it was offered did not take it", "launch", next.ID, "runner", next.Offer, "within", OfferFor)
 	return nil
 }

@@ -112,27 +112,14 @@ func (r *Runner) take(ctx context.Context) (state.Launch, error) {
 	case !launch.Exists() || launch.Data.Taker != "":
 		return state.Launch{}, fmt.Errorf("launch %s cannot be taken any more", id)
 	}
-	working := r.rec.Data
-	working.Offer, working.Launch = "", id
-	taken, err := r.takes(ctx, launch, working)
-	if err == nil {
-		r.Log.Info("launch taken", "launch", id, "runner", r.ID, "lingered", r.Now().Sub(working.Since))
-	}
-	return taken, err
-}
-
-// takes writes that the runner has taken the launch that was offered to it, and how it is then.
-func (r *Runner) takes(ctx context.Context, launch state.Stored[state.Launch], working state.Runner) (state.Launch, error) {
-	taken := launch.Data
-	taken.Taker = r.ID
-	if working.Parallel > 0 {
-		taken.TakenAt = r.Now()
-	}
+	taken, working := launch.Data, r.rec.Data
+	taken.Taker, working.Offer, working.Launch = r.ID, "", id
 	written, err := r.Store.Apply(ctx, launch.Write(taken).Until(taken.KeptUntil()), r.rec.Write(working).Until(working.KeptUntil()))
 	if err != nil {
 		return state.Launch{}, err
 	}
 	r.rec = state.Stored[state.Runner]{Record: written[1], Data: working}
+	r.Log.Info("launch taken", "launch", id, "runner", r.ID, "lingered", r.Now().Sub(working.Since))
 	return taken, nil
 }
 

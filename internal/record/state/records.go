@@ -250,23 +250,16 @@ type Launch struct {
 	// launch, and is asked by another name the next time.
 	Refused int `json:"refused,omitempty"`
 
-	// Linger is how long its runner waits for another launch afterwards; 0 if it ends
-	// at once. Offer is the runner to which the launch was offered, and Taker who has it
-	// then: that runner or TakenByContainer. Each is set once. A launch without an offer
+	// Linger is how long its container waits for another launch afterwards; 0 if it ends
+	// at once. Offer is the container to which the launch was offered, and Taker who has it
+	// then: that container or TakenByContainer. Each is set once. A launch without an offer
 	// gets a container at once.
 	Linger time.Duration `json:"linger,omitempty"`
 	Offer  string        `json:"offer,omitempty"`
 	Taker  string        `json:"taker,omitempty"`
-	// Of a launch that was offered to an instance: when, what the instance must work with,
-	// and when it took the launch.
-	OfferedAt  time.Time `json:"offered_at,omitzero"`
-	Definition string    `json:"definition,omitempty"`
-	TakenAt    time.Time `json:"taken_at,omitzero"`
-	// For is the instance that should take the launch, because the latest state of the task may be in its
-	// folder. Only says that it is, so that the launch waits until that instance has room. If the instance
-	// is not there, any other may begin the launch.
-	For  string `json:"for,omitempty"`
-	Only bool   `json:"only,omitempty"`
+	// For is the instance of a cluster that alone may begin the launch, because the latest state of the task
+	// may be in its folder. If the instance is not there, any other may begin the launch.
+	For string `json:"for,omitempty"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`

@@ -9,13 +9,13 @@ const RunnerPrefix = "runner/"
 func RunnerKey(id string) string { return RunnerPrefix + element(id) }
 
 // Runner is a runner that takes launches: a container that lingers after its runs, or an
-// instance of a cluster. Package linger has the protocol.
+// instance of a cluster: see packages linger and launch.
 type Runner struct {
 	ID         string    `json:"id"`         // as in the claims of its runs
 	Definition string    `json:"definition"` // what its container was made from, or what the instance works with
 	Since      time.Time `json:"since"`      // when its latest launch ended, or when the instance began
 	Until      time.Time `json:"until"`      // when it ends if it gets no other launch, or when the instance writes the record again
-	// Offer is the launch that is offered to the runner, and Launch the one that a container
+	// Of a container: Offer is the launch that is offered to it, and Launch the one that it
 	// has taken. At most one of them is set.
 	Offer  string `json:"offer,omitempty"`
 	Launch string `json:"launch,omitempty"`
@@ -27,10 +27,8 @@ type Runner struct {
 	Ended    uint64 `json:"ended,omitempty"`
 }
 
-// Free reports whether a launch may be offered to the runner.
-func (r Runner) Free() bool {
-	return r.ID != "" && r.Offer == "" && r.Launch == "" && (r.Parallel == 0 || r.Room > 0)
-}
+// Free reports whether a launch may be offered to a container.
+func (r Runner) Free() bool { return r.ID != "" && r.Offer == "" && r.Launch == "" }
 
 // KeptUntil is when the record expires. The longest run must have ended by then.
 func (r Runner) KeptUntil() time.Time { return r.Until.Add(keptLaunches) }

@@ -56,15 +56,15 @@ func (r Run) ForPerson() bool {
 
 // Keeper returns the instance of a cluster that should carry out the next run of the task, because the
 // latest state may be in its folder: it keeps a state that could not be saved, or its latest run was lost.
-// Only says that it is the former. The instance is empty if each one can carry out the run.
-func (t Task) Keeper() (instance string, only bool) {
+// It is empty if each instance can carry out the run.
+func (t Task) Keeper() (instance string) {
 	switch u := t.Unsaved; {
 	case u != nil && u.Instance:
-		return u.Runner, true
+		return u.Runner
 	case u == nil && t.Last != nil && t.Last.State == RunLost:
-		return t.Last.Runner, false
+		return t.Last.Runner
 	}
-	return "", false
+	return ""
 }
 
 // noteUnsaved takes over what a run has found or left. The record of a run without a launch is gone, or

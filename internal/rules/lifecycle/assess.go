@@ -125,7 +125,7 @@ func (f Facts) underWay() View {
 		v.Phase, v.Reason = Soon, f.Run.Reason
 		turn := "a run waits for its turn"
 		if at := f.Task.Run.For; at != "" {
-			turn += ", at first only for room on instance " + at + ", which may have the latest Terraform state"
+			turn = "a run waits for room on instance " + at + ", which may have the latest Terraform state"
 		}
 		v.Reason.Text = turn + ": " + v.Reason.Text
 	case state.RunRunning:
