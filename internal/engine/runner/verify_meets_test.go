@@ -153,7 +153,7 @@ func TestRun_InstanceIsRecordedWithAStateThatItKeeps(t *testing.T) {
 		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		keeper, _ := b.task().Keeper()
+		keeper := b.task().Keeper()
 		if u := b.task().Unsaved; u == nil || u.Run != "r1" || u.Runner != "cts-02" || u.Instance != test.instance || (keeper != "") != test.instance {
 			t.Errorf("%s: %+v, to be run by %q", name, u, keeper)
 		}
