@@ -152,6 +152,8 @@ func (j *judge) queues(w *world, r *remoteRun) {
 		return
 	}
 	switch {
+	case r.run != "" && run.ID == "" && r.late: // somebody has removed its record before the request arrived
+		return
 	case r.run == "" || !run.Kind.Applies() || r.destroys != (run.Kind == state.KindDestroy):
 		w.violated("a run there is for a run of ours: %s creates %s of %s for %q, a run of kind %s", r.by.name, r.id, r.task, r.run, run.Kind)
 	case r.late:
