@@ -169,6 +169,9 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 		if !task.Enabled || in.Corrupt != nil {
 			continue
 		}
+		if in.EndedCheck != nil {
+			s = s.EndCheck(*in.EndedCheck)
+		}
 		modules := t.readsModules(task, s)
 		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
 			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Definition != task.definition ||

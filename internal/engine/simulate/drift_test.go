@@ -46,7 +46,7 @@ func (j *judge) drifted(v view, task string, before, now state.Task) {
 		return // the check failed, was lost or interrupted: it has no outcome
 	}
 	planned, known := j.rules.checks[now.Drift.Last]
-	if known && (planned != j.rules.counted(task) || now.Run != nil) {
+	if known && (planned != j.rules.counted(task) || before.Run != nil) {
 		v.violated("the outcome of a check counts if no run began since: %s writes that of check %s of %s", v.name, now.Drift.Last, task)
 	}
 }
