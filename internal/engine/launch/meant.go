@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -53,11 +54,12 @@ func (s *Shared) beginMeant(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if why == "" && (instance.Room == 0 || s.Now().Sub(all[id].since) < meantEvery) {
+		over := !launch.ForUntil.IsZero() && clock.Reached(launch.ForUntil, s.Now())
+		if why == "" && !over && (instance.Room == 0 || s.Now().Sub(all[id].since) < meantEvery) {
 			continue
 		}
 		if s.take(ctx, id) { // else it was taken at the last moment
-			launch.For = ""
+			launch.For, launch.ForUntil = "", time.Time{}
 			s.beginFirst(launch)
 		}
 		s.mu.Lock()

@@ -12,8 +12,14 @@ import (
 // meant writes launches that are meant for an instance, and starts them at the leader.
 func (c *cluster) meant(leader *Shared, instance string, names ...string) {
 	c.t.Helper()
+	c.meantUntil(leader, instance, time.Time{}, names...)
+}
+
+// meantUntil writes launches that are meant for an instance until a time.
+func (c *cluster) meantUntil(leader *Shared, instance string, until time.Time, names ...string) {
+	c.t.Helper()
 	for _, name := range names {
-		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
+		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, ForUntil: until, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
 		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
 			c.t.Fatal(err)
 		}
@@ -55,6 +61,25 @@ func TestShared_LaunchThatIsMeantForAnInstanceWaitsForRoomThere(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if by := c.by(); by["b"] != 5 || c.most["b"] > 2 {
 			t.Errorf("they carried out %v, %v at a time", by, c.most)
+		}
+	})
+}
+
+// Its latest run was lost, and perhaps has left a state there: that is worth a wait, but not a long one.
+func TestShared_LaunchWaitsForTheInstanceOfALostRunOnlyAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, stop := three(t)
+		defer stop()
+		c.meant(a, "b", "1", "2", "3", "4", "5", "6", "7", "8") // for 40 seconds
+		time.Sleep(time.Second)
+		c.meantUntil(a, "b", time.Now().Add(20*time.Second), "9")
+		time.Sleep(15 * time.Second)
+		if by := c.by(); by["a"]+by["c"] != 0 {
+			t.Errorf("it has not waited: %v", by)
+		}
+		time.Sleep(15 * time.Second)
+		if by := c.by(); by["a"]+by["c"] != 1 {
+			t.Errorf("it waits still: %v", by)
 		}
 	})
 }

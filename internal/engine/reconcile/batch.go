@@ -271,7 +271,10 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 		if i == 0 || b.apart() {
 			launches = append(launches, b.newLaunch(runner))
 			if b.apart() {
-				launches[len(launches)-1].For = d.State.Keeper()
+				own := &launches[len(launches)-1]
+				if own.For = d.State.Keeper(); own.For != "" && d.State.Unsaved == nil {
+					own.ForUntil = b.now.Add(preferFor)
+				}
 			}
 		}
 		launch := &launches[len(launches)-1]

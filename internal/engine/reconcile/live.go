@@ -26,6 +26,10 @@ const yieldPatience = 5 * time.Minute
 // again and again, before its runs count as lost.
 const intentPatience = 15 * time.Minute
 
+// preferFor is how long a launch waits for room on the instance whose run of the task was lost, and which perhaps
+// has a state that is nowhere else.
+const preferFor = 20 * time.Second
+
 // findLostRuns finds the runs under way whose runners are dead, and starts again
 // the launches that may never have been started.
 func (t *tick) findLostRuns(ctx context.Context, inputs []decide.Input, states map[string]state.Stored[state.Task]) error {

@@ -258,8 +258,10 @@ type Launch struct {
 	Offer  string        `json:"offer,omitempty"`
 	Taker  string        `json:"taker,omitempty"`
 	// For is the instance of a cluster that alone may begin the launch, because the latest state of the task
-	// may be in its folder. If the instance is not there, any other may begin the launch.
-	For string `json:"for,omitempty"`
+	// may be in its folder. If the instance is not there, any other may begin the launch, and from ForUntil on,
+	// if that is set, also while the instance has no room.
+	For      string    `json:"for,omitempty"`
+	ForUntil time.Time `json:"for_until,omitzero"`
 
 	// Consuls and Replaced are those of the reconcile record.
 	Consuls  map[string]Identity `json:"consuls,omitempty"`
