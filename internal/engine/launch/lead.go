@@ -104,7 +104,8 @@ func (l *leading) begin(ctx context.Context, apply state.Apply) error {
 	return nil
 }
 
-// forgetTaken removes the launches from the queue that other instances have taken.
+// forgetTaken removes the launches from the queue that other instances have taken. One that is not in the queue
+// any more begins here just now, and take finds out that it was taken.
 func (l *leading) forgetTaken(ctx context.Context) error {
 	records, err := l.Store.List(ctx, state.OpenPrefix)
 	if err != nil {
@@ -117,10 +118,10 @@ func (l *leading) forgetTaken(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id := range l.open {
-		if !open[state.OpenKey(id)] {
+		_, meant := l.meant[id]
+		if !open[state.OpenKey(id)] && (meant || l.drop(id)) {
 			delete(l.open, id)
 			delete(l.meant, id)
-			l.drop(id)
 		}
 	}
 	return nil
@@ -159,6 +160,12 @@ func (l *leading) read(ctx context.Context) error {
 // openSome opens launches that wait: those for other instances, and as many as these can carry out.
 func (l *leading) openSome(ctx context.Context, apply state.Apply) error {
 	works := l.Works()
+	select { // what begins here from now on is not opened, or waits to see that it is
+	case l.opening <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-l.opening }()
 	for _, launch := range l.toOpen() {
 		open := state.Open{Launch: launch, Works: works}
 		written, err := apply(ctx, state.Create(state.OpenKey(launch.ID), state.Encode(open)).Until(launch.KeptUntil()))

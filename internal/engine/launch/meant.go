@@ -23,14 +23,14 @@ const meantEvery = 5 * time.Second
 // meant is a launch for another instance.
 type meant struct {
 	launch state.Launch
-	since  time.Time
+	room   time.Time // since when that instance is seen to have room; zero if it has none
 }
 
 // mean has a launch wait for the instance that it is for.
 func (s *Shared) mean(launch state.Launch) {
 	s.mu.Lock()
 	if _, known := s.meant[launch.ID]; !known && s.apply != nil {
-		s.meant[launch.ID] = meant{launch, s.Now()}
+		s.meant[launch.ID] = meant{launch: launch}
 	}
 	s.mu.Unlock()
 	s.poke()
@@ -55,7 +55,7 @@ func (s *Shared) beginMeant(ctx context.Context) error {
 			return err
 		}
 		over := !launch.ForUntil.IsZero() && clock.Reached(launch.ForUntil, s.Now())
-		if why == "" && !over && (instance.Room == 0 || s.Now().Sub(all[id].since) < meantEvery) {
+		if why == "" && !over && s.waitsOn(id, instance.Room > 0) {
 			continue
 		}
 		if s.take(ctx, id) { // else it was taken at the last moment
@@ -67,6 +67,23 @@ func (s *Shared) beginMeant(ctx context.Context) error {
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+// waitsOn reports whether a launch still waits for its instance, which has room or not at present.
+func (s *Shared) waitsOn(launch string, room bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, there := s.meant[launch]
+	switch {
+	case !there: // this process does not lead any more
+		return true
+	case !room:
+		m.room = time.Time{}
+	case m.room.IsZero():
+		m.room = s.Now()
+	}
+	s.meant[launch] = m
+	return !room || s.Now().Sub(m.room) < meantEvery
 }
 
 // Unreached implements reconcile.Sharer.

@@ -60,7 +60,7 @@ func (l *Local) poke() {
 	l.signal()
 }
 
-// Reserve keeps room for one run, if there is room. Then either Begin or Release follows.
+// Reserve keeps room for one run, if there is room. Then either Begin or Release follows, which Wait waits for.
 func (l *Local) Reserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,6 +68,7 @@ func (l *Local) Reserve() bool {
 		return false
 	}
 	l.runs.free--
+	l.work.Add(1)
 	return true
 }
 
@@ -75,6 +76,7 @@ func (l *Local) Reserve() bool {
 func (l *Local) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.work.Done()
 	l.runs.free++
 	l.begin(&l.runs)
 }
@@ -83,6 +85,7 @@ func (l *Local) Release() {
 func (l *Local) Begin(launch state.Launch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.work.Done()
 	l.runs.free++
 	l.first(launch)
 }
@@ -119,13 +122,15 @@ func (l *Local) queued(first int, open map[string]state.Record) (all []state.Lau
 	return all
 }
 
-// drop removes a launch of one run from those that wait, if it is one of them.
-func (l *Local) drop(launch string) {
+// drop removes a launch of one run from those that wait, and reports whether it was one of them.
+func (l *Local) drop(launch string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waits := len(l.runs.waiting)
-	if l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(w waiting) bool { return w.launch.ID == launch }); len(l.runs.waiting) < waits {
-		delete(l.alive, launch)
-		l.signal()
+	if l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(w waiting) bool { return w.launch.ID == launch }); len(l.runs.waiting) == waits {
+		return false
 	}
+	delete(l.alive, launch)
+	l.signal()
+	return true
 }

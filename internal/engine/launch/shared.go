@@ -47,6 +47,9 @@ type Shared struct {
 	waits, room <-chan struct{} // receive when runs have come, begun or ended
 	changed     chan struct{}   // receives when other open launches are there
 
+	// opening has something in it while launches are opened: whether one of them is open is not known meanwhile.
+	opening chan struct{}
+
 	mu    sync.Mutex
 	apply state.Apply             // writes as the leader; nil while another instance leads
 	open  map[string]state.Record // of the launches that this process has opened, by id
@@ -58,7 +61,7 @@ var _ reconcile.Sharer = (*Shared)(nil)
 // NewShared returns a launcher that shares the launches of local.
 func NewShared(local *Local, store state.Store, id string) *Shared {
 	s := &Shared{Local: local, Store: store, ID: id, open: map[string]state.Record{}, meant: map[string]meant{},
-		waits: local.changes(), room: local.changes(), changed: make(chan struct{}, 1)}
+		waits: local.changes(), room: local.changes(), changed: make(chan struct{}, 1), opening: make(chan struct{}, 1)}
 	local.take = s.take
 	return s
 }
@@ -153,6 +156,12 @@ func (s *Shared) takeSome(ctx context.Context, launches *openLaunches) error {
 
 // take reports whether this process may begin a launch: another instance may have taken one that was opened.
 func (s *Shared) take(ctx context.Context, launch string) bool {
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-s.opening }()
 	s.mu.Lock()
 	record, opened := s.open[launch]
 	delete(s.open, launch)

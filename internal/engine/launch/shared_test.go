@@ -117,6 +117,7 @@ func (c *cluster) instanceOn(store state.Store, id string, works func() string) 
 	served.Go(func() { s.Serve(serving) })
 	return s, func() {
 		term()
+		local.Close()
 		local.Wait()
 		unshare()
 		served.Wait()

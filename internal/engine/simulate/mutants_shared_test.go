@@ -29,8 +29,8 @@ var sharedMutants = []mutant{
 	}, {
 		rule: "sharing: no launch waits for an instance that has room and does not take it",
 		file: "engine/launch/meant.go",
-		old:  "instance.Room == 0 || ",
-		new:  "instance.Room >= 0 || ",
+		old:  "s.waitsOn(id, instance.Room > 0)",
+		new:  "s.waitsOn(id, instance.Room < 0)",
 		test: "engine/launch TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere",
 	}, {
 		rule: "sharing: who has not taken an open launch does not begin it",
