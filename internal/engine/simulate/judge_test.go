@@ -299,7 +299,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	if before.Applied != now.Applied && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied) {
 		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
 	}
-	if len(now.History) > state.History {
+	if len(now.History) > state.History+5 { // what a store that refuses a write keeps goes with the next run
 		v.violated("%s has a history of %d runs", name, len(now.History))
 	}
 }
