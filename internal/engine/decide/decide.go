@@ -147,8 +147,8 @@ func (d *decider) note() {
 	d.noteAccepted()
 	s.Unconfirmed = d.Unconfirmed
 	d.noteDrift()
-	if d.Stopped != nil {
-		*s = s.Stopped(d.Stopped.Applied)
+	if left := d.State.GivenUp(); left != nil && d.State.Run == nil && left.OfOther(d.Driver) {
+		*s = s.Stopped(false) // nobody here can stop it
 	}
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")

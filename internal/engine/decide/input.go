@@ -103,13 +103,6 @@ type Elsewhere struct {
 	// is the status of the remote run that the task waits for; nil if it is not known.
 	Driver string
 	Remote *state.RemoteStatus
-	// Stopped is set if the remote run of the task that is given up is stopped.
-	Stopped *Stopped
-}
-
-// Stopped says that the remote run of a task that is given up is stopped.
-type Stopped struct {
-	Applied bool // it was confirmed before that
 }
 
 // Removal is what is known of a task that is in the store only, no longer in the configuration.

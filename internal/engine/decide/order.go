@@ -12,17 +12,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// Order says which tasks come after which, and what is known of those that have no input.
+// Order says which tasks come after which.
 type Order struct {
 	Tasks *config.Order // nil if there is no order
-	// Unread are tasks of which it is not known in this tick whether Consul shows a change of them, or whether
-	// their records still say what was read. They are not at rest.
-	Unread map[string]Unread
-}
-
-// Unread says why it is not known whether a task is at rest.
-type Unread struct {
-	Err error // why its condition cannot be read; nil if that may have changed since it was read
 }
 
 // blocker is the predecessor that a task waits for.
@@ -32,7 +24,6 @@ type blocker struct {
 	reason state.Reason
 	stuck  bool      // nothing ends the wait without a person, or without a retry that succeeds
 	due    time.Time // when to decide again; zero if only an event ends the wait
-	reread time.Time
 }
 
 // String says for what a task waits.
@@ -161,35 +152,24 @@ func (o *order) restless(name string) *blocker {
 	if o.open[name] {
 		return &blocker{task: name, reason: state.Reason{Text: "it comes after this task"}}
 	}
-	if i, ok := o.at[name]; ok {
-		d := o.decision(i)
-		if d.Lost != nil {
-			return o.losing(name)
-		}
-		if reason := restless(d); reason != nil {
-			return &blocker{task: name, reason: failing(d, *reason), stuck: stuck(d)}
-		}
+	i, ok := o.at[name]
+	if !ok {
+		return nil
 	}
-	return o.unread(name)
+	d := o.decision(i)
+	if d.Lost != nil {
+		return o.losing(name)
+	}
+	if reason := restless(d); reason != nil {
+		return &blocker{task: name, reason: failing(d, *reason), stuck: stuck(d)}
+	}
+	return nil
 }
 
 // losing is the blocker of a task that comes after one whose run counts as lost from this tick on: until that
 // is written, its runner may take the run up again.
 func (o *order) losing(name string) *blocker {
 	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonRunning, Text: "its run was lost, which is written first"}}
-}
-
-// unread returns why it is not known whether a task is at rest; nil if it is.
-func (o *order) unread(name string) *blocker {
-	u, unread := o.Unread[name]
-	switch {
-	case !unread:
-		return nil
-	case u.Err != nil:
-		return &blocker{task: name, reread: nextRead(o.now, o.now),
-			reason: state.Reason{Code: state.ReasonUnreadable, Text: "it is not known whether its condition has changed: " + state.Cut(u.Err.Error())}}
-	}
-	return &blocker{task: name, due: o.now, reason: state.Reason{Code: state.ReasonUnread, Text: "it may have changed, and is read at once"}}
 }
 
 // restless returns why a task that is decided about is not at rest; nil if it is. A disabled task has nothing
@@ -297,7 +277,7 @@ func (d *decider) awaits(b *blocker, t trigger) *hold {
 	if was := s.After; was != nil && was.Task == after.Task && was.Code == after.Code && d.state.Reason.Code == state.ReasonAfter {
 		h.reason.Text = d.state.Reason.Text
 	}
-	if h.reread = b.reread; !h.due.IsZero() && s.Reason.Code == state.ReasonAfter && clock.Reached(s.Due, d.now) {
+	if !h.due.IsZero() && s.Reason.Code == state.ReasonAfter && clock.Reached(s.Due, d.now) {
 		h.due = s.Due // nothing changes, and nothing is written
 	}
 	limit := d.Task.AfterTimeout

@@ -27,7 +27,7 @@ func (o *order) beforeDestroy(name string) (*blocker, []string) {
 	if busy := o.opposite.busy[i]; len(busy) > 0 {
 		in := &o.inputs[busy[0]]
 		b := &blocker{task: in.Task.Name, reason: *in.underWay(), stuck: in.Corrupt != nil}
-		if in.Lost != nil || in.Stopped != nil {
+		if in.Lost != nil {
 			b.due = o.now // the end is known, and this tick records it
 		}
 		return b, nil
@@ -39,7 +39,7 @@ func (o *order) beforeDestroy(name string) (*blocker, []string) {
 		return &blocker{task: d.Task.Name, reason: reason, stuck: stuck(d)}, nil
 	}
 	for _, name := range o.opposite.behind[i] {
-		if b := cmp.Or(o.unread(name), o.begun(name)); b != nil {
+		if b := o.begun(name); b != nil {
 			return b, nil
 		}
 	}
@@ -149,7 +149,7 @@ func (in *Input) underWay() *state.Reason {
 		return says(state.ReasonRunning, "its run %s is under way", s.Run.ID)
 	case s.Elsewhere():
 		return says(state.ReasonRunning, "its run %s %s", s.Run.ID, s.Run.Wait)
-	case left != nil:
+	case left != nil && !left.OfOther(in.Driver):
 		return says(state.ReasonRunning, "its remote run %s is to be stopped first", left.ID)
 	}
 	return nil

@@ -199,23 +199,16 @@ func TestOrder_ADestroyWaitsInEachSituationOfASuccessorExceptThese(t *testing.T)
 
 // What is known to have ended is recorded in this tick: the next one destroys.
 func TestOrder_ADestroyIsDecidedAgainOnceAnEndIsRecorded(t *testing.T) {
-	stopped := func() *chain {
-		c := successors["a remote run of it is given up"]()
-		c.inputs[1].Stopped = &Stopped{}
-		return c
+	c := successors["its run was lost"]()
+	all := c.decide()
+	if d := all["firewall"]; d.Action != Wait || !d.State.Due.Equal(noon) {
+		t.Errorf("action %d, due %s: %+v", d.Action, d.State.Due, d.Reason)
 	}
-	for name, set := range map[string]func() *chain{"its run was lost": successors["its run was lost"], "its remote run is stopped": stopped} {
-		c := set()
-		all := c.decide()
-		if d := all["firewall"]; d.Action != Wait || !d.State.Due.Equal(noon) {
-			t.Errorf("%s: action %d, due %s: %+v", name, d.Action, d.State.Due, d.Reason)
-		}
-		for i := range c.inputs {
-			c.inputs[i].State, c.inputs[i].Lost, c.inputs[i].Stopped = all[c.inputs[i].Task.Name].State, nil, nil
-		}
-		if d := c.decide()["firewall"]; d.Action != Run {
-			t.Errorf("%s: then action %d: %+v", name, d.Action, d.Reason)
-		}
+	for i := range c.inputs {
+		c.inputs[i].State, c.inputs[i].Lost = all[c.inputs[i].Task.Name].State, nil
+	}
+	if d := c.decide()["firewall"]; d.Action != Run {
+		t.Errorf("then action %d: %+v", d.Action, d.Reason)
 	}
 }
 

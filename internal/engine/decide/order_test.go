@@ -87,16 +87,6 @@ var situations = map[string]func() *chain{
 		return afterFirewall(func(in *Input) { in.State = state.Task{}; in.Reading = changedTo("A") })
 	},
 	"changed": func() *chain { return afterFirewall(func(in *Input) { in.Reading = changedTo("B") }) },
-	"changed, as Consul shows, and not read yet": func() *chain {
-		c := afterFirewall(func(*Input) {})
-		c.order.Unread = map[string]Unread{"firewall": {}}
-		return c
-	},
-	"its condition cannot be read again": func() *chain {
-		c := afterFirewall(func(*Input) {})
-		c.order.Unread = map[string]Unread{"firewall": {Err: errors.New("no route to host")}}
-		return c
-	},
 	"buffering": func() *chain {
 		return afterFirewall(func(in *Input) { in.Task.BufferPeriod, in.Reading = webTask().BufferPeriod, changedTo("B") })
 	},
@@ -187,6 +177,7 @@ var situations = map[string]func() *chain{
 	"its record is broken": func() *chain { return afterFirewall(func(in *Input) { in.Corrupt = errors.New("no JSON") }) },
 	"a remote run of it is given up": func() *chain {
 		return afterFirewall(func(in *Input) {
+			in.Driver = "terraform-cloud"
 			in.State.RemoteRun = &state.RemoteRun{ID: "run-1", Version: "v", Driver: "terraform-cloud", GivenUp: &state.GivenUp{Since: noon}}
 		})
 	},

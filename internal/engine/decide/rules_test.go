@@ -48,12 +48,11 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	if w.remotely && w.state.Waits() != nil {
 		in.Remote = &state.RemoteStatus{Phase: w.remote}
 	}
-	if w.state.GivenUp() != nil && w.state.Run == nil {
-		in.Stopped = &Stopped{}
-	}
 	d := Decide([]Input{in}, w.now)[0]
 	was := w.state
-	w.state = d.State
+	if w.state = d.State; was.GivenUp() != nil && was.Run == nil && d.Action != Run {
+		w.state = w.state.Stopped(false)
+	}
 	open := len(w.task.Windows) == 0 || w.now.Minute() < 30
 	switch d.Action {
 	case Run:

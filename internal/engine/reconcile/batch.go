@@ -74,7 +74,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 			return err
 		}
 		if !waits {
-			b.tick.report.Dropped = append(b.tick.report.Dropped, d.Task.Name)
+			b.tick.report.Left = append(b.tick.report.Left, d.Task.Name)
 			return nil
 		}
 		if d.Action == decide.End {
@@ -175,7 +175,7 @@ func (b *batch) flush(ctx context.Context) error {
 				uses := conflict.Change.Op == state.OpCheck && slices.Contains(b.tick.uses[it.decision.Task.Name], other)
 				own := it.resumed != nil && it.resumed.Key == conflict.Change.Key || slices.ContainsFunc(it.changes, func(c state.Change) bool { return c.Key == conflict.Change.Key })
 				if own {
-					b.tick.report.Dropped = append(b.tick.report.Dropped, it.decision.Task.Name)
+					b.tick.report.Left = append(b.tick.report.Left, it.decision.Task.Name)
 				} else if uses {
 					b.postpone(fmt.Sprintf("task %s has changed meanwhile", other), it)
 				}

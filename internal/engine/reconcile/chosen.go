@@ -295,6 +295,7 @@ func (t *tick) restDue(now time.Time) (due time.Time) {
 // leaveAlone replaces the decisions about tasks that are not in TickOptions.Only, and about those that are
 // left to the next tick: nothing is done about them.
 func (t *tick) leaveAlone(states map[string]state.Stored[state.Task]) {
+	t.report.Left = slices.Sorted(maps.Keys(t.left))
 	for i, d := range t.report.Decisions {
 		if was := states[d.Task.Name].Data; t.left[d.Task.Name] || t.opts.Only != nil && !t.opts.Only[d.Task.Name] {
 			was.Unconfirmed = d.State.Unconfirmed

@@ -25,8 +25,8 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	if t.Refused != nil && sameRefusal(rec.Data.Refused, t.Refused) {
 		next.Refused = rec.Data.Refused // with its time
 	}
-	// A task that was to be marked may be one of those that were dropped.
-	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Dropped)+len(t.report.Left) > 0; !unmarked {
+	// A task that was to be marked may be one of those that are left.
+	if unmarked := t.replaced != nil && !t.replaced.HoldsAll() && len(t.report.Left) > 0; !unmarked {
 		next.Consuls, next.Replaced = t.consuls, t.replaced
 	}
 	next.Stalled, next.Failing, next.Unreadable, next.Tasks = "", 0, t.unreadable(), state.TaskCounts{}
@@ -81,7 +81,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	polled, gates := false, next.Gates
 	next.Gates = withMarks(gates, rec.Data.Gates)
-	if len(t.report.Dropped)+len(t.report.Left)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
+	if len(t.report.Left)+len(t.report.Postponed) > 0 || t.report.Stalled != nil {
 		t.report.Again = true
 		next.Due = now // the marks are not recorded: their views are read again
 	} else if polled = !next.ConsulUnreachable; polled {

@@ -14,63 +14,68 @@ import (
 )
 
 // orderNow returns the order as the overrides are now. A task whose override has changed since the tick has read
-// it is left to the next tick, because its record, which changes with it, does not fit; tasks that come after it wait.
+// it is left to the next tick, because its record, which changes with it, does not fit.
 func (t *tick) orderNow(ctx context.Context, overrides string) (decide.Order, error) {
-	was, now := t.effective, t.effective
-	if overrides != t.overrides {
-		var err error
-		if now, err = t.Source.At(ctx, t.Store, t.Config, overrides); err != nil {
-			return decide.Order{}, err
-		}
-		for _, all := range []map[string]state.Override{was.Overrides, now.Overrides} {
-			for name := range all {
-				t.left[name] = t.left[name] || !reflect.DeepEqual(was.Overrides[name], now.Overrides[name])
+	if overrides == t.overrides {
+		return decide.Order{Tasks: t.order}, nil
+	}
+	now, err := t.Source.At(ctx, t.Store, t.Config, overrides)
+	if err != nil {
+		return decide.Order{}, err
+	}
+	for _, all := range []map[string]state.Override{t.effective.Overrides, now.Overrides} {
+		for name := range all {
+			if !reflect.DeepEqual(t.effective.Overrides[name], now.Overrides[name]) {
+				t.left[name] = true
 			}
 		}
-		maps.DeleteFunc(t.left, func(_ string, left bool) bool { return !left })
 	}
-	t.report.Left = slices.Sorted(maps.Keys(t.left))
-	order := decide.Order{Tasks: now.Config.Order(), Unread: map[string]decide.Unread{}}
-	for name := range t.left {
-		order.Unread[name] = decide.Unread{}
-	}
-	return order, nil
+	return decide.Order{Tasks: now.Config.Order()}, nil
 }
 
 // maxUses is of how many other tasks a launch checks the records: a write has no room for many.
 const maxUses = 16
 
-// unreadBefore reads again what the decisions on runs that keep the order have used, after everything else was
-// read: the conditions of all tasks that come before, and what has been written about these, and about those that come
-// after what is destroyed. It returns the tasks that are not as this tick has seen them: such a run must not
-// overtake them. Gates do not suffice for that: the one of a predecessor may move a moment later than that of the task.
-func (t *tick) unreadBefore(ctx context.Context, order decide.Order, states map[string]state.Stored[state.Task]) (map[string]decide.Unread, error) {
+// leaveOvertaken leaves to the next tick the runs that would overtake a task by which they were decided on: one that
+// is left itself, that somebody has written about, or of which Consul shows something else now, after everything
+// else was read. Gates do not suffice for that: the one of a predecessor may move a moment later than that of the task.
+func (t *tick) leaveOvertaken(ctx context.Context, order decide.Order, states map[string]state.Stored[state.Task]) error {
 	t.rereads, t.uses, t.asRead = map[string]bool{}, map[string][]string{}, nil
-	before, all, unread := order.Before(t.report.Decisions), map[string]bool{}, map[string]decide.Unread{}
-	maps.Copy(all, before)
+	before := order.Before(t.report.Decisions)
+	all := maps.Clone(before)
+	uses := map[string][]string{}
 	for _, d := range t.report.Decisions {
+		used := order.Uses(d)
+		if len(used) == 0 {
+			continue
+		}
+		if uses[d.Task.Name] = used; len(used) <= maxUses {
+			t.uses[d.Task.Name] = used
+		}
+		if all == nil {
+			all = map[string]bool{}
+		}
 		for _, name := range d.Behind {
 			all[name] = true
 		}
-		if uses := order.Uses(d); len(uses) > 0 && len(uses) <= maxUses {
-			t.uses[d.Task.Name] = uses
-		}
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return nil
 	}
-	t.readConditions(ctx, before, unread)
-	if err := t.readUsed(ctx, all, states, unread); err != nil {
-		return nil, err
+	t.readConditions(ctx, before)
+	if err := t.readUsed(ctx, all, states); err != nil {
+		return err
 	}
-	for name := range unread {
-		t.rereads[name] = true
+	for task, used := range uses {
+		if slices.ContainsFunc(used, func(name string) bool { return t.rereads[name] || t.left[name] }) {
+			t.left[task] = true
+		}
 	}
-	return unread, ctx.Err()
+	return ctx.Err()
 }
 
-// readConditions notes which tasks have a condition that shows something else than this tick has seen.
-func (t *tick) readConditions(ctx context.Context, before map[string]bool, unread map[string]decide.Unread) {
+// readConditions notes which tasks have a condition that does not show any more what this tick has seen.
+func (t *tick) readConditions(ctx context.Context, before map[string]bool) {
 	observed := make(map[string]string, len(t.report.Decisions))
 	for _, d := range t.report.Decisions {
 		observed[d.Task.Name] = d.State.Observed
@@ -85,18 +90,15 @@ func (t *tick) readConditions(ctx context.Context, before map[string]bool, unrea
 	for i, task := range tasks {
 		row, _ := t.summary.Row(task.Name)
 		digest, decided := observed[task.Name]
-		switch {
-		case answers[i].Err != nil:
-			unread[task.Name] = decide.Unread{Err: answers[i].Err}
-		case decided && digest != answers[i].Digest, !decided && !row.Shows(answers[i].Digest):
-			unread[task.Name] = decide.Unread{}
+		if answers[i].Err != nil || decided && digest != answers[i].Digest || !decided && !row.Shows(answers[i].Digest) {
+			t.rereads[task.Name] = true
 		}
 	}
 }
 
 // readUsed notes which tasks somebody has written about since this tick has read their records or, if they rest,
 // their rows. Of those that a launch checks it reads the records: of others the rows say it.
-func (t *tick) readUsed(ctx context.Context, names map[string]bool, states map[string]state.Stored[state.Task], unread map[string]decide.Unread) error {
+func (t *tick) readUsed(ctx context.Context, names map[string]bool, states map[string]state.Stored[state.Task]) error {
 	seen, keys := map[string]uint64{}, map[string]bool{}
 	for name := range names {
 		row, _ := t.summary.Row(name)
@@ -118,7 +120,7 @@ func (t *tick) readUsed(ctx context.Context, names map[string]bool, states map[s
 		case !known || ok && row.Revision == 0:
 			keys[state.TaskKey(name)] = true
 		case row.Revision != revision:
-			unread[name] = decide.Unread{}
+			t.rereads[name] = true
 		}
 	}
 	read, _, err := state.ReadSeveral[state.Task](ctx, t.Store, slices.Sorted(maps.Keys(keys)))
@@ -129,7 +131,7 @@ func (t *tick) readUsed(ctx context.Context, names map[string]bool, states map[s
 	for key := range keys {
 		name := state.TaskName(key)
 		if t.asRead[name] = read[key]; t.asRead[name].Data.Revision != seen[name] {
-			unread[name] = decide.Unread{}
+			t.rereads[name] = true
 		}
 	}
 	return nil

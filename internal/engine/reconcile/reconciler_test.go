@@ -398,7 +398,7 @@ func TestTick_RunThatEndsMeanwhileIsNotLost(t *testing.T) {
 	b.launcher.status = map[string]LaunchStatus{b.launcher.started[0].ID: {}} // another process has it
 	b.Reconciler.Store = &ender{Store: b.store, end: func() { b.end(state.RunSucceeded, "A") }}
 	b.now = b.now.Add(liveCheck)
-	if report := b.tick(); report.Decisions[0].Lost != nil || len(report.Dropped) > 0 {
+	if report := b.tick(); report.Decisions[0].Lost != nil || len(report.Left) > 0 {
 		t.Errorf("it was taken for lost: %+v", report.Decisions[0])
 	}
 	if task := b.task("task-0"); task.Failures != 0 || task.Run != nil || task.Last.State != state.RunSucceeded {

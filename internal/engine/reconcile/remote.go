@@ -113,53 +113,51 @@ func remoteRun(in *decide.Input) *state.RemoteRun {
 }
 
 // stopGivenUp stops the remote runs that are given up, unless a run begins that deals
-// with them. It reports whether it has stopped one: the tick decides again then.
-func (t *tick) stopGivenUp(ctx context.Context, inputs []decide.Input) (bool, error) {
-	var left []*decide.Input
-	for i, d := range t.report.Decisions {
-		in := &inputs[i]
+// with them. The next tick decides on what follows from that.
+func (t *tick) stopGivenUp(ctx context.Context, inputs []decide.Input) error {
+	var left []*decide.Decision
+	for i := range t.report.Decisions {
+		in, d := &inputs[i], &t.report.Decisions[i]
 		r := in.State.GivenUp()
-		begins := d.Action == decide.Run && !r.OfOther(in.Driver) // else no run can deal with it
-		if r != nil && in.Corrupt == nil && in.State.Run == nil && d.State.Run == nil && !begins && d.State.GivenUp() != nil {
-			left = append(left, in)
-		}
-	}
-	stopped := false
-	limited, cancel := context.WithTimeoutCause(ctx, pollTime, fmt.Errorf("no answer within %s", pollTime))
-	defer cancel()
-	for n, in := range inTurn(left, t.Now()) {
-		r := in.State.GivenUp()
-		if r.OfOther(in.Driver) {
+		switch {
+		case r == nil || in.Corrupt != nil || in.State.Run != nil || d.State.Run != nil:
+		case r.OfOther(in.Driver):
 			t.Log.Warn("a remote run that no task needs any more is left as it is, because the configuration has no driver for it any more: discard it there",
 				"task", in.Task.Name, "remote_run", r.ID, "url", r.URL)
-			in.Stopped, stopped = &decide.Stopped{}, true
-			continue
+		case d.Action != decide.Run && d.State.GivenUp() != nil:
+			left = append(left, d)
 		}
+	}
+	now := t.Now()
+	limited, cancel := context.WithTimeoutCause(ctx, pollTime, fmt.Errorf("no answer within %s", pollTime))
+	defer cancel()
+	for n, d := range inTurn(left, now) {
+		r := d.State.GivenUp()
 		if n == stopsPerTick || limited.Err() != nil {
 			break // the others wait for the next tick
 		}
 		applied, err := t.Remote.Stop(limited, t.effective.Config, r)
 		if ctx.Err() != nil {
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 		if err != nil {
-			t.Log.Warn("a remote run that no task needs any more was not stopped, trying again: until then, it blocks its workspace", "task", in.Task.Name, "remote_run", r.ID, "url", r.URL, "error", err)
+			t.Log.Warn("a remote run that no task needs any more was not stopped, trying again: until then, it blocks its workspace", "task", d.Task.Name, "remote_run", r.ID, "url", r.URL, "error", err)
 			continue
 		}
-		t.Log.Info("a remote run that no task needs any more was stopped", "task", in.Task.Name, "remote_run", r.ID, "confirmed_before", applied)
-		in.Stopped, stopped = &decide.Stopped{Applied: applied}, true
+		t.Log.Info("a remote run that no task needs any more was stopped", "task", d.Task.Name, "remote_run", r.ID, "confirmed_before", applied)
+		d.State, d.Poll = d.State.Stopped(applied), now
 	}
-	return stopped, nil
+	return nil
 }
 
-// inTurn returns the inputs, and begins with another one in each tick: remote runs that
+// inTurn returns the decisions, and begins with another one in each tick: remote runs that
 // cannot be stopped do not prevent that a tick stops the others.
-func inTurn(inputs []*decide.Input, now time.Time) []*decide.Input {
-	if len(inputs) <= stopsPerTick {
-		return inputs
+func inTurn(decisions []*decide.Decision, now time.Time) []*decide.Decision {
+	if len(decisions) <= stopsPerTick {
+		return decisions
 	}
-	first := int(now.UnixMilli() % int64(len(inputs)))
-	return slices.Concat(inputs[first:], inputs[:first])
+	first := int(now.UnixMilli() % int64(len(decisions)))
+	return slices.Concat(decisions[first:], decisions[:first])
 }
 
 // takeRemote returns the changes that move the record of what another system has of a

@@ -319,22 +319,22 @@ func TestMayHaveReadBefore_RemoteRunAppliesWhatWasUploadedBefore(t *testing.T) {
 }
 
 func TestInTurn_RunsThatCannotBeStoppedDoNotKeepOthersWaiting(t *testing.T) {
-	var inputs []*decide.Input
+	var decisions []*decide.Decision
 	for range stopsPerTick + 2 {
-		inputs = append(inputs, &decide.Input{})
+		decisions = append(decisions, &decide.Decision{})
 	}
-	tried := map[*decide.Input]bool{}
-	for ms := range int64(len(inputs)) {
-		order := inTurn(inputs, time.UnixMilli(ms))
-		if len(order) != len(inputs) {
-			t.Fatalf("%d of %d are in the order", len(order), len(inputs))
+	tried := map[*decide.Decision]bool{}
+	for ms := range int64(len(decisions)) {
+		order := inTurn(decisions, time.UnixMilli(ms))
+		if len(order) != len(decisions) {
+			t.Fatalf("%d of %d are in the order", len(order), len(decisions))
 		}
-		for _, in := range order[:stopsPerTick] {
-			tried[in] = true
+		for _, d := range order[:stopsPerTick] {
+			tried[d] = true
 		}
 	}
-	if len(tried) != len(inputs) {
-		t.Errorf("%d of %d are ever tried", len(tried), len(inputs))
+	if len(tried) != len(decisions) {
+		t.Errorf("%d of %d are ever tried", len(tried), len(decisions))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -75,8 +74,7 @@ type Report struct {
 	Checks    []state.Launch  // of checks for drift
 	Taken     int             // launches that runners which lingered have taken
 	Withdrawn int             // launches that were offered to such runners and not taken
-	Dropped   []string        // tasks whose records were changed meanwhile: decided anew by the next tick
-	Left      []string        // tasks that people have changed while they were read: decided by the next tick
+	Left      []string        // tasks left to the next tick: they, or tasks that they must not overtake, were changed meanwhile
 	Postponed []string        // tasks to be run whose launch has to wait for time or capacity
 	Record    state.Reconcile // as the tick leaves it; an idle tick does not write it
 	Stalled   error           // why a launch could not be started: it is retried
@@ -232,16 +230,11 @@ func (t *tick) act(ctx context.Context, rec state.Stored[state.Reconcile]) (Repo
 		return Report{}, err
 	}
 	t.report.Decisions = order.Decide(inputs, now)
-	if stopped, err := t.stopGivenUp(ctx, inputs); err != nil {
+	if err := t.stopGivenUp(ctx, inputs); err != nil {
 		return Report{}, err
-	} else if stopped {
-		t.report.Decisions = order.Decide(inputs, now)
 	}
-	if unread, err := t.unreadBefore(ctx, order, states); err != nil {
+	if err := t.leaveOvertaken(ctx, order, states); err != nil {
 		return Report{}, err
-	} else if len(unread) > 0 {
-		maps.Copy(order.Unread, unread)
-		t.report.Decisions = order.Decide(inputs, now)
 	}
 	t.noteWaits(inputs)
 	t.noteBackoffs()

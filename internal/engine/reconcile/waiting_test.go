@@ -390,7 +390,7 @@ func TestWaiting_RunThatChangesDuringTheWriteDelaysNoOtherTask(t *testing.T) {
 		b.must(err)
 	})
 	report, err := b.Tick(t.Context(), TickOptions{})
-	if err != nil || len(report.Dropped) != 1 || !report.Again {
+	if err != nil || len(report.Left) != 1 || !report.Again {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

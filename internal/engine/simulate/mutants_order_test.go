@@ -33,8 +33,8 @@ var orderMutants = []mutant{
 		rule: "the order: a request in each tick keeps no other task from running",
 		seed: orderSeeds + requestsFirst, stride: requestsEvery,
 		file: "engine/reconcile/order.go",
-		old:  "	maps.DeleteFunc(t.left, func(_ string, left bool) bool { return !left })\n",
-		new:  "	for i := range t.Config.Tasks {\n\t\t\tt.left[t.Config.Tasks[i].Name] = true\n\t\t}\n",
+		old:  "	return decide.Order{Tasks: now.Config.Order()}, nil\n",
+		new:  "	for i := range t.Config.Tasks {\n\t\tt.left[t.Config.Tasks[i].Name] = true\n\t}\n\treturn decide.Order{Tasks: now.Config.Order()}, nil\n",
 		says: "requests in each tick delay no other task",
 	}, {
 		rule: "the order: a launch depends on no record that requests write",
@@ -46,8 +46,8 @@ var orderMutants = []mutant{
 	}, {
 		rule: "the order: a change that came while a tick read is not overtaken",
 		file: "engine/reconcile/order.go",
-		old:  "case decided && digest != answers[i].Digest, !decided",
-		new:  "case false && decided && digest != answers[i].Digest, false && !decided",
+		old:  "decided && digest != answers[i].Digest || !decided",
+		new:  "false && digest != answers[i].Digest || false && !decided",
 		test: "engine/reconcile TestOrder_AChangeThatThePredecessorWasNotReadWithIsNotOvertaken",
 	}, {
 		rule: "destroys: what comes after a task is destroyed first",
@@ -74,8 +74,8 @@ var orderMutants = []mutant{
 		rule: "destroys: nothing is destroyed while a remote run of what comes after it is to be stopped",
 		seed: remoteOrderSeeds + removalFirst + 275*removalEvery, stride: removalEvery,
 		file: "engine/decide/order_destroy.go",
-		old:  "case left != nil:",
-		new:  "case false && left != nil:",
+		old:  "case left != nil && !left",
+		new:  "case false && !left",
 		says: "destroys have the opposite order",
 	}, {
 		rule: "destroys: the order holds along tasks that stay",

@@ -169,8 +169,8 @@ var engineMutants = []mutant{
 		rule: "the tasks that a tick has read match the overrides",
 		seed: 2670,
 		file: "engine/reconcile/order.go",
-		old:  "if overrides != t.overrides {",
-		new:  "if overrides == \"\" && t.overrides != \"\" {",
+		old:  "if overrides == t.overrides {",
+		new:  "if overrides != \"\" || t.overrides == \"\" {",
 		says: "",
 	}, {
 		rule: "a decision of before a task was disabled does not run it",
