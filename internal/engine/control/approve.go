@@ -100,7 +100,10 @@ func (e *Edit) approved(given []state.Given, needed int, content state.Content) 
 
 // changedBy names everybody because of whom there may be something to approve.
 func (e *Edit) changedBy(task string) []string {
-	by := append(e.Overrides[task].ChangedBy(), e.Next.DeletedBy, e.Next.DeletedAccount)
+	by := e.Overrides[task].ChangedBy()
+	if e.Next.Deleted != nil {
+		by = append(by, e.Next.Deleted.By, e.Next.Deleted.Account)
+	}
 	if e.Next.Destroy != nil {
 		by = append(by, e.Next.Destroy.By, e.Next.Destroy.Account)
 	}

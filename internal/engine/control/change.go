@@ -212,7 +212,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 // missing is why a task that is not in the configuration cannot be changed:
 // ErrActive if it was deleted while a run of it is under way, else ErrNoTask.
 func (e *Edit) missing(task string) error {
-	if _, ok := e.Base.Task(task); e.Next.Run != nil && (ok || len(e.Next.Leaving) > 0) {
+	if _, ok := e.Base.Task(task); e.Next.Run != nil && (ok || e.Next.Deleted != nil && len(e.Next.Deleted.Leaving) > 0) {
 		return ErrActive
 	}
 	return ErrNoTask

@@ -99,7 +99,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 	}
 	if d.Kept != "" {
 		until = time.Time{} // its records are kept until they move, or until it is known that they do not
-	} else if s.Deleted || clock.Reached(until, d.now) {
+	} else if s.Deleted != nil || clock.Reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase
 		return h

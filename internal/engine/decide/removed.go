@@ -18,7 +18,7 @@ func (d *decider) noteRemoved() {
 	if since.IsZero() || since.After(d.now.Add(d.Skew)) {
 		since = d.now
 	}
-	s.Missing(since, d.now, s.Deleted || d.MovedTo != "" || clock.Reached(since.Add(removalLasts), d.now))
+	s.Missing(since, d.now, s.Deleted != nil || d.MovedTo != "" || clock.Reached(since.Add(removalLasts), d.now))
 }
 
 // missing reports whether the task is missing in the configuration and does not count as

@@ -46,7 +46,7 @@ func TestVerification_IsContinued(t *testing.T) {
 		"its rename":           {func(in *Input) { in.Removed, in.MovedTo = true, "edge" }, Resume, ""},
 		"its removal":          {func(in *Input) { in.Removed = true; in.State.RemovedAt = noon }, Resume, ""},
 		"its removal just now": {func(in *Input) { in.Removed = true }, Wait, ""},
-		"its delete":           {func(in *Input) { in.Removed, in.State.Deleted = true, true }, Resume, ""},
+		"its delete":           {func(in *Input) { in.Removed, in.State.Deleted = true, &state.Deletion{} }, Resume, ""},
 		"its block is wrong":   {func(in *Input) { in.Removed, in.Blocked = true, errors.New("no module") }, Resume, ""},
 		"perhaps its rename": {func(in *Input) {
 			in.Removed, in.Destroy, in.Kept = true, true, "perhaps it was renamed to edge"

@@ -26,7 +26,7 @@ func (t *tick) vanished(removed []string, states map[string]state.Stored[state.T
 	v := vanished{map[string][]string{}, map[string][]string{}}
 	for _, name := range removed {
 		s := states[name].Data
-		known := s.MovedTo != "" || s.Deleted || moved[name] != "" || t.effective.Problems[name] != nil
+		known := s.MovedTo != "" || s.Deleted != nil || moved[name] != "" || t.effective.Problems[name] != nil
 		if known || !t.used(name, states) && len(s.Renamed) == 0 {
 			continue
 		}

@@ -165,7 +165,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 		record := j.tasks[name]
 		_, still := cfg.Task(name)
 		switch {
-		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.AppliedAt.IsZero() || record.Deleted || record.MovedTo != "":
+		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.AppliedAt.IsZero() || record.Deleted != nil || record.MovedTo != "":
 		case record.Run != nil && record.Run.Destroys() || record.Last != nil && record.Last.Kind == state.KindDestroy && record.Last.State != state.RunCancelled:
 		case !record.RemovedAt.IsZero() && v.now().Sub(record.RemovedAt) > 50*time.Minute:
 		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return slices.Contains(t.MovedFrom, name) }):
@@ -184,7 +184,7 @@ func (j *judge) suspected(task string, cfg *config.Config) []string {
 		if slices.ContainsFunc(crossingTasks, func(other string) bool { return other != task && slices.Contains(j.tasks[other].Moving, name) }) {
 			continue
 		}
-		if _, again := cfg.Task(name); !again && j.infra[name] != "" && !j.tasks[name].Deleted {
+		if _, again := cfg.Task(name); !again && j.infra[name] != "" && j.tasks[name].Deleted == nil {
 			names = append(names, name)
 		}
 	}

@@ -32,7 +32,7 @@ var crossingMutants = []mutant{
 	}, {
 		rule: "crossings: a task of a file that the API creates is the same task",
 		file: "record/state/transitions.go",
-		old:  "if t.Deleted || t.MovedTo != \"\" {",
+		old:  "if t.Deleted != nil || t.MovedTo != \"\" {",
 		new:  "if true {",
 		test: "engine/control TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask",
 	}, {

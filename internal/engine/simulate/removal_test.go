@@ -244,7 +244,7 @@ func (j *judge) waitsForPerson(record state.Task) bool {
 // all there for some seconds.
 func (j *judge) removed(v view, task string, before, now state.Task) {
 	renamed := v.crosses && family[task] != "" // perhaps: then it counts at once
-	if v.act == nil || renamed || now.Deleted || now.RemovedAt.IsZero() || !before.RemovedAt.IsZero() {
+	if v.act == nil || renamed || now.Deleted != nil || now.RemovedAt.IsZero() || !before.RemovedAt.IsZero() {
 		return
 	}
 	if lasted := now.RemovedAt.Sub(before.MissingSince); before.MissingSince.IsZero() || lasted < removalLasts {

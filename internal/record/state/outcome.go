@@ -35,7 +35,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		if before := next.Run.Scheduled; run.State == RunSuperseded && !before.IsZero() {
 			next.Scheduled = before
 		}
-		next.Run, next.Leaving = nil, nil
+		next.Run, next.Deleted = nil, next.Deleted.left()
 		next.Recheck, next.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)

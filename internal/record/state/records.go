@@ -131,18 +131,29 @@ type Removal struct {
 	// RemovedAt is since when the task counts as removed. Its records are
 	// kept for a while, or, if it was deleted through the API, until its run ends.
 	RemovedAt time.Time `json:"removed_at,omitzero"`
-	Deleted   bool      `json:"deleted,omitempty"` // through the API
-	DeletedBy string    `json:"deleted_by,omitempty"`
-	// DeletedAccount is that of DeletedBy, as in identity.Identity.
-	DeletedAccount string `json:"deleted_account,omitempty"`
+	Deleted   *Deletion `json:"deleted,omitempty"` // through the API; nil if it was not
 	// OnRemoval is the digest of the Definition that the task is destroyed with when
 	// it is removed; empty if what it has made stays then.
 	OnRemoval string `json:"on_removal,omitempty"`
 	// Follows is the task's `after`, which still counts when the task is removed.
 	Follows []string `json:"follows,omitempty"`
-	// Leaving is the definition of a task that was made through the API and deleted
-	// while Run was under way: people see the task until Run has ended.
+}
+
+// Deletion says that a person has deleted a task through the API.
+type Deletion struct {
+	By      string `json:"by"`
+	Account string `json:"account,omitempty"` // as in identity.Identity
+	// Leaving is the definition of a task that was made through the API and deleted while its run was
+	// under way: people see the task until that has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`
+}
+
+// left is the deletion once the run that was under way has ended.
+func (d *Deletion) left() *Deletion {
+	if d == nil {
+		return nil
+	}
+	return &Deletion{By: d.By, Account: d.Account}
 }
 
 // Naming is under which names a task was known.

@@ -63,7 +63,7 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.Recheck = true // it is read, and its place in a queue is found, anew
 	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
-	next.MissingSince, next.RemovedAt, next.Deleted, next.DeletedBy, next.DeletedAccount, next.Leaving = time.Time{}, time.Time{}, false, "", "", nil
+	next.MissingSince, next.RemovedAt, next.Deleted = time.Time{}, time.Time{}, nil
 	next.OnRemoval = ""                             // it is kept for the new name
 	next.Unsaved = cmp.Or(from.Unsaved, to.Unsaved) // an earlier move may have failed to save what it made
 	next.Drift = nil                                // its findings have addresses of the former name

@@ -42,7 +42,7 @@ func (t *Task) Enable(run string) {
 // is missing in the files is back.
 func (t Task) Create(run string) Task {
 	next := t
-	if t.Deleted || t.MovedTo != "" {
+	if t.Deleted != nil || t.MovedTo != "" {
 		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	}
 	next.EndStop()
@@ -55,10 +55,10 @@ func (t Task) Create(run string) Task {
 // Delete notes that a person has deleted the task through the API. Definition is what people
 // see of it until its run has ended; nil if it has none.
 func (t *Task) Delete(by, account string, definition []byte) {
-	t.Deleted, t.DeletedBy, t.DeletedAccount = true, by, account
-	if definition != nil {
-		t.Leaving = definition
+	if definition == nil && t.Deleted != nil {
+		definition = t.Deleted.Leaving
 	}
+	t.Deleted = &Deletion{By: by, Account: account, Leaving: definition}
 	t.DropRequests()
 }
 
@@ -67,7 +67,7 @@ func (t *Task) Configured() {
 	if !t.RemovedAt.IsZero() && t.Last != nil && t.Last.Kind == KindDestroy {
 		t.EndStop() // it is back, and perhaps a part of it was destroyed
 	}
-	t.MissingSince, t.RemovedAt, t.Deleted, t.DeletedBy, t.DeletedAccount, t.MovedTo = time.Time{}, time.Time{}, false, "", "", ""
+	t.MissingSince, t.RemovedAt, t.Deleted, t.MovedTo = time.Time{}, time.Time{}, nil, ""
 }
 
 // Missing notes that the task is in no configuration since a time. Removed says that this
@@ -107,7 +107,7 @@ func (t *Task) Restore(why string, now time.Time) {
 		t.RemoteRun = r.GiveUp(GivenUp{Comment: "Terrapulse was restored from a backup", Since: now})
 	}
 	t.DropRequests()
-	t.Run, t.Destroy, t.Accepted, t.Leaving, t.Recheck = nil, nil, nil, nil, true
+	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Recheck = nil, nil, nil, t.Deleted.left(), true
 	t.RetryAt, t.Due = time.Time{}, now
 	*t = t.WithoutCheck()
 	if !t.AppliedAt.IsZero() {
