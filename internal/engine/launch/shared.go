@@ -19,8 +19,8 @@ const again = time.Second
 //
 // The leader starts launches in its own process, where they wait in a queue. It opens those that wait:
 // open/ID has the launch, and what an instance must work with. It opens as many as the other instances can
-// carry out at a time. Whoever deletes open/ID has the launch: an instance with room, or the leader, when the
-// launch is next in its queue. So nobody is chosen, asked or waited for. Each run is still claimed by itself:
+// carry out at a time. The instance that deletes open/ID has the launch: one with room, or the leader, when the
+// launch is next in its queue. So the leader chooses no instance and waits for none. Each run is claimed by itself:
 //
 //   - An instance dies, or its answer is lost, between the delete and the claim: the run is not claimed, and
 //     no queue has it. The leader's next tick starts the launch again, under the same id.
