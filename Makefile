@@ -126,7 +126,7 @@ lint: ## Check formatting, and run go vet, staticcheck, govulncheck, cfn-lint, a
 	.tools/bin/actionlint$(EXE) -shellcheck= -pyflakes= $(wildcard .github/workflows/*.yml examples/ci/github/*.yml examples/ci/daemon/github.yml)
 	@SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 .tools/bin/sam validate --lint
 	.tools/python/bin/python infra/iam/policies.py template.yaml examples/ci/github/roles.yaml | .tools/parliament/bin/python infra/iam/lint.py
-	.tools/python/bin/python infra/iam/policies.py template.yaml infra/network.yaml examples/ci/github/roles.yaml examples/consul-watch/hint.yaml | .tools/checkov/bin/python infra/iam/findings.py docs/security-aws.md
+	.tools/python/bin/python infra/iam/policies.py template.yaml infra/network.yaml examples/ci/github/roles.yaml examples/consul-watch/hint.yaml | .tools/checkov/bin/python infra/iam/findings.py infra/iam/README.md
 	@$(MAKE) --no-print-directory docs
 
 docs: ## Build the documentation as a site with search into dist/site

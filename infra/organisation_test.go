@@ -32,7 +32,7 @@ func TestRoles_UnderThePoliciesOfAnOrganisation(t *testing.T) {
 	roles["people"] = rehearsal.Policy{{Effect: "Allow", Actions: []string{"*"}, Resources: []string{"*"}}}
 	requests["people"] = people(stack)
 	action := regexp.MustCompile("`([a-z-]+:[A-Za-z]+)`")
-	rows := table(t, "docs/security-aws.md", "policy of the organisation")
+	rows := table(t, "docs/security.md", "policy of the organisation")
 	for _, row := range rows[1:] {
 		file := regexp.MustCompile(`\((?:https://[^)]*/)?([a-z-]+\.json)\)`).FindStringSubmatch(row[0])
 		if file == nil {

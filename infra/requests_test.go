@@ -176,21 +176,17 @@ func actionsOf(p rehearsal.Policy) (actions []string) {
 	return actions
 }
 
-// documentedRecords returns the collections that docs/security-aws.md names, by role and by "read", "write" or "remove".
+// documentedRecords returns the collections that docs/security.md names, by role and by "read", "write" or "remove".
 func documentedRecords(t *testing.T) map[string]map[string][]string {
 	t.Helper()
-	rows := table(t, "docs/security-aws.md", "collection")
+	rows := table(t, "docs/security.md", "role of the records")
 	documented := map[string]map[string][]string{}
 	for _, row := range rows[1:] {
+		documented[row[0]] = map[string][]string{}
 		for i, cell := range row[1:] {
-			of := rows[0][1+i]
-			if documented[of] == nil {
-				documented[of] = map[string][]string{}
-			}
-			for act := range strings.SplitSeq(cell, ", ") {
-				if act != "" {
-					documented[of][act] = append(documented[of][act], strings.Trim(row[0], "`"))
-				}
+			for _, m := range inCode.FindAllStringSubmatch(cell, -1) {
+				act := strings.TrimSuffix(rows[0][1+i], "s")
+				documented[row[0]][act] = append(documented[row[0]][act], m[1])
 			}
 		}
 	}
@@ -247,9 +243,13 @@ func TestRoles_RecordsAreThoseOfTheDocumentation(t *testing.T) {
 	documented := documentedRecords(t)
 	records := arn("dynamodb", "table/"+stack.Outputs["Table"])
 	collections := []string{"new"}
-	for _, row := range table(t, "docs/security-aws.md", "collection")[1:] {
-		collections = append(collections, strings.Trim(row[0], "`"))
+	for _, acts := range documented {
+		for _, named := range acts {
+			collections = append(collections, named...)
+		}
 	}
+	slices.Sort(collections)
+	collections = slices.Compact(collections)
 	for role, policy := range stack.Roles {
 		var requests []rehearsal.Request
 		var wanted []bool
