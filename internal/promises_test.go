@@ -1,8 +1,10 @@
 package internal
 
 import (
+	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,6 +56,30 @@ func TestArchitecture_NamesFilesThatExist(t *testing.T) {
 		}
 		if !found {
 			t.Errorf("there is no file %s", m[1])
+		}
+	}
+}
+
+// The page begins with the parts of a deployment in AWS, and names every folder of the repository and every program in AWS.
+func TestArchitecture_BeginsWithThePartsOfTheRepository(t *testing.T) {
+	_, section, _ := strings.Cut(repository(t)["docs/architecture.md"], "\n## ")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var parts []string
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[?`([^`]+)`").FindAllStringSubmatch(section, -1) {
+		parts = append(parts, m[1])
+	}
+	if want := []string{"functions", "internal", "infra", "layers", "template.yaml"}; !slices.Equal(parts, want) {
+		t.Errorf("the first parts are %q, want %q", parts, want)
+	}
+	for _, folder := range []string{".", "functions", "layers"} {
+		entries, err := os.ReadDir(path.Join(root, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains([]string{"bin", "dist", "e2e"}, e.Name()) && !strings.Contains(section, "`"+e.Name()+"`") {
+				t.Errorf("the section does not name the folder %s of %s", e.Name(), folder)
+			}
 		}
 	}
 }
