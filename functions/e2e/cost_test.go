@@ -422,29 +422,6 @@ func TestTheCostThatIsDocumentedIsWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// People in other regions compute with their own prices.
-func TestTheUnitPricesThatAreDocumentedAreThoseOfTheTables(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "scale.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n## In another region\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	for row, price := range map[string]float64{
-		"CloudWatch: a metric, a month": metricMonth, "CloudWatch: an alarm on one metric, a month": alarmMonth, "CloudWatch Logs: a GB": logGB,
-		"Fargate on x86_64: a vCPU hour": fargateVCPU * 3600, "Fargate on x86_64: a GB hour of memory": fargateGB * 3600,
-		"Lambda on arm64: a million GB seconds": lambdaGBSecond * 1e6, "Lambda: a million requests": lambdaRequest * 1e6,
-		"DynamoDB on demand: a million reads": readUnit * 1e6, "DynamoDB on demand: a million writes": writeUnit * 1e6,
-		"EventBridge Scheduler: a million invocations": scheduleEvent * 1e6, "EventBridge: a million events": busEvent * 1e6,
-		"NAT gateway: an hour": natHour, "NAT gateway: a GB": natGB, "interface endpoint: an hour in a zone": endpointHour,
-		"data to the internet: a GB": sentGB, "S3: a thousand writes": objectPut * 1000, "Secrets Manager: a secret, a month": secretMonth,
-	} {
-		if !strings.Contains(table, fmt.Sprintf("\n| %s | $%g |", row, math.Round(price*1e7)/1e7)) {
-			t.Errorf("docs/scale.md does not say that %q costs $%g", row, price)
-		}
-	}
-}
-
 // interfaceEndpoints counts those of infra/network.yaml with its default
 // parameters, by which the secrets are in Secrets Manager alone.
 func interfaceEndpoints(t *testing.T) (n int) {
