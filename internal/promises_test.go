@@ -83,3 +83,23 @@ func TestArchitecture_BeginsWithThePartsOfTheRepository(t *testing.T) {
 		}
 	}
 }
+
+// Each collection of records that a role in AWS may touch is described.
+func TestArchitecture_DescribesTheRecordsOfTheRoles(t *testing.T) {
+	all := repository(t)
+	_, store, _ := strings.Cut(all["docs/architecture.md"], "\n## The store\n")
+	_, roles, _ := strings.Cut(all["docs/security.md"], "\n| role of the records |")
+	roles, _, _ = strings.Cut(roles, "\n\n")
+	collections := regexp.MustCompile("`([a-z-]+)(\\*?)`").FindAllStringSubmatch(roles, -1)
+	if len(collections) < 100 {
+		t.Errorf("only %d names of collections were found", len(collections))
+	}
+	for _, m := range collections {
+		if m[2] == "" {
+			m[1] += "/"
+		}
+		if !strings.Contains(store, "`"+m[1]) {
+			t.Errorf("docs/architecture.md does not describe the records below %s", m[1])
+		}
+	}
+}
