@@ -12,16 +12,21 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-// documented returns the rows of the tables in docs/reference/events.md without their first column, by what
-// that names.
-func documented(t *testing.T) map[string]string {
+// page is docs/reference/events.md.
+func page(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(testtools.Root(t), "docs", "reference", "events.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// documented returns the rows of the table of kinds without their first column, by what that names.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
 	rows := map[string]string{}
-	for _, line := range strings.Split(string(text), "\n") {
+	for _, line := range strings.Split(page(t), "\n") {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}
@@ -41,18 +46,22 @@ func TestKinds_AndFieldsAreDocumented(t *testing.T) {
 		}
 		delete(rows, string(kind))
 	}
+	for name := range rows {
+		t.Errorf("docs/reference/events.md explains %s, which there is not", name)
+	}
+	_, fields, _ := strings.Cut(page(t), "\n## Fields\n")
+	fields, _, _ = strings.Cut(fields, "\n## ")
 	event := reflect.TypeFor[outbox.Event]()
 	for i := range event.NumField() {
-		name, _, _ := strings.Cut(event.Field(i).Tag.Get("json"), ",")
+		name := jsonName(event.Field(i))
 		if name == "-" {
 			continue // only in messages
 		}
-		if rows[name] == "" {
-			t.Errorf("docs/reference/events.md does not explain the field %s", name)
+		if !strings.Contains(fields, "`"+name+"`") {
+			t.Errorf("docs/reference/events.md does not name the field %s", name)
 		}
-		delete(rows, name)
-	}
-	for name := range rows {
-		t.Errorf("docs/reference/events.md explains %s, which there is not", name)
+		if event.Field(i).Tag.Get("doc") == "" {
+			t.Errorf("the field %s of Event has no doc tag", name)
+		}
 	}
 }

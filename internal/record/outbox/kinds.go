@@ -11,7 +11,7 @@ import (
 // Kind says what has happened.
 type Kind string
 
-// The JSON Schemas in docs/events are made of the kinds and of docs/reference/events.md.
+// The JSON Schemas in docs/events are made of the kinds, of docs/reference/events.md and of the fields of Event.
 //
 //go:generate go test -run Schemas_PublishedFilesAreCurrent -args -update
 

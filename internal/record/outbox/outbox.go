@@ -23,67 +23,53 @@ import (
 // Prefix is the collection of the outbox records.
 const Prefix = "outbox/"
 
-// Event tells of one transition. docs/reference/events.md describes the fields, and which
-// kinds of event have them.
+// Event tells of one transition. The JSON Schemas in docs/events have what each field means, from its doc tag, and which
+// kinds of event have it.
 type Event struct {
-	// ID is unlike any other: a sink that gets an event twice recognises it.
-	ID   string    `json:"id,omitempty"`
-	Kind Kind      `json:"kind"`
-	Seq  uint64    `json:"seq"` // greater than that of every earlier event of the task or other subject
-	At   time.Time `json:"at"`
-	Task string    `json:"task,omitempty"`
-	// Former is the name that the task had before. No earlier event of that name is delivered after this one.
-	Former string `json:"former,omitempty"`
+	ID     string    `json:"id,omitempty" doc:"identifies the event"`
+	Kind   Kind      `json:"kind" doc:"what happened"`
+	Seq    uint64    `json:"seq" doc:"a number that is greater than in every earlier event of the same task"`
+	At     time.Time `json:"at" doc:"time of the event"`
+	Task   string    `json:"task,omitempty" doc:"the task, in events about a task"`
+	Former string    `json:"former,omitempty" doc:"the name that the task had before"` // its events are delivered before this one
 
-	Run     string           `json:"run,omitempty"`
-	Launch  string           `json:"launch,omitempty"`
-	Runner  string           `json:"runner,omitempty"` // container of the run, if it has a name
-	Fence   uint64           `json:"fence,omitempty"`
-	Reason  state.ReasonCode `json:"reason,omitempty"`   // why the run was decided
-	Detail  string           `json:"detail,omitempty"`   // in words: what changed, or why the run was decided
-	Error   string           `json:"error,omitempty"`    // what went wrong
-	Cause   string           `json:"cause,omitempty"`    // what ended the run early
-	By      string           `json:"by,omitempty"`       // who caused it
-	Started time.Time        `json:"started,omitzero"`   // when a runner claimed the run
-	Took    float64          `json:"duration,omitzero"`  // how many seconds the run worked, without its waits, if it has ended
-	Seen    time.Time        `json:"seen,omitzero"`      // when the change behind the run was first seen
-	Since   time.Time        `json:"since,omitzero"`     // when the state began that ends now
-	Until   time.Time        `json:"until,omitzero"`     // when the state ends that begins now
-	WaitFor state.WaitFor    `json:"wait_for,omitempty"` // what the run waits for
-	Plan    string           `json:"plan,omitempty"`     // id of the plan that waits for an approval
-	// Approvals is how many people have approved the plan, of Needs that must.
-	Approvals int            `json:"approvals,omitempty"`
-	Needs     int            `json:"needs,omitempty"`
-	Changes   *state.Changes `json:"changes,omitempty"`
-	// Entries are what differs in Consul from what was applied before.
-	Entries *state.EntryChanges `json:"entries,omitempty"`
-	// Drift is what differs from what was applied last.
-	Drift   *state.Drifted `json:"drift,omitempty"`
-	RunKind state.Kind     `json:"run_kind,omitempty"` // of the run, if it is no apply
-	// Failures are how many runs in a row have failed or were lost.
-	Failures int `json:"failures,omitempty"`
-	// Count is how many tasks the event concerns, if it is about several, and Tasks are the
-	// names of the first ones.
-	Count int      `json:"count,omitempty"`
-	Tasks []string `json:"tasks,omitempty"`
-	// Quiet says that the event is no news to people: it repeats an earlier event, or another
-	// one is about several tasks, of which this is one.
-	Quiet bool `json:"quiet,omitempty"`
+	Run       string              `json:"run,omitempty" doc:"id of the run"`
+	Launch    string              `json:"launch,omitempty" doc:"id of the launch of the run"`
+	Runner    string              `json:"runner,omitempty" doc:"in AWS: id of the container (the ECS task) of the run"`
+	Fence     uint64              `json:"fence,omitempty" doc:"fencing token of the leader that decided the run, or of the current leader"`
+	Reason    state.ReasonCode    `json:"reason,omitempty" doc:"why the run was decided: a code of reasons.md"`
+	Detail    string              `json:"detail,omitempty" doc:"a text, such as the change in Consul, or why the run was decided"`
+	Error     string              `json:"error,omitempty" doc:"what went wrong"`
+	Cause     string              `json:"cause,omitempty" doc:"what ended the run early, why the lead was taken over, or how Consul was replaced"`
+	By        string              `json:"by,omitempty" doc:"the person or program that caused the event"`
+	Started   time.Time           `json:"started,omitzero" doc:"when the runner began the run"`
+	Took      float64             `json:"duration,omitzero" doc:"for how many seconds the run worked, without its waits"`
+	Seen      time.Time           `json:"seen,omitzero" doc:"when the change behind the run was first seen"`
+	Since     time.Time           `json:"since,omitzero" doc:"beginning of the state that ends now; for a failed run, when the task began to fail"`
+	Until     time.Time           `json:"until,omitzero" doc:"end of the state that begins now"`
+	WaitFor   state.WaitFor       `json:"wait_for,omitempty" doc:"what the run waits for: approval, window, remote (a run of another system), remote_plan (its plan) or verification (the rest of its verification)"`
+	Plan      string              `json:"plan,omitempty" doc:"id of the plan that waits for an approval"`
+	Approvals int                 `json:"approvals,omitempty" doc:"how many different people have approved the plan so far, if several must"`
+	Needs     int                 `json:"needs,omitempty" doc:"how many different people must approve the plan, if several must"`
+	Changes   *state.Changes      `json:"changes,omitempty" doc:"how many resources were added, changed and destroyed; missing if nothing was applied"`
+	Entries   *state.EntryChanges `json:"entries,omitempty" doc:"what was added, removed and changed in Consul since the last apply"`
+	Drift     *state.Drifted      `json:"drift,omitempty" doc:"differences from what was applied last: since, the run of the check, count, and the first resources with address, action (what an apply would do) and attributes (without values). digest identifies the drift; persists: an apply has not ended it"`
+	RunKind   state.Kind          `json:"run_kind,omitempty" doc:"kind of the run, if it is not an apply"`
+	Failures  int                 `json:"failures,omitempty" doc:"how many runs of the task in a row have failed or were lost"`
+	Count     int                 `json:"count,omitempty" doc:"number of tasks, if the event is about several"`
+	Tasks     []string            `json:"tasks,omitempty" doc:"the names of the first 100 tasks, if the event is about several"`
+	// An event is quiet that repeats an earlier one, or if another one is about several tasks, of which this is one.
+	Quiet bool `json:"quiet,omitempty" doc:"true if people need no message about it"`
 
-	Config string `json:"config,omitempty"` // digest of the configuration
-	Bundle string `json:"bundle,omitempty"` // digest of the bundle
-	// RemoteURL is the page of the run in another system.
-	RemoteURL string `json:"remote_url,omitempty"`
+	Config    string `json:"config,omitempty" doc:"digest of the configuration"`
+	Bundle    string `json:"bundle,omitempty" doc:"digest of the bundle"`
+	RemoteURL string `json:"remote_url,omitempty" doc:"the page of the run in HCP Terraform"`
+	Trace     string `json:"traceparent,omitempty" doc:"the first span of the run's trace, if runs are traced"`
 
-	// Trace is the first span of the run's trace.
-	Trace string `json:"traceparent,omitempty"`
-
-	// URL is that of the page about the event, Stack the deployment in AWS, for commands,
-	// and Links are the pages of the AWS console about the run. Deliveries set them: they
-	// are not stored.
-	URL   string `json:"url,omitempty"`
+	// Deliveries set these: they are not stored. Stack is for commands.
+	URL   string `json:"url,omitempty" doc:"the page about it, if api.url is set"`
 	Stack string `json:"-"`
-	Links *Links `json:"links,omitempty"`
+	Links *Links `json:"links,omitempty" doc:"in AWS: pages of the AWS console about the run: its container and the logs of that"`
 }
 
 // Links are the pages of the AWS console about a run.

@@ -26,7 +26,7 @@ var shared = []string{"id", "kind", "seq", "at"}
 // object is a JSON Schema, or a part of one.
 type object = map[string]any
 
-// schema is the JSON Schema of a kind of event. The descriptions are those of docs/reference/events.md.
+// schema is the JSON Schema of a kind of event. Its description is that of docs/reference/events.md.
 func schema(kind outbox.Kind, rows map[string]string) object {
 	about := kind.About()
 	required := shared
@@ -47,7 +47,7 @@ func schema(kind outbox.Kind, rows map[string]string) object {
 		if name == "kind" {
 			property = object{"const": string(kind)}
 		}
-		property["description"] = aside.ReplaceAllString(plain(rows[name]), "")
+		property["description"] = event.Field(i).Tag.Get("doc")
 		properties[name] = property
 	}
 	cells := strings.Split(rows[string(kind)], " | ")
@@ -92,9 +92,6 @@ func jsonName(field reflect.StructField) string {
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 	return name
 }
-
-// aside is what only a reader of the page needs.
-var aside = regexp.MustCompile(`(; in the log:|[,:] see below).*`)
 
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
