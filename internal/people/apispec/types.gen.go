@@ -202,7 +202,7 @@ type ApprovalResult struct {
 	Task  string  `json:"task"`
 }
 
-// ApprovalRule which plans a person must approve before they are applied, how many people must approve, and who they may be
+// ApprovalRule which plans people must approve before they are applied, how many people, and who
 type ApprovalRule = map[string]any
 
 // ApprovalsRequest defines model for ApprovalsRequest.
@@ -1354,7 +1354,7 @@ type Task struct {
 	// Example: 30m
 	AfterTimeout *string `json:"after_timeout,omitempty"`
 
-	// Approval which plans a person must approve before they are applied, how many people must approve, and who they may be; a text is its mode. Not given: the global value
+	// Approval which plans people must approve before they are applied, how many people, and who; a text is its mode. Not given: the global value
 	Approval *any `json:"approval,omitempty"`
 
 	// ApprovalExpires how long an approval lasts; '0s': no limit. Not given: the global value

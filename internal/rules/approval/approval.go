@@ -41,7 +41,7 @@ var Default = Spec{Rule: Never, Expires: 24 * time.Hour}
 
 // Keys are the keys of a task or of the whole configuration.
 type Keys struct {
-	Approval                ApprovalKeys   `key:"approval" short:"mode" doc:"which plans a person must approve before they are applied, how many people must approve, and who they may be"`
+	Approval                ApprovalKeys   `key:"approval" short:"mode" doc:"which plans people must approve before they are applied, how many people, and who"`
 	ApprovalExpires         block.Duration `key:"approval_expires" default:"24h" form:"delay" example:"8h" doc:"how long an approval lasts; '0s': no limit"`
 	RequireDistinctApprover block.Bool     `key:"require_distinct_approver" default:"false" doc:"'true': people who created or changed the task through the API cannot approve its plans"`
 }

@@ -16,7 +16,7 @@ type Keys struct {
 	Every    block.Duration `key:"every" unset:"'24h' without a 'schedule'" form:"delay" example:"24h" doc:"interval between two checks, at least '1m'. The checks of different tasks are spread over the interval"`
 	Schedule block.String   `key:"schedule" example:"0 3 * * *" doc:"when to check, instead of 'every': a cron expression, as in a condition 'schedule'"`
 	TimeZone block.String   `key:"time_zone" unset:"that of the machine; in AWS UTC" example:"Europe/Berlin" doc:"[IANA name](https://www.iana.org/time-zones) of the time zone of the schedule"`
-	Action   block.String   `key:"action" default:"report" one:"report apply" doc:"'apply': a drifted task runs, under the same guards, approvals and windows as every run"`
+	Action   block.String   `key:"action" default:"report" one:"report apply" doc:"'apply': a drifted task runs, under all rules"`
 }
 
 // minEvery is the shortest interval: a check plans, and so loads providers and

@@ -57,7 +57,7 @@ type Keys interface {
 
 // UseAsInput has the key of a condition whose data the module may get.
 type UseAsInput struct {
-	UseAsModuleInput block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the data only triggers the task; the module does not get it"`
+	UseAsModuleInput block.Bool `key:"use_as_module_input" default:"true" doc:"'false': the module does not get the data"`
 }
 
 // AsModuleInput reports whether the module gets the data.

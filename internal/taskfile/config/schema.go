@@ -236,11 +236,11 @@ type rawCloud struct {
 	block.Origin
 	Hostname          block.String         `key:"hostname" env:"TFC_HOSTNAME" default:"https://app.terraform.io" example:"https://tfe.example.com" doc:"URL of HCP Terraform or Terraform Enterprise"`
 	Organization      block.String         `key:"organization" env:"TFC_ORGANIZATION" required:"true" doc:"the organization of the workspaces"`
-	Token             block.String         `key:"token" secret:"value" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces (a token of the organization cannot create runs): better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
+	Token             block.String         `key:"token" secret:"value" env:"TFC_TOKEN" required:"true" doc:"API token of a team that may manage workspaces: better from the environment, or a template such as '{{ with secret \"kv/hcp\" }}{{ .Data.token }}{{ end }}'"`
 	Workspaces        rawCloudWorkspaces   `key:"workspaces" doc:"the workspaces of the tasks"`
 	RequiredProviders freeForm             `key:"required_providers" doc:"source and version of providers, as in Terraform"`
 	TLS               ClientTLS            `key:"tls" doc:"TLS of the connection, for Terraform Enterprise with a private CA"`
-	Notification      rawCloudNotification `key:"notification" doc:"HCP Terraform sends a notification when a run changes, so that Terrapulse polls it immediately"`
+	Notification      rawCloudNotification `key:"notification" doc:"lets HCP Terraform notify Terrapulse when a run changes"`
 
 	WorkspacePrefix block.String `key:"workspace_prefix" deprecated:"prefix in workspaces, with a dash at its end" doc:"workspaces have the name '<workspace_prefix>-<task>'"`
 }
@@ -256,7 +256,7 @@ type rawCloudWorkspaces struct {
 // rawCloudNotification is the notification that HCP Terraform sends when a run changes.
 type rawCloudNotification struct {
 	block.Origin
-	URL   block.String `key:"url" example:"https://terrapulse.example.com/v1/notifications/terraform-cloud" doc:"URL at which HCP Terraform can reach Terrapulse: each workspace gets a notification with this URL. Without it, a person may add one"`
+	URL   block.String `key:"url" example:"https://terrapulse.example.com/v1/notifications/terraform-cloud" doc:"URL at which HCP Terraform can reach Terrapulse, for a notification of each workspace. Without it, a person may add one"`
 	Token block.String `key:"token" secret:"value" doc:"key of the signature of notifications: plain text, or a template. Without it, notifications are refused"`
 }
 
