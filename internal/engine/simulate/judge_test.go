@@ -59,6 +59,7 @@ type judge struct {
 	warm           summary.Summary // of a process that ticks never, and reads it now and then
 	summaryWrites  int             // that concern it
 	withoutSummary int             // writes of the reconcile record by leaders, since there was a summary
+	unremoved      map[string]int  // by task: requests of the kind that removes an ended run which have failed
 	unsaved        int             // states that instances keep because the backend did not take them
 }
 
@@ -70,7 +71,7 @@ func (j *judge) init() {
 	j.proofs.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
-	j.leaders, j.open = map[uint64]string{}, map[string]state.Open{}
+	j.leaders, j.open, j.unremoved = map[uint64]string{}, map[string]state.Open{}, map[string]int{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -299,7 +300,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	if before.Applied != now.Applied && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied) {
 		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
 	}
-	if len(now.History) > state.History+5 { // what a store that refuses a write keeps goes with the next run
+	if len(now.History) > state.History+j.unremoved[name] {
 		v.violated("%s has a history of %d runs", name, len(now.History))
 	}
 }

@@ -90,10 +90,11 @@ type view struct {
 var _ state.Store = view{}
 
 // Get implements state.Store.
-func (v view) Get(ctx context.Context, key string) (state.Record, error) {
+func (v view) Get(ctx context.Context, key string) (rec state.Record, err error) {
 	if err := state.ValidateKey(key); err != nil {
 		return state.Record{}, err
 	}
+	defer func() { v.unremoved(err, key) }()
 	return ask(ctx, v.process, store, "get "+key, func() (state.Record, error) {
 		rec, ok := v.memory.records[key]
 		if key == state.ReconcileKey && v.act != nil { // a run of the same process reads for itself
@@ -108,10 +109,11 @@ func (v view) Get(ctx context.Context, key string) (state.Record, error) {
 
 // List implements state.Store. It is no snapshot: what lies in its second half
 // may be newer than what lies in the first.
-func (v view) List(ctx context.Context, prefix string) ([]state.Record, error) {
+func (v view) List(ctx context.Context, prefix string) (all []state.Record, err error) {
 	if err := state.ValidatePrefix(prefix); err != nil {
 		return nil, err
 	}
+	defer func() { v.unremoved(err, prefix) }()
 	var half string
 	first, err := ask(ctx, v.process, store, "list "+prefix, func() ([]state.Record, error) {
 		v.readsRunners(prefix)
@@ -133,10 +135,11 @@ func (v view) List(ctx context.Context, prefix string) ([]state.Record, error) {
 }
 
 // Apply implements state.Store.
-func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Record, error) {
+func (v view) Apply(ctx context.Context, changes ...state.Change) (written []state.Record, err error) {
 	if err := state.Validate(changes...); err != nil {
 		return nil, err
 	}
+	defer func() { v.unremoved(err, changes[0].Key) }()
 	label, renewal := "write", true
 	for _, c := range changes {
 		renewal = renewal && strings.HasPrefix(c.Key, "lease/")
@@ -166,6 +169,19 @@ func (v view) Apply(ctx context.Context, changes ...state.Change) ([]state.Recor
 		v.judge.written(v, unread, changes)
 		return written, nil
 	})
+}
+
+// unremoved counts a failed request about a run that has ended: who removes a run reads its output and its record,
+// and deletes them one by one. If it stays, it is removed with the next one.
+func (v view) unremoved(err error, key string) {
+	if err == nil || errors.Is(err, state.ErrNotFound) {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if path := strings.Split(key, "/"); len(path) > 2 && (path[0] == "run" || path[0] == "log") && slices.Contains(v.judge.tasks[path[1]].History, path[2]) {
+		v.judge.unremoved[path[1]]++
+	}
 }
 
 // Close implements state.Store.
