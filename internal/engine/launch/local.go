@@ -27,22 +27,21 @@ const (
 // Local executes the runs of launches in this process, several in parallel. A failed run does not
 // affect the others.
 type Local struct {
-	run   func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
-	take  func(ctx context.Context, launch string) bool // whether this process may begin a launch; nil if it may
-	log   *slog.Logger
-	ended chan struct{}
-	work  sync.WaitGroup
+	run     func(ctx context.Context, launch state.Launch, run state.PlannedRun) error
+	log     *slog.Logger
+	ended   chan struct{} // receives when a run has ended
+	changed chan struct{} // receives when runs have come, begun or ended
+	work    sync.WaitGroup
 
-	mu      sync.Mutex
-	runs    lane
-	plans   lane             // that somebody requested, also for a what-if: runs must not wait for these,
-	checks  lane             // nor for checks for drift
-	alive   map[string]int   // number of runs that have not ended, by launch
-	lost    map[string]error // why runs have no outcome in the store, by run
-	changed []chan struct{}  // receive when runs have come, begun or ended
-	count   uint64           // runs that have ended
-	closed  bool             // there is no room for launches of others
-	ctx     context.Context
+	mu     sync.Mutex
+	runs   lane
+	plans  lane             // that somebody requested, also for a what-if: runs must not wait for these,
+	checks lane             // nor for checks for drift
+	alive  map[string]int   // number of runs in a lane that have not ended, by launch; 0 while it waits for a lane
+	lost   map[string]error // why runs have no outcome in the store, by run
+	count  uint64           // runs that have ended
+	closed bool             // there is no room for launches of others
+	ctx    context.Context
 }
 
 // lane executes runs in the order in which they came, those of several senders in turns.
@@ -66,7 +65,7 @@ func NewLocal(ctx context.Context, parallel int, log *slog.Logger, run func(cont
 	return &Local{
 		run: run, log: log, ctx: ctx,
 		runs: laneOf(parallel), plans: laneOf(parallel / planShare), checks: laneOf(parallel / checkShare),
-		ended: make(chan struct{}, 1),
+		ended: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		alive: map[string]int{}, lost: map[string]error{},
 	}
 }
@@ -117,7 +116,7 @@ func (l *Local) Start(_ context.Context, launch state.Launch) error {
 	in := l.lane(launch)
 	in.waiting = append(in.waiting, l.comes(launch)...)
 	l.begin(in)
-	l.signal()
+	notify(l.changed)
 	return nil
 }
 
@@ -157,13 +156,11 @@ func (l *Local) begin(in *lane) {
 	}
 }
 
-// signal signals that the room may have changed. The caller holds the lock.
-func (l *Local) signal() {
-	for _, c := range l.changed {
-		select {
-		case c <- struct{}{}:
-		default: // an earlier signal was not read yet
-		}
+// notify signals, unless an earlier signal was not read yet.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -171,9 +168,6 @@ func (l *Local) signal() {
 func (l *Local) execute(launch state.Launch, run state.PlannedRun) {
 	if l.ctx.Err() != nil {
 		return // unclaimed: the next leader launches it again
-	}
-	if l.take != nil && !l.take(l.ctx, launch.ID) {
-		return
 	}
 	if err := l.run(l.ctx, launch, run); err != nil {
 		l.mu.Lock()
@@ -191,17 +185,9 @@ func (l *Local) end(launch string, in *lane) {
 		delete(l.alive, launch)
 	}
 	l.count++
-	l.signal()
 	l.mu.Unlock()
-	l.tellEnded()
-}
-
-// tellEnded signals that a run has ended.
-func (l *Local) tellEnded() {
-	select {
-	case l.ended <- struct{}{}:
-	default: // an earlier signal was not read yet
-	}
+	notify(l.changed)
+	notify(l.ended)
 }
 
 // Status reports which launches are under way in this process.
@@ -210,7 +196,8 @@ func (l *Local) Status(_ context.Context, launches []string) (map[string]reconci
 	defer l.mu.Unlock()
 	status := map[string]reconcile.LaunchStatus{}
 	for _, id := range launches {
-		status[id] = reconcile.LaunchStatus{Running: l.alive[id] > 0}
+		_, is := l.alive[id]
+		status[id] = reconcile.LaunchStatus{Running: is}
 	}
 	return status, nil
 }

@@ -3,8 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/clock"
@@ -13,77 +11,39 @@ import (
 
 // A launch may be for one instance (Launch.For): the folder of the task there may have its latest Terraform
 // state. It is opened for that instance alone, and waits until it has room. If the instance is not there, or
-// does not take the launch although it has room, the launch is first in the leader's queue, for any instance: the
-// run itself refuses to begin without a state that is known to be there.
+// does not take the launch although it has room, any instance may have it: the run itself refuses to begin without a
+// state that is known to be there.
 
 // meantEvery is how often the leader finds out whether the instances are there that launches wait for, and
 // how long an instance with room may need to take its launch.
 const meantEvery = 5 * time.Second
 
-// meant is a launch for another instance.
-type meant struct {
-	launch state.Launch
-	room   time.Time // since when that instance is seen to have room; zero if it has none
-}
-
-// mean has a launch wait for the instance that it is for.
-func (s *Shared) mean(launch state.Launch) {
-	s.mu.Lock()
-	if _, known := s.meant[launch.ID]; !known && s.apply != nil {
-		s.meant[launch.ID] = meant{launch: launch}
+// meant reports whether a launch waits for another instance.
+func (l *leading) meant(ctx context.Context, q *queued) (bool, error) {
+	launch := &q.launch
+	if launch.For == "" || launch.For == l.ID {
+		return false, nil
 	}
-	s.mu.Unlock()
-	s.poke()
-}
-
-// anyMeant reports whether launches wait for other instances.
-func (s *Shared) anyMeant() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.meant) > 0
-}
-
-// beginMeant has the launches whose instances are not there begin anywhere.
-func (s *Shared) beginMeant(ctx context.Context) error {
-	s.mu.Lock()
-	all := maps.Clone(s.meant)
-	s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		launch := all[id].launch
-		instance, why, err := s.reach(ctx, launch.For)
-		if err != nil {
-			return err
-		}
-		over := !launch.ForUntil.IsZero() && clock.Reached(launch.ForUntil, s.Now())
-		if why == "" && !over && s.waitsOn(id, instance.Room > 0) {
-			continue
-		}
-		if s.take(ctx, id) { // else it was taken at the last moment
-			launch.For, launch.ForUntil = "", time.Time{}
-			s.beginFirst(launch)
-		}
-		s.mu.Lock()
-		delete(s.meant, id)
-		s.mu.Unlock()
+	instance, why, err := l.reach(ctx, launch.For)
+	if err != nil {
+		return false, err
 	}
-	return nil
-}
-
-// waitsOn reports whether a launch still waits for its instance, which has room or not at present.
-func (s *Shared) waitsOn(launch string, room bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m, there := s.meant[launch]
+	now := l.Now()
 	switch {
-	case !there: // this process does not lead any more
-		return true
-	case !room:
-		m.room = time.Time{}
-	case m.room.IsZero():
-		m.room = s.Now()
+	case instance.Room == 0:
+		q.room = time.Time{}
+	case q.room.IsZero():
+		q.room = now
 	}
-	s.meant[launch] = m
-	return !room || s.Now().Sub(m.room) < meantEvery
+	over := !launch.ForUntil.IsZero() && clock.Reached(launch.ForUntil, now)
+	if why == "" && !over && (instance.Room == 0 || now.Sub(q.room) < meantEvery) {
+		return true, nil
+	}
+	has, err := l.takeBack(ctx, q)
+	if has {
+		launch.For, launch.ForUntil = "", time.Time{}
+	}
+	return !has, err
 }
 
 // Unreached implements reconcile.Sharer.

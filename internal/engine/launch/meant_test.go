@@ -9,26 +9,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// meant writes launches that are meant for an instance, and starts them at the leader.
-func (c *cluster) meant(leader *Shared, instance string, names ...string) {
-	c.t.Helper()
-	c.meantUntil(leader, instance, time.Time{}, names...)
-}
-
-// meantUntil writes launches that are meant for an instance until a time.
-func (c *cluster) meantUntil(leader *Shared, instance string, until time.Time, names ...string) {
-	c.t.Helper()
-	for _, name := range names {
-		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), For: instance, ForUntil: until, Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
-		if _, err := c.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
-			c.t.Fatal(err)
-		}
-		if err := leader.Start(c.t.Context(), l); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-}
-
 // three starts a leader and two instances with room for two runs each.
 func three(t *testing.T) (c *cluster, leader *Shared, stop func()) {
 	c = newCluster(t)
@@ -103,14 +83,8 @@ func TestShared_LaunchBeginsWithoutAnInstanceThatIsNotThere(t *testing.T) {
 		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there" {
 			t.Errorf("%q, %v", why, err)
 		}
-		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
-			t.Fatal(err)
-		}
-		other := state.Runner{ID: "f", Definition: "other", Parallel: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("f"), state.Encode(other))); err != nil {
-			t.Fatal(err)
-		}
+		c.announces(state.Runner{ID: "d", Room: 2})
+		c.announces(state.Runner{ID: "f", Definition: "other"})
 		if why, err := a.Unreached(t.Context(), "f"); err != nil || why != "that instance works with other files or another Terraform than the leader" {
 			t.Errorf("%q, %v", why, err)
 		}
@@ -133,10 +107,7 @@ func TestShared_FullInstanceWhoseRecordIsOfATimeFarAheadIsNotThere(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		full := state.Runner{ID: "d", Definition: "same", Parallel: 2, Since: time.Now(), Until: time.Now().Add(3 * time.Hour)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(full))); err != nil {
-			t.Fatal(err)
-		}
+		c.announces(state.Runner{ID: "d", Until: time.Now().Add(3 * time.Hour)})
 		if why, err := a.Unreached(t.Context(), "d"); err != nil || why != "that instance is not there, or its clock is wrong" {
 			t.Errorf("%q, %v", why, err)
 		}
@@ -156,10 +127,7 @@ func TestShared_FullInstanceThatIsSilentIsNotThere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, a, stop := three(t)
 				defer stop()
-				full := state.Runner{ID: "d", Definition: "same", Parallel: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-				if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(full))); err != nil {
-					t.Fatal(err)
-				}
+				c.announces(state.Runner{ID: "d"})
 				record := state.Stored[state.Instance]{Record: state.Record{Key: state.InstanceKey("d")}}
 				lives := func(d time.Duration) {
 					for range int(d / (5 * time.Second)) {
@@ -198,32 +166,58 @@ func TestShared_LaunchForAnInstanceThatIsNotThereBeginsWhereThereIsRoom(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		dead := state.Runner{ID: "d", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("d"), state.Encode(dead))); err != nil {
-			t.Fatal(err)
-		}
+		c.announces(state.Runner{ID: "d", Room: 2})
 		c.meant(a, "d", "1")
 		time.Sleep(3 * time.Second)
 		c.launch(a, "2", "3") // the leader is full
-		time.Sleep(5 * time.Second)
+		time.Sleep(2 * meantEvery)
 		if by := c.by(); by["a"] != 2 || by["b"]+by["c"] != 1 || len(c.open()) != 0 {
 			t.Errorf("they carry out %v, and open are %v", by, c.open())
 		}
 	})
 }
 
-func TestShared_NextLeaderStartsWhatWaitedForAnInstance(t *testing.T) {
+// The runs of an instance end together, and others begin there at once: it has room for a moment.
+func TestShared_LaunchWaitsForAnInstanceThatHasRoomForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, stop := three(t)
 		defer stop()
-		c.meant(a, "b", "1", "2", "3")
-		time.Sleep(time.Second)
-		a.mu.Lock()
-		share := len(a.meant)
-		a.mu.Unlock()
-		a.Share(t.Context(), c.Apply)() // it begins to lead again, and ends
-		if status, _ := a.Status(t.Context(), []string{"3"}); share == 0 || status["3"].Running {
-			t.Errorf("%d launches wait; one that waited is %+v", share, status["3"])
+		c.announces(state.Runner{ID: "d"})
+		c.meant(a, "d", "1")
+		for range 10 {
+			time.Sleep(meantEvery)
+			c.announces(state.Runner{ID: "d", Room: 2})
+			synctest.Wait()
+			time.Sleep(meantEvery - time.Nanosecond)
+			c.announces(state.Runner{ID: "d"})
+			synctest.Wait()
+		}
+		if by := c.by(); len(by) != 0 || !c.runs(a, "1") {
+			t.Errorf("they carry out %v; the launch is under way: %t", by, c.runs(a, "1"))
+		}
+		c.announces(state.Runner{ID: "d", Room: 2})
+		time.Sleep(2 * meantEvery)
+		if by := c.by(); by["a"] != 1 || len(c.open()) != 0 {
+			t.Errorf("after that instance had room for long, they carry out %v, and open are %v", by, c.open())
+		}
+	})
+}
+
+func TestShared_NextLeaderStartsWhatWaitedForAnInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.announces(state.Runner{ID: "d"})
+		a, stop := c.instance("a", "same")
+		defer stop()
+		stopSharing := a.Share(t.Context(), c.Apply)
+		c.meant(a, "d", "1")
+		synctest.Wait()
+		if !c.runs(a, "1") {
+			t.Error("a launch that waits for its instance counts as gone")
+		}
+		stopSharing()
+		if c.runs(a, "1") {
+			t.Error("after the leadership has ended, it counts as under way")
 		}
 	})
 }

@@ -1,11 +1,6 @@
 package launch
 
-import (
-	"context"
-	"slices"
-
-	"github.com/terrapulse/terrapulse/internal/record/state"
-)
+import "github.com/terrapulse/terrapulse/internal/record/state"
 
 // Parallel is how many runs are executed at a time.
 func (l *Local) Parallel() int { return l.runs.size }
@@ -29,7 +24,7 @@ func (l *Local) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.signal()
+	notify(l.changed)
 }
 
 // ends is how many runs have ended.
@@ -39,25 +34,25 @@ func (l *Local) ends() uint64 {
 	return l.count
 }
 
-// changes returns what receives when the room may have changed.
-func (l *Local) changes() <-chan struct{} {
-	c := make(chan struct{}, 1)
-	l.mu.Lock()
-	l.changed = append(l.changed, c)
-	l.mu.Unlock()
-	context.AfterFunc(l.ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.signal()
-	})
-	return c
-}
-
-// poke signals that a launch has come that this process does not begin.
-func (l *Local) poke() {
+// expect has a launch count as under way that waits for its turn elsewhere. It reports whether the launch was not
+// under way.
+func (l *Local) expect(launch string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.signal()
+	if _, is := l.alive[launch]; is {
+		return false
+	}
+	l.alive[launch] = 0
+	return true
+}
+
+// forget ends that, unless the launch has begun.
+func (l *Local) forget(launch string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alive[launch] == 0 {
+		delete(l.alive, launch)
+	}
 }
 
 // Reserve keeps room for one run, if there is room. Then either Begin or Release follows, which Wait waits for.
@@ -87,50 +82,7 @@ func (l *Local) Begin(launch state.Launch) {
 	defer l.mu.Unlock()
 	defer l.work.Done()
 	l.runs.free++
-	l.first(launch)
-}
-
-// beginFirst begins a launch before the others that wait.
-func (l *Local) beginFirst(launch state.Launch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.first(launch)
-}
-
-func (l *Local) first(launch state.Launch) {
 	l.runs.waiting = append(l.comes(launch), l.runs.waiting...)
 	l.begin(&l.runs)
-	l.signal()
-}
-
-// queued returns those of the first launches that wait and that any instance may carry out which are not open yet.
-func (l *Local) queued(first int, open map[string]state.Record) (all []state.Launch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, w := range l.runs.waiting {
-		if first == 0 {
-			return all
-		}
-		if !w.launch.Kind.Applies() || w.launch.For != "" || len(w.launch.Runs) > 1 {
-			continue
-		}
-		first--
-		if _, is := open[w.launch.ID]; !is {
-			all = append(all, w.launch)
-		}
-	}
-	return all
-}
-
-// drop removes a launch of one run from those that wait, and reports whether it was one of them.
-func (l *Local) drop(launch string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waits := len(l.runs.waiting)
-	if l.runs.waiting = slices.DeleteFunc(l.runs.waiting, func(w waiting) bool { return w.launch.ID == launch }); len(l.runs.waiting) == waits {
-		return false
-	}
-	delete(l.alive, launch)
-	l.signal()
-	return true
+	notify(l.changed)
 }

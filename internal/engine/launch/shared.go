@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/delay"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -17,17 +16,19 @@ const again = time.Second
 
 // Shared executes runs in this process and in the other instances of a cluster.
 //
-// The leader starts launches in its own process, where they wait in a queue. It opens those that wait:
-// open/ID has the launch, and what an instance must work with. It opens as many as the other instances can
-// carry out at a time. The instance that deletes open/ID has the launch: one with room, or the leader, when the
-// launch is next in its queue. So the leader chooses no instance and waits for none. Each run is claimed by itself:
+// Launches that the leader starts wait in its queue. It opens as many as the other instances can carry out at a
+// time: open/ID has the launch, and what an instance must work with. The instance that deletes open/ID has the
+// launch: one with room, or the leader, when it has room and the launch is next. So the leader chooses no instance
+// and waits for none. One goroutine of each instance, Serve, opens launches, takes them and has them begin: what it does about a
+// launch is over before it does something else about it. Each run is still claimed by itself:
 //
 //   - An instance dies, or its answer is lost, between the delete and the claim: the run is not claimed, and
 //     no queue has it. The leader's next tick starts the launch again, under the same id.
-//   - The leader dies: its queue is lost, and the next leader starts the launches again. It first deletes
-//     every open/ID, so that only its own launches are open. Its writes are fenced.
-//   - A former leader goes on with its queue, or an instance has taken a launch that was started again: the
-//     claim decides.
+//   - The answer to a write of the leader is lost: it reads what is open before it does anything else. What is not
+//     open is not in its queue any more, and a tick starts it again if nobody claims it.
+//   - The leader loses the lease or dies: its queue is lost, and the next leader starts the launches again. It first
+//     deletes every open/ID, so that only its own launches are open. Its writes are fenced.
+//   - An instance has taken a launch that was started again: the claim decides.
 //   - A run ends before it is claimed, as when somebody cancels it: it cannot be claimed any more.
 //
 // A launch may be for one instance alone (Launch.For): see meant.go.
@@ -42,49 +43,46 @@ type Shared struct {
 	Now   func() time.Time
 	Log   *slog.Logger
 
-	announced   announced
-	sightings   sightings       // of other instances
-	waits, room <-chan struct{} // receive when runs have come, begun or ended
-	changed     chan struct{}   // receives when other open launches are there
+	announced announced
+	sightings sightings // of other instances
+	opened    folder    // launches that instances may take
 
-	// opening has something in it while launches are opened: whether one of them is open is not known meanwhile.
-	opening chan struct{}
-
-	mu    sync.Mutex
-	apply state.Apply             // writes as the leader; nil while another instance leads
-	open  map[string]state.Record // of the launches that this process has opened, by id
-	meant map[string]meant        // launches for other instances that are not taken yet, by id
+	mu      sync.Mutex
+	leading *leading // nil while another instance leads
 }
 
 var _ reconcile.Sharer = (*Shared)(nil)
 
 // NewShared returns a launcher that shares the launches of local.
 func NewShared(local *Local, store state.Store, id string) *Shared {
-	s := &Shared{Local: local, Store: store, ID: id, open: map[string]state.Record{}, meant: map[string]meant{},
-		waits: local.changes(), room: local.changes(), changed: make(chan struct{}, 1), opening: make(chan struct{}, 1)}
-	local.take = s.take
-	return s
+	context.AfterFunc(local.ctx, func() { notify(local.changed) })
+	return &Shared{Local: local, Store: store, ID: id, opened: folder{prefix: state.OpenPrefix}}
 }
 
-// leads returns what writes as the leader; nil while another instance leads.
-func (s *Shared) leads() state.Apply {
+// leads returns what this instance does as the leader; nil while another instance leads.
+func (s *Shared) leads() *leading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.apply
+	return s.leading
 }
 
-// Serve announces how much room the instance has, and takes open launches, until ctx ends.
+// lead makes this instance the leader, or has it lead no more.
+func (s *Shared) lead(l *leading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leading = l
+	s.opened.stale.Store(true)
+	notify(s.changed)
+}
+
+// Serve announces how much room the instance has, and opens launches as the leader or takes them, until ctx ends.
 func (s *Shared) Serve(ctx context.Context) {
-	changes := s.changesBelow(ctx, state.OpenPrefix)
-	launches := openLaunches{stale: true}
+	go s.follow(ctx, &s.opened)
 	for ctx.Err() == nil {
-		wait := time.NewTimer(s.serve(ctx, &launches))
+		wait := time.NewTimer(s.serve(ctx))
 		select {
 		case <-ctx.Done():
-		case <-changes:
-			launches.stale = true
-			notify(s.changed)
-		case <-s.room:
+		case <-s.changed:
 		case <-wait.C:
 		}
 		wait.Stop()
@@ -93,136 +91,82 @@ func (s *Shared) Serve(ctx context.Context) {
 }
 
 // serve does what there is to do. It returns when to do so again, even if nothing happens.
-func (s *Shared) serve(ctx context.Context, launches *openLaunches) time.Duration {
-	if s.leads() == nil && s.Room() > 0 {
-		if err := s.takeSome(ctx, launches); err != nil {
-			s.Log.Debug("cannot take a launch", "instance", s.ID, "error", err)
-			return again
-		}
+func (s *Shared) serve(ctx context.Context) time.Duration {
+	act := s.takeSome
+	if l := s.leads(); l != nil {
+		act = l.place
 	}
-	return s.announce(ctx)
-}
-
-// openLaunches are the launches that instances may take, as they were read last.
-type openLaunches struct {
-	stale bool
-	all   []state.Stored[state.Open]
-}
-
-// read reads them. Those that another version of Terrapulse has written are left to others.
-func (o *openLaunches) read(ctx context.Context, store state.Store) error {
-	records, err := store.List(ctx, state.OpenPrefix)
+	wait, err := act(ctx)
 	if err != nil {
-		return err
+		s.Log.Debug("cannot share launches", "instance", s.ID, "error", err)
+		return again
 	}
-	o.stale, o.all = false, nil
-	for _, record := range records {
-		if launch, err := state.Decode[state.Open](record); err == nil {
-			o.all = append(o.all, launch)
-		}
-	}
-	return nil
+	return min(wait, s.announce(ctx))
 }
 
-// takeSome takes open launches while there is room.
-func (s *Shared) takeSome(ctx context.Context, launches *openLaunches) error {
-	if launches.stale {
-		if err := launches.read(ctx, s.Store); err != nil {
-			return err
-		}
+// takeSome takes open launches while there is room. Those that another version of Terrapulse has written are left
+// to others.
+func (s *Shared) takeSome(ctx context.Context) (wait time.Duration, err error) {
+	if s.Room() == 0 {
+		return announcedFor, nil
+	}
+	if _, err := s.opened.read(ctx, s.Store); err != nil {
+		return 0, err
 	}
 	works := s.Works()
-	for _, open := range launches.all {
+	for _, record := range s.opened.records {
+		open, err := state.Decode[state.Open](record)
 		launch := open.Data.Launch
-		if open.Data.Works != works || launch.For != "" && launch.For != s.ID {
+		if err != nil || open.Data.Works != works || launch.For != "" && launch.For != s.ID {
 			continue
 		}
 		if !s.Reserve() {
-			return nil
+			break
 		}
-		launches.stale = true
-		if _, err := s.Store.Apply(ctx, state.Delete(open.Record)); err != nil {
+		has, err := s.take(ctx, s.Store.Apply, record)
+		if !has {
 			s.Release()
-			if errors.As(err, new(*state.ConflictError)) { // somebody else has it
-				continue
+			if err != nil {
+				return 0, err
 			}
-			return err
+			continue
 		}
 		s.Log.Info("launch taken", "launch", launch.ID, "instance", s.ID)
 		s.Begin(launch)
 	}
-	return nil
+	return announcedFor, nil
 }
 
-// take reports whether this process may begin a launch: another instance may have taken one that was opened.
-func (s *Shared) take(ctx context.Context, launch string) bool {
-	select {
-	case s.opening <- struct{}{}:
-	case <-ctx.Done():
-		return false
+// take deletes the record of an open launch, and reports whether this process has the launch now. If not, another
+// one has it, or an answer was lost.
+func (s *Shared) take(ctx context.Context, apply state.Apply, open state.Record) (has bool, err error) {
+	s.opened.stale.Store(true)
+	if _, err = apply(ctx, state.Delete(open)); errors.As(err, new(*state.ConflictError)) {
+		return false, nil
 	}
-	defer func() { <-s.opening }()
-	s.mu.Lock()
-	record, opened := s.open[launch]
-	delete(s.open, launch)
-	s.mu.Unlock()
-	if !opened {
-		return true
-	}
-	_, err := s.Store.Apply(ctx, state.Delete(record))
-	if err != nil {
-		s.Log.Debug("cannot take a launch", "launch", launch, "instance", s.ID, "error", err)
-	}
-	return err == nil
+	return err == nil, err
 }
 
-// Start begins to execute the launch's runs, or has it wait for the instance that it is for, and returns.
+// Start begins to execute the launch's runs and returns. A launch of one run that the leader starts waits in its
+// queue.
 func (s *Shared) Start(ctx context.Context, launch state.Launch) error {
-	if s.leads() != nil && launch.For != "" && launch.For != s.ID {
-		s.mean(launch)
+	if s.enqueue(launch) {
 		return nil
 	}
 	return s.Local.Start(ctx, launch)
 }
 
-// Status implements reconcile.Launcher: a launch that waits for an instance may still begin.
-func (s *Shared) Status(ctx context.Context, launches []string) (map[string]reconcile.LaunchStatus, error) {
-	status, err := s.Local.Status(ctx, launches)
+// enqueue has a launch wait in the queue of the leader, unless it is not to be shared.
+func (s *Shared) enqueue(launch state.Launch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range launches {
-		if _, meant := s.meant[id]; meant {
-			status[id] = reconcile.LaunchStatus{Running: true}
-		}
+	if s.leading == nil || !launch.Kind.Applies() || len(launch.Runs) > 1 {
+		return false
 	}
-	return status, err
-}
-
-// changesBelow returns what receives when a record below a prefix may have changed, until ctx ends.
-func (s *Shared) changesBelow(ctx context.Context, prefix string) <-chan struct{} {
-	changes := make(chan struct{}, 1)
-	go func() {
-		mark := ""
-		for failures := 0; ctx.Err() == nil; {
-			next, err := state.Await(ctx, s.Store, prefix, mark)
-			if mark = next; err != nil {
-				if failures++; ctx.Err() == nil {
-					s.Log.Debug("cannot wait for changes of the store", "below", prefix, "error", err)
-				}
-				delay.For(ctx, delay.Doubled(again, 30*again, failures))
-			} else {
-				failures = 0
-			}
-			notify(changes)
-		}
-	}()
-	return changes
-}
-
-// notify signals, unless an earlier signal was not read yet.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+	if s.expect(launch.ID) {
+		launch.Begun = time.Now()
+		s.leading.queue = append(s.leading.queue, &queued{launch: launch})
+		notify(s.changed)
 	}
+	return true
 }

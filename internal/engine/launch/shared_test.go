@@ -1,166 +1,13 @@
 package launch
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/terrapulse/terrapulse/internal/record/state"
 )
-
-// cluster is a store, with the instances that share it.
-type cluster struct {
-	t *testing.T
-
-	mu      sync.Mutex
-	records map[string]state.Record
-	version int
-	broken  error             // of each request
-	ran     map[string]string // by run: the instance
-	most    map[string]int    // by instance: runs at a time
-	now     map[string]int
-}
-
-func newCluster(t *testing.T) *cluster {
-	return &cluster{t: t, records: map[string]state.Record{}, ran: map[string]string{}, most: map[string]int{}, now: map[string]int{}}
-}
-
-func (c *cluster) Get(_ context.Context, key string) (state.Record, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if rec, ok := c.records[key]; ok || c.broken != nil {
-		return rec, c.broken
-	}
-	return state.Record{}, state.ErrNotFound
-}
-
-func (c *cluster) List(_ context.Context, prefix string) (all []state.Record, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, rec := range c.records {
-		if strings.HasPrefix(key, prefix) {
-			all = append(all, rec)
-		}
-	}
-	slices.SortFunc(all, func(a, b state.Record) int { return strings.Compare(a.Key, b.Key) })
-	return all, c.broken
-}
-
-func (c *cluster) Apply(_ context.Context, changes ...state.Change) ([]state.Record, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken != nil {
-		return nil, c.broken
-	}
-	for _, change := range changes {
-		if err := change.Conflict(c.records[change.Key]); err != nil {
-			return nil, err
-		}
-	}
-	c.version++
-	written := make([]state.Record, len(changes))
-	for i, change := range changes {
-		if change.Op == state.OpDelete {
-			delete(c.records, change.Key)
-			continue
-		}
-		written[i] = state.Record{Key: change.Key, Value: change.Value, Version: strconv.Itoa(c.version)}
-		c.records[change.Key] = written[i]
-	}
-	return written, nil
-}
-
-func (c *cluster) Close() error { return nil }
-
-// instance starts an instance with room for two runs, which take ten seconds.
-func (c *cluster) instance(id, works string) (s *Shared, stop func()) {
-	c.t.Helper()
-	return c.instanceWith(id, func() string { return works })
-}
-
-func (c *cluster) instanceWith(id string, works func() string) (s *Shared, stop func()) {
-	return c.instanceOn(c, id, works)
-}
-
-func (c *cluster) instanceOn(store state.Store, id string, works func() string) (s *Shared, stop func()) {
-	ctx, term := context.WithCancel(c.t.Context())
-	local := NewLocal(ctx, 2, slog.New(slog.DiscardHandler), func(ctx context.Context, _ state.Launch, run state.PlannedRun) error {
-		c.mu.Lock()
-		if other := c.ran[run.ID]; other != "" {
-			c.t.Errorf("run %s is carried out by %s and by %s", run.ID, other, id)
-		}
-		c.ran[run.ID] = id
-		c.now[id]++
-		c.most[id] = max(c.most[id], c.now[id])
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
-		}
-		c.mu.Lock()
-		c.now[id]--
-		c.mu.Unlock()
-		return nil
-	})
-	s = NewShared(local, store, id)
-	s.Works, s.Now, s.Log = works, time.Now, slog.New(slog.DiscardHandler)
-	serving, unshare := context.WithCancel(c.t.Context())
-	var served sync.WaitGroup
-	served.Go(func() { s.Serve(serving) })
-	return s, func() {
-		term()
-		local.Close()
-		local.Wait()
-		unshare()
-		served.Wait()
-	}
-}
-
-// launch writes launches of one run each, and starts them at the leader.
-func (c *cluster) launch(leader *Shared, names ...string) {
-	c.t.Helper()
-	c.launchOn(c, leader, names...)
-}
-
-func (c *cluster) launchOn(store state.Store, leader *Shared, names ...string) {
-	c.t.Helper()
-	for _, name := range names {
-		l := state.Launch{ID: name, Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-" + name, Task: name}}}
-		if _, err := store.Apply(c.t.Context(), state.Create(state.LaunchKey(name), state.Encode(l))); err != nil {
-			c.t.Fatal(err)
-		}
-		if err := leader.Start(c.t.Context(), l); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-}
-
-// by counts the runs that each instance has carried out.
-func (c *cluster) by() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := map[string]int{}
-	for _, id := range c.ran {
-		n[id]++
-	}
-	return n
-}
-
-func (c *cluster) runner(id string) (r state.Runner, there bool) {
-	stored, err := state.Read[state.Runner](c.t.Context(), c, state.RunnerKey(id))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return stored.Data, stored.Exists()
-}
 
 func TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,19 +53,12 @@ func TestShared_InstancesWithRoomTakeWhatWaitsAtTheLeader(t *testing.T) {
 
 func TestShared_LeaderCarriesOutWhatADeadInstanceDoesNotTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		dead := state.Runner{ID: "b", Definition: "same", Parallel: 2, Room: 2, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
-			t.Fatal(err)
-		}
-		a, stop := c.instance("a", "same")
+		c, a, stop := besideADeadOne(t)
 		defer stop()
-		defer a.Share(t.Context(), c.Apply)()
-		time.Sleep(3 * time.Second)
 		c.launch(a, "1", "2", "3", "4", "5")
 		time.Sleep(2 * time.Second)
-		if status, _ := a.Status(t.Context(), []string{"3"}); !status["3"].Running || len(c.by()) != 1 || c.by()["a"] != 2 || !slices.Equal(c.open(), []string{"3", "4"}) {
-			t.Fatalf("launch 3 is %+v; carried out: %v; open are %v", status["3"], c.by(), c.open())
+		if !c.runs(a, "3") || len(c.by()) != 1 || c.by()["a"] != 2 || !slices.Equal(c.open(), []string{"3", "4"}) {
+			t.Fatalf("launch 3 is under way: %t; carried out: %v; open are %v", c.runs(a, "3"), c.by(), c.open())
 		}
 		time.Sleep(30 * time.Second) // nothing is lost by having been open: each begins as soon as the leader has room
 		if c.by()["a"] != 5 || len(c.open()) != 0 {
@@ -231,32 +71,19 @@ func TestShared_LeaderCarriesOutWhatADeadInstanceDoesNotTake(t *testing.T) {
 // the launch again.
 func TestShared_LaunchThatWasTakenIsInNoQueueAndCanBeStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		dead := state.Runner{ID: "b", Definition: "same", Parallel: 1, Room: 1, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
-			t.Fatal(err)
-		}
-		a, stop := c.instance("a", "same")
+		c, a, stop := besideADeadOne(t)
 		defer stop()
-		defer a.Share(t.Context(), c.Apply)()
-		time.Sleep(3 * time.Second)
 		c.launch(a, "1", "2", "3")
-		time.Sleep(2 * time.Second)
-		open, err := state.Read[state.Open](t.Context(), c, state.OpenKey("3"))
-		if err == nil {
-			_, err = c.Apply(t.Context(), state.Delete(open.Record))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		synctest.Wait()
+		launch := c.takes("3")
 		time.Sleep(20 * time.Second)
-		if status, _ := a.Status(t.Context(), []string{"3"}); status["3"].Running || c.by()["a"] != 2 {
-			t.Errorf("launch 3 is %+v; carried out: %v", status["3"], c.by())
+		if c.runs(a, "3") || c.by()["a"] != 2 {
+			t.Errorf("launch 3 is under way: %t; carried out: %v", c.runs(a, "3"), c.by())
 		}
-		if err := a.Start(t.Context(), open.Data.Launch); err != nil {
+		if err := a.Start(t.Context(), launch); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		synctest.Wait()
 		if c.by()["a"] != 3 {
 			t.Errorf("then carried out: %v", c.by())
 		}
@@ -294,22 +121,20 @@ func TestShared_NothingIsCarriedOutTwiceWhenTheLeadershipChanges(t *testing.T) {
 		defer stopA()
 		stopSharing := a.Share(t.Context(), c.Apply)
 		c.launch(a, "1", "2", "3")
-		time.Sleep(time.Second)
+		synctest.Wait()
 		stopSharing()
 		b, stopB := c.instance("b", "same")
 		defer stopB()
 		time.Sleep(30 * time.Second)
-		if by := c.by(); by["a"] != 3 {
-			t.Errorf("what waits at an instance that no longer leads begins there: %v", by)
+		if by := c.by(); by["a"] != 2 || c.runs(a, "3") {
+			t.Errorf("what waits at an instance that no longer leads begins there, or counts as under way: %v", by)
 		}
 		// The new leader finds a launch that the old one has opened, and starts it itself.
-		l := c.opens("4", "other")
+		c.opens("other", "4")
 		defer b.Share(t.Context(), c.Apply)()
-		if err := b.Start(t.Context(), l); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if c.by()["b"] != 1 || len(c.open()) != 0 {
+		c.startsAgain(b)
+		synctest.Wait()
+		if c.by()["b"] != 2 || len(c.open()) != 0 {
 			t.Errorf("carried out: %v; open are %v", c.by(), c.open())
 		}
 	})
@@ -342,8 +167,7 @@ func TestShared_InstanceTakesNothingForWhichItHasNoRoom(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		c.launch(b, "1") // since it led before
 		time.Sleep(3 * time.Second)
-		c.opens("2", "same")
-		c.opens("3", "same")
+		c.opens("same", "2", "3")
 		time.Sleep(5 * time.Second)
 		if c.by()["b"] != 2 || !slices.Equal(c.open(), []string{"3"}) {
 			t.Errorf("carried out: %v; open are %v", c.by(), c.open())
@@ -351,33 +175,6 @@ func TestShared_InstanceTakesNothingForWhichItHasNoRoom(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if c.by()["b"] != 3 || c.most["b"] > 2 || len(c.open()) != 0 {
 			t.Errorf("then carried out: %v, %v at a time; open are %v", c.by(), c.most, c.open())
-		}
-	})
-}
-
-func TestShared_LaunchThatIsTakenAtTheLastMomentBeginsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		dead := state.Runner{ID: "b", Definition: "same", Parallel: 1, Room: 1, Since: time.Now(), Until: time.Now().Add(10 * time.Minute)}
-		if _, err := c.Apply(t.Context(), state.Create(state.RunnerKey("b"), state.Encode(dead))); err != nil {
-			t.Fatal(err)
-		}
-		a, stop := c.instance("a", "same")
-		defer stop()
-		defer a.Share(t.Context(), c.Apply)()
-		time.Sleep(3500 * time.Millisecond)
-		c.launch(a, "1", "2", "3")
-		time.Sleep(9950 * time.Millisecond) // the leader has room in a moment, and reads at whole and half seconds
-		open, err := state.Read[state.Open](t.Context(), c, state.OpenKey("3"))
-		if err == nil {
-			_, err = c.Apply(t.Context(), state.Delete(open.Record))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if c.by()["a"] != 2 {
-			t.Errorf("carried out: %v", c.by())
 		}
 	})
 }
@@ -393,44 +190,22 @@ func TestShared_StoreThatIsAwayForAWhile(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		defer a.Share(t.Context(), c.Apply)()
 		time.Sleep(3 * time.Second)
+		opening := c.delays("create open/3")
 		c.launch(a, "1", "2", "3", "4", "5", "6")
+		<-opening.came
 		c.breaks(errors.New("the store does not answer"))
+		close(opening.goOn)
 		time.Sleep(3 * time.Second)
 		if by := c.by(); by["a"] != 2 || by["b"] != 0 {
 			t.Errorf("carried out: %v", by)
 		}
 		c.breaks(nil)
-		time.Sleep(time.Minute)
+		for range 60 {
+			c.tick(a)
+			time.Sleep(time.Second)
+		}
 		if by := c.by(); by["a"]+by["b"] != 6 || by["b"] == 0 || len(c.open()) != 0 {
 			t.Errorf("then carried out: %v; open are %v", by, c.open())
 		}
 	})
-}
-
-func (c *cluster) breaks(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.broken = err
-}
-
-// open returns the launches that are open.
-func (c *cluster) open() (ids []string) {
-	records, err := c.List(c.t.Context(), state.OpenPrefix)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, record := range records {
-		ids = append(ids, strings.TrimPrefix(record.Key, state.OpenPrefix))
-	}
-	return ids
-}
-
-// opens writes an open launch.
-func (c *cluster) opens(id, works string) state.Launch {
-	c.t.Helper()
-	l := state.Launch{ID: id, Kind: state.KindApply, Created: time.Now(), Runs: []state.PlannedRun{{ID: "run-" + id, Task: id}}}
-	if _, err := c.Apply(c.t.Context(), state.Create(state.OpenKey(id), state.Encode(state.Open{Launch: l, Works: works}))); err != nil {
-		c.t.Fatal(err)
-	}
-	return l
 }

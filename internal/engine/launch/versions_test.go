@@ -76,7 +76,7 @@ func TestShared_OlderInstanceTakesNothingOfANewerLeader(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		defer a.Share(t.Context(), upgraded{c}.Apply)()
 		time.Sleep(3 * time.Second)
-		c.launchOn(upgraded{c}, a, "1", "2", "3", "4", "5")
+		c.launch(a, "1", "2", "3", "4", "5")
 		time.Sleep(3 * time.Second)
 		if by := c.by(); by["a"] != 2 || by["b"] != 0 || by["d"] != 2 || !c.isNewer(state.OpenKey("5")) {
 			t.Errorf("they carry out %v", by)

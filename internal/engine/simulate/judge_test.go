@@ -52,7 +52,6 @@ type judge struct {
 	pauses         pauses
 	remote         remoteKnown
 	launches       map[string]state.Launch
-	leaders        map[uint64]string // by fencing token
 	open           map[string]state.Open
 	took           int             // open launches that instances of a cluster took
 	begun          int             // open launches that the leader began itself
@@ -71,7 +70,7 @@ func (j *judge) init() {
 	j.proofs.init()
 	j.remote.init()
 	j.pauses.claimed, j.launches = map[string]int{}, map[string]state.Launch{}
-	j.leaders, j.open, j.unremoved = map[uint64]string{}, map[string]state.Open{}, map[string]int{}
+	j.open, j.unremoved = map[string]state.Open{}, map[string]int{}
 	j.tasks, j.runs, j.known = map[string]state.Task{}, map[string]map[string]state.Run{}, map[string]state.Launch{}
 	j.overrides, j.counts, j.trials = map[string]state.Override{}, map[string]*config.Config{}, map[string]map[string]bool{}
 	j.pushes, j.deleted = []string{bundles[0].digest}, map[string]bool{}
@@ -141,9 +140,6 @@ func (j *judge) written(v view, unread map[string]bool, changes []state.Change) 
 				v.violated("one leader acts: the token goes from %d to %d", j.leader.Fence, next.Fence)
 			}
 			j.leader = next
-			if next.Owner != "" {
-				j.leaders[next.Fence] = next.Owner
-			}
 			continue
 		}
 		// A tick writes as long as it leads, and no longer. What it removes is garbage.

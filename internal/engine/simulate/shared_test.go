@@ -140,7 +140,7 @@ func (j *judge) taking(v view, id string) {
 	open, i := j.open[id], v.instanceOf(v.process)
 	delete(j.open, id)
 	switch {
-	case i == nil || j.leaders[open.Launch.Fence] == v.name && j.leader.Owner != v.name: // it has opened it, and leads no more
+	case i == nil: // it is dead by now
 	case j.leader.Owner == v.name:
 		j.begun++
 	default:
