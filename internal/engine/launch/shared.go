@@ -160,7 +160,7 @@ func (s *Shared) Start(ctx context.Context, launch state.Launch) error {
 func (s *Shared) enqueue(launch state.Launch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leading == nil || !launch.Kind.Applies() || len(launch.Runs) > 1 {
+	if s.leading == nil || !launch.Kind.Applies() || len(launch.Runs) != 1 {
 		return false
 	}
 	if s.expect(launch.ID) {
