@@ -10,7 +10,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/driver/builds"
-	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -68,9 +67,11 @@ func (a *app) bundlePushCommand() command {
 			if code >= 0 {
 				return code
 			}
-			for _, w := range a.unbuilt(cfg, at.stack) {
-				fmt.Fprintf(a.text(), "Warning: %s\n", w)
-				report.Warnings = append(report.Warnings, w)
+			if at.stack != nil {
+				for _, w := range builds.Missing(a.ctx, cfg, at.stack.Platform(), nil) {
+					fmt.Fprintf(a.text(), "Warning: %s\n", w)
+					report.Warnings = append(report.Warnings, w)
+				}
 			}
 			pointer, moved, err := at.Push(a.ctx, packed, userAtHost(), time.Now())
 			if err != nil {
@@ -121,15 +122,6 @@ func (a *app) packed(cfg *config.Config, literal bool) (packed bundle.Bundle, th
 	}
 	packed, there, remove, err := a.rehearse(cfg)
 	return packed, there, remove, a.invalid(err)
-}
-
-// unbuilt returns a warning for each provider that has no build for the containers of a stack, which may
-// be nil.
-func (a *app) unbuilt(cfg *config.Config, st *stack.Stack) []string {
-	if st == nil || st.Platform() == "" || remotes.Of(cfg) != nil {
-		return nil
-	}
-	return builds.Missing(a.ctx, cfg, st.Platform(), nil)
 }
 
 // refreshBundle makes the function read the new bundle now.

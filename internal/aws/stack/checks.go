@@ -21,7 +21,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/docs"
 	"github.com/terrapulse/terrapulse/internal/base/s3url"
 	"github.com/terrapulse/terrapulse/internal/driver/builds"
-	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/metrics"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -193,9 +192,6 @@ func (s *Stack) checkProviders(ctx context.Context) (string, error) {
 	cfg, err := at.LoadInto(ctx, pointer.Digest, filepath.Join(dir, "files"))
 	if err != nil {
 		return notChecked(err)
-	}
-	if kind := remotes.Of(cfg); kind != nil {
-		return kind.System + " downloads them", nil
 	}
 	if wrong := builds.Missing(ctx, cfg, platform, nil); len(wrong) > 0 {
 		return "", errors.New(strings.Join(wrong, "; "))

@@ -28,8 +28,12 @@ const answerFor = 5 * time.Second
 
 // Missing returns a sentence for each provider that has no build for a platform, such as linux_arm64,
 // except for those that are there. Only the providers of local modules are known. It returns nothing
-// about a registry that does not answer, or that needs a token.
+// about a registry that does not answer, or that needs a token, and nothing if Terraform runs elsewhere: in the
+// driver's system, or on a platform that is not known ("").
 func Missing(ctx context.Context, cfg *config.Config, platform string, there []string) []string {
+	if platform == "" || cfg.Driver().Kind().Remote {
+		return nil
+	}
 	ctx, stop := context.WithTimeout(ctx, answerFor)
 	defer stop()
 	var modules []map[string][]string // each has its own versions

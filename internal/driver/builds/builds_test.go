@@ -44,6 +44,7 @@ func TestMissing_AsksTheRegistry(t *testing.T) {
 		source, version, driver, platform, want string
 		there                                   bool
 	}{
+		"a platform that is unknown":  {"own/firewall", "", "", "", "", false},
 		"a build":                     {"own/firewall", "", "", "linux_amd64", "", false},
 		"no build of the newest":      {"own/firewall", "", "", "linux_arm64", newest + ": require version 1.9.0", false},
 		"a provider that is there":    {"own/firewall", "", "", "linux_arm64", "", true},
@@ -70,6 +71,11 @@ func TestMissing_AsksTheRegistry(t *testing.T) {
 				driver.RequiredProviders["firewall"] = cty.ObjectVal(map[string]cty.Value{"source": cty.StringVal(source), "version": cty.StringVal(tt.driver)})
 			}
 			cfg := &config.Config{Terraform: *driver, Tasks: []config.Task{{Name: "a", Module: module}, {Name: "b", Module: module}, {Name: "far", Module: "own/web/test"}}}
+			elsewhere := *cfg
+			elsewhere.OtherDriver = &config.Cloud{}
+			if got := Missing(t.Context(), &elsewhere, tt.platform, nil); got != nil {
+				t.Errorf("Terraform runs in HCP Terraform: %q", got)
+			}
 			var there []string
 			if tt.there {
 				there = []string{source}
