@@ -27,8 +27,8 @@ import (
 // nothing is a driver that applies nothing, at once.
 type nothing struct{ driver.Driver }
 
-func (nothing) Apply(context.Context, driver.Job) (*state.Changes, error) {
-	return &state.Changes{}, nil
+func (nothing) Apply(context.Context, driver.Job) (driver.Outcome, error) {
+	return driver.Outcome{Changes: &state.Changes{}}, nil
 }
 
 // quiet is a reconciler whose tasks have all been applied, with a clock to set.

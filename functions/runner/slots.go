@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // slots limit how many runs are at work. A run gives its slot back when its driver has ended: the
@@ -35,12 +34,12 @@ func (d slotted) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 	return d.Driver.Plan(ctx, job)
 }
 
-func (d slotted) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d slotted) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	defer giveSlotBack(ctx)
 	return d.Driver.Apply(ctx, job)
 }
 
-func (d slotted) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d slotted) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	defer giveSlotBack(ctx)
 	return d.Driver.Destroy(ctx, job)
 }

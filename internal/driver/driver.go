@@ -4,7 +4,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
 
@@ -23,10 +22,25 @@ type Driver interface {
 	Plan(ctx context.Context, job Job) (Plan, error)
 	// Apply brings the task's infrastructure in line with the snapshot. It applies
 	// only what Job.Judge accepts.
-	Apply(ctx context.Context, job Job) (*state.Changes, error)
+	Apply(ctx context.Context, job Job) (Outcome, error)
 	// Destroy deletes all resources that the task has created. It destroys only what
 	// Job.Judge accepts.
-	Destroy(ctx context.Context, job Job) (*state.Changes, error)
+	Destroy(ctx context.Context, job Job) (Outcome, error)
+}
+
+// Outcome is what Apply or Destroy has done, also if it returns an error.
+type Outcome struct {
+	Changes *state.Changes // what was applied
+	// Unsaved is the state that the backend did not take. Of it, Place and State are set; neither if nothing has
+	// kept that state.
+	Unsaved *state.Unsaved
+	// Made are the addresses of all managed resources that the task then has. They are nil if they are not known,
+	// or are the same as before.
+	Made []string
+	// Checks is what the check blocks of the module have found in an apply; nil if the driver does not show it.
+	Checks *Checks
+	// Decided is what people have decided about remote runs of earlier runs. What is reported again is recorded once.
+	Decided []Decision
 }
 
 // CheckAll returns what Check finds about all tasks. A problem of a module that
@@ -41,19 +55,6 @@ func CheckAll(d Driver, cfg *config.Config) config.Errors {
 		}
 	}
 	return all
-}
-
-// LeftState returns the state that a run has left because the backend did not take it, if the error of
-// a driver says so. Of it, Place and State are set.
-func LeftState(err error) *state.Unsaved {
-	var left interface {
-		error
-		LeftState() *state.Unsaved
-	}
-	if errors.As(err, &left) {
-		return left.LeftState()
-	}
-	return nil
 }
 
 // Job is one task to plan, apply or destroy.
@@ -75,13 +76,8 @@ type Job struct {
 	Had int
 	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
 	Planned func()
-	// Checked, if set, is called after an apply with what the check blocks of the module have found. A
-	// driver may leave that out if none has failed and the task requires none, see ChecksRequired.
-	Checked func(Checks)
-	// Made, if set, is called after an apply or a destroy with the addresses of all managed resources that
-	// the task then has. A driver leaves that out if they are not known, or are the same as before.
-	Made func(addresses []string)
-	// ChecksRequired says that a check block that Terraform could not evaluate counts, too.
+	// ChecksRequired says that a check block that Terraform could not evaluate counts, too. Otherwise, a driver
+	// need not read the results if none has failed.
 	ChecksRequired bool
 	// Judge says whether a plan may be applied; its error, such as a *WaitError, is
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
@@ -107,7 +103,4 @@ type Job struct {
 	// applies what this step of the run has read: that counts as applied when the run
 	// succeeds. If By is an earlier run, this run only waits for its remote run.
 	Record func(ctx context.Context, r state.Remote) error
-	// Decided, if set, is called with each decision of a person in another system that the driver learns of,
-	// for the audit record. What a driver reports again is recorded once.
-	Decided func(Decision)
 }

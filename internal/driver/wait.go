@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"errors"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/record/audit"
@@ -12,25 +13,38 @@ import (
 // waiting. When it is resumed, possibly by another process, the driver is called
 // again, and Job.Run.Wait is this wait.
 type WaitError struct {
-	Wait state.Wait
-	// Approval, if set, says who has confirmed the plan in another system. Of it, By, At
-	// and Comment are used.
-	Approval *state.Approval
+	Wait      state.Wait
+	Confirmed *Decision // by which a person has confirmed the plan in another system; nil if nobody has
 }
 
 func (e *WaitError) Error() string { return "the run " + e.Wait.String() }
 
-// RejectedError is returned if a person has discarded the plan in another system. It
-// counts as rejected with Terrapulse.
-type RejectedError struct{ By, Text string }
+// EndedError is returned if a person has discarded the plan (Reject) or cancelled the run (Cancel) in another
+// system. That counts like the same decision in Terrapulse.
+type EndedError struct{ Decision }
 
-func (e *RejectedError) Error() string { return said("rejected", e.By, e.Text) }
+func (e *EndedError) Error() string {
+	what, text := "cancelled", e.Comment
+	if e.Action == audit.Reject {
+		what = "rejected"
+	}
+	if text != "" {
+		text = ": " + text
+	}
+	return what + " by " + e.By + text
+}
 
-// CancelledError is returned if a person has cancelled the run in another system. It
-// counts as cancelled with Terrapulse.
-type CancelledError struct{ By, Text string }
-
-func (e *CancelledError) Error() string { return said("cancelled", e.By, e.Text) }
+// DecidedBy returns what people have decided about a run in another system, by the error of its driver.
+func DecidedBy(err error) []Decision {
+	wait, ended := new(WaitError), new(EndedError)
+	switch {
+	case errors.As(err, &wait) && wait.Confirmed != nil:
+		return []Decision{*wait.Confirmed}
+	case errors.As(err, &ended):
+		return []Decision{ended.Decision}
+	}
+	return nil
+}
 
 // Decision is what a person has decided about a remote run in another system.
 type Decision struct {
@@ -53,11 +67,4 @@ func (d Decision) Audited(before state.Audited) (now state.Audited, already bool
 	}
 	already, *of = *of, true
 	return now, already
-}
-
-func said(what, by, text string) string {
-	if text != "" {
-		text = ": " + text
-	}
-	return what + " by " + by + text
 }

@@ -41,10 +41,10 @@ func (r *remote) Output(_ context.Context, cfg *config.Config, run state.Run) (s
 
 func (*remote) Reach(context.Context, *config.Config) (string, error) { return "it answers", nil }
 
-func (r *remote) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (r *remote) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	before, err := job.Remote(ctx)
 	if err != nil {
-		return nil, err
+		return driver.Outcome{}, err
 	}
 	r.mu.Lock()
 	phase := r.phase
@@ -52,22 +52,22 @@ func (r *remote) Apply(ctx context.Context, job driver.Job) (*state.Changes, err
 	r.mu.Unlock()
 	if r.slow {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return driver.Outcome{}, ctx.Err()
 	}
 	switch phase {
 	case state.RemotePlanning:
 		before.Run = state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: phase}
 		before.By = job.Run.ID
 		if err := job.Record(ctx, before); err != nil {
-			return nil, err
+			return driver.Outcome{}, err
 		}
-		return nil, &driver.WaitError{Wait: state.Wait{For: state.WaitRemotePlan}}
+		return driver.Outcome{}, &driver.WaitError{Wait: state.Wait{For: state.WaitRemotePlan}}
 	case state.RemoteReady:
 		r.comeTo(state.RemoteApplying)
-		return nil, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
+		return driver.Outcome{}, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
 	}
 	fmt.Fprintln(job.Output, "Apply complete!")
-	return &state.Changes{Add: 1}, nil
+	return driver.Outcome{Changes: &state.Changes{Add: 1}}, nil
 }
 
 func (*remote) Plan(context.Context, driver.Job) (driver.Plan, error) {

@@ -28,14 +28,14 @@ type paced struct {
 	began map[string][]time.Time
 }
 
-func (p *paced) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (p *paced) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	p.mu.Lock()
 	p.began[job.Task.Name] = append(p.began[job.Task.Name], time.Now())
 	p.mu.Unlock()
 	if !delay.For(ctx, p.takes(job.Task.Name)) {
-		return nil, ctx.Err()
+		return driver.Outcome{}, ctx.Err()
 	}
-	return &state.Changes{Add: 1}, nil
+	return driver.Outcome{Changes: &state.Changes{Add: 1}}, nil
 }
 
 // pace starts a process whose runs take as long as takes says.

@@ -49,12 +49,12 @@ func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) 
 }
 
 // Apply implements driver.Driver.
-func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *Driver) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return d.change(ctx, job, false)
 }
 
 // Destroy implements driver.Driver.
-func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *Driver) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return d.change(ctx, job, true)
 }
 
@@ -98,21 +98,21 @@ func (s *step) record(ctx context.Context, r state.RemoteRun, by string, intent 
 // errAgain says that the latest run has changed, or has ended for a new one.
 var errAgain = errors.New("the run in the office changes too often")
 
-func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (changes *state.Changes, err error) {
+func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (done driver.Outcome, err error) {
 	s, err := d.begin(ctx, job, destroy)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	for range 5 {
 		r, err := s.Latest(ctx, s.rec.Name)
 		if err == nil {
-			changes, err = s.follow(ctx, r)
+			done.Changes, err = s.follow(ctx, r)
 		}
 		if !errors.Is(err, errAgain) {
-			return changes, err
+			return done, err
 		}
 	}
-	return nil, errAgain
+	return done, errAgain
 }
 
 // follow goes on with the latest run, or begins one.
@@ -130,7 +130,7 @@ func (s *step) follow(ctx context.Context, r Run) (*state.Changes, error) {
 	case r.Phase == state.RemoteEnded:
 		return s.end(ctx, r)
 	case r.Phase == state.RemoteApplying:
-		var given *state.Approval
+		var given *driver.Decision
 		if own {
 			given = s.given(r)
 		}
@@ -218,32 +218,22 @@ func (s *step) end(ctx context.Context, r Run) (*state.Changes, error) {
 	case intent == state.RemoteStop:
 		return nil, s.create(ctx, r)
 	case r.Result == Discarded:
-		s.decided(audit.Reject, r, r.EndedBy, time.Time{})
-		return nil, &driver.RejectedError{By: r.EndedBy}
+		return nil, &driver.EndedError{Decision: driver.Decision{Action: audit.Reject, By: r.EndedBy, Remote: r.ID, Run: s.job.Run.ID}}
 	}
-	s.decided(audit.Cancel, r, r.EndedBy, time.Time{})
-	return nil, &driver.CancelledError{By: r.EndedBy}
+	return nil, &driver.EndedError{Decision: driver.Decision{Action: audit.Cancel, By: r.EndedBy, Remote: r.ID, Run: s.job.Run.ID}}
 }
 
-// decided reports a decision of a person.
-func (s *step) decided(action audit.Action, r Run, by string, at time.Time) {
-	if s.job.Decided != nil {
-		s.job.Decided(driver.Decision{Action: action, By: by, At: at, Remote: r.ID, Run: s.job.Run.ID})
-	}
-}
-
-// given is the approval of a person who has confirmed the run, unless the run has it already.
-func (s *step) given(r Run) *state.Approval {
+// given is the decision of a person who has confirmed the run, unless the run has it already.
+func (s *step) given(r Run) *driver.Decision {
 	if w := s.job.Run.Wait; r.By == "" || r.By == Us || s.rec.Intent == state.RemoteConfirm || w != nil && w.For == state.WaitRemote {
 		return nil
 	}
-	s.decided(audit.Approve, r, r.By, r.At)
-	return &state.Approval{Given: state.Given{By: r.By, Authenticated: true, At: r.At.UTC().Truncate(time.Second)}}
+	return &driver.Decision{Action: audit.Approve, By: r.By, At: r.At, Remote: r.ID, Run: s.job.Run.ID}
 }
 
 // wait is the error of a run that waits for its remote run.
-func wait(what state.WaitFor, r Run, given *state.Approval) error {
-	return &driver.WaitError{Wait: state.Wait{For: what, Text: r.ID + " is " + string(r.Phase)}, Approval: given}
+func wait(what state.WaitFor, r Run, given *driver.Decision) error {
+	return &driver.WaitError{Wait: state.Wait{For: what, Text: r.ID + " is " + string(r.Phase)}, Confirmed: given}
 }
 
 // Poll implements reconcile.Remote.

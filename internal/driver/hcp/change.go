@@ -21,12 +21,12 @@ const maxSteps = 5
 var errBegin = errors.New("create a run")
 
 // change carries out one step: it goes on with the latest run in HCP Terraform, or creates one.
-func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (*state.Changes, error) {
+func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (driver.Outcome, error) {
 	s, err := d.begin(ctx, job, destroy)
 	if err != nil {
-		return nil, err
+		return driver.Outcome{}, err
 	}
-	changes, err := s.change(ctx)
+	s.done.Changes, err = s.change(ctx)
 	waits := job.Run.Remote != nil || s.wrote // otherwise no poll would end the wait
 	if errors.Is(err, ErrUnknown) && ctx.Err() == nil && s.rec.Run.ID != "" && s.rec.By == job.Run.ID && waits {
 		what := state.WaitRemotePlan // even if it was confirmed: the next step reads by whom
@@ -36,7 +36,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (*sta
 		s.say("HCP Terraform does not answer, trying again: %v", err)
 		err = &driver.WaitError{Wait: state.Wait{For: what, Text: state.Cut(err.Error())}}
 	}
-	return changes, err
+	return s.done, err
 }
 
 func (s *step) change(ctx context.Context) (*state.Changes, error) {
@@ -119,11 +119,11 @@ func (s *step) follow(ctx context.Context, run Run) (*state.Changes, error) {
 		if err := s.recordPhase(ctx, run); err != nil {
 			return nil, err
 		}
-		var given *state.Approval
+		var given *driver.Decision
 		if own && !s.confirmed() {
 			s.copyPlan(ctx, run)
 			var err error
-			if given, err = s.approval(ctx, run); err != nil {
+			if given, err = s.confirmation(ctx, run); err != nil {
 				return nil, err
 			}
 		}
@@ -194,9 +194,9 @@ func (s *step) replace(ctx context.Context, run Run) error {
 		return err
 	}
 	if p := phaseOf(run); p.PastApproval() { // somebody has confirmed it before
-		var given *state.Approval
+		var given *driver.Decision
 		if s.rec.By == s.job.Run.ID {
-			if given, err = s.approval(ctx, run); err != nil {
+			if given, err = s.confirmation(ctx, run); err != nil {
 				return err
 			}
 		}
@@ -303,7 +303,7 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 	}
 	if begun(run) && !s.confirmed() { // a person confirmed it, or the answer to Terrapulse was lost
 		s.copyPlan(ctx, run)
-		given, err := s.approval(ctx, run)
+		given, err := s.confirmation(ctx, run)
 		if err != nil {
 			return nil, err
 		}
@@ -321,12 +321,12 @@ func (s *step) end(ctx context.Context, run Run) (*state.Changes, error) {
 	defer done()
 	s.copyPlan(soon, run)
 	if run.Status == statusNoChanges {
-		s.checked(ctx, run, run.Plan, s.planText, s.checksOfPlan)
+		s.done.Checks = s.checked(ctx, run, run.Plan, s.planText, s.checksOfPlan)
 		return s.finish(ctx, &state.Changes{}, false)
 	}
 	text, changes := s.copyLog(soon, run.Apply), s.applied(soon, run)
-	s.made(soon, run, changes)
-	s.checked(ctx, run, run.Apply, text, s.checksOfState)
+	s.done.Made = s.made(soon, run, changes)
+	s.done.Checks = s.checked(ctx, run, run.Apply, text, s.checksOfState)
 	return s.finish(ctx, changes, true)
 }
 

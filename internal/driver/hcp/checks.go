@@ -14,16 +14,15 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver/checkblock"
 )
 
-// checked reports what the check blocks of the module have found in a run that has succeeded. Terraform
+// checked returns what the check blocks of the module have found in a run that has succeeded. Terraform
 // warns of a block that fails: without a warning in the output of p, they are read only if required.
-func (s *step) checked(ctx context.Context, run Run, p Phase, text string, read func(context.Context, Run) (checkblock.Results, error)) {
-	if s.job.Checked == nil || s.destroy {
-		return
+func (s *step) checked(ctx context.Context, run Run, p Phase, text string, read func(context.Context, Run) (checkblock.Results, error)) *driver.Checks {
+	if s.destroy {
+		return nil
 	}
 	unread := text == "" && p.LogURL != ""
 	if !s.job.ChecksRequired && !unread && !warns(text) {
-		s.job.Checked(driver.Checks{})
-		return
+		return new(driver.Checks)
 	}
 	found, err := read(ctx, run)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoContent) {
@@ -33,7 +32,7 @@ func (s *step) checked(ctx context.Context, run Run, p Phase, text string, read 
 		s.say("What the check blocks of the module have found cannot be read from HCP Terraform: %v.", err)
 	}
 	found.Clean(s.scrub.Clean)
-	s.job.Checked(driver.Checks{Failing: found.Failing, Unknown: found.Unknown, Err: err})
+	return &driver.Checks{Failing: found.Failing, Unknown: found.Unknown, Err: err}
 }
 
 // warns reports whether an output of Terraform has a warning.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
 )
 
@@ -26,12 +25,11 @@ func checked(t *testing.T, gaps ...hcptest.Gap) (s *task, found func(name string
 	n := 0
 	return s, func(name string) string {
 		t.Helper()
-		var last *driver.Checks
-		s.job.Checked = func(c driver.Checks) { last = &c }
 		s.next(fmt.Sprint("run", n))
 		n++
 		s.name(name)
 		s.succeeds()
+		last := s.done.Checks
 		if last == nil {
 			t.Fatalf("nothing is said about check blocks\n%s", s.out.String())
 		}

@@ -44,6 +44,7 @@ type task struct {
 	job    driver.Job
 	out    testtools.Output
 	rec    state.Remote
+	done   driver.Outcome           // of the latest step
 	fail   func(state.Remote) error // of Record; nil for none
 }
 
@@ -115,14 +116,15 @@ func (s *task) step() (*driver.WaitError, *state.Changes, error) {
 	if s.job.Run.Kind == state.KindDestroy {
 		apply = s.driver.Destroy
 	}
-	changes, err := apply(s.t.Context(), s.job)
+	var err error
+	s.done, err = apply(s.t.Context(), s.job)
 	var wait *driver.WaitError
 	if errors.As(err, &wait) {
 		w := wait.Wait
 		s.job.Run.Wait, s.job.Run.Resumed, s.job.Run.Remote = &w, nil, &s.rec.Run
-		return wait, changes, nil
+		return wait, s.done.Changes, nil
 	}
-	return nil, changes, err
+	return nil, s.done.Changes, err
 }
 
 // waits is a step after which the run waits for this.

@@ -25,7 +25,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/module"
 	"github.com/terrapulse/terrapulse/internal/driver/rootmodule"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/values"
 )
@@ -143,12 +142,12 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 }
 
 // Apply implements driver.Driver.
-func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *Driver) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return d.change(ctx, job, false)
 }
 
 // Destroy implements driver.Driver. It deletes the workspace, too, if it was created for
 // the task.
-func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *Driver) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return d.change(ctx, job, true)
 }

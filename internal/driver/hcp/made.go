@@ -9,23 +9,22 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// made reports which resources the workspace has after a run that has succeeded. An update changes
-// none of their addresses. If the token may not read the state, they are not known.
-func (s *step) made(ctx context.Context, run Run, changes *state.Changes) {
-	if s.job.Made == nil || changes.Add+changes.Destroy == 0 && !changes.Uncounted && !changes.Unknown {
-		return
+// made returns the addresses of the resources that the workspace has after a run that has succeeded; nil if they
+// are not known, as with a token that may not read the state. An update changes none of them.
+func (s *step) made(ctx context.Context, run Run, changes *state.Changes) []string {
+	if changes.Add+changes.Destroy == 0 && !changes.Uncounted && !changes.Unknown {
+		return nil
 	}
 	latest, err := s.api.State(ctx, s.rec.Workspace)
 	if err != nil || latest.Run != "" && latest.Run != run.ID {
 		s.Log.Debug("the resources of a task are not known", "task", s.job.Task.Name, "error", err)
-		return
+		return nil
 	}
-	if all := addressesOf(latest.Content); all != nil {
-		for i := range all {
-			all[i] = s.scrub.Clean(all[i])
-		}
-		s.job.Made(all)
+	all := addressesOf(latest.Content)
+	for i := range all {
+		all[i] = s.scrub.Clean(all[i])
 	}
+	return all
 }
 
 // resources returns how many resources the workspace manages; nil if that is not known. A server that

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
@@ -90,8 +91,8 @@ func TestDriver_PersonWhoConfirmsThereApproves(t *testing.T) {
 	s.hcp.Await(s.rec.Run.ID, "applied")
 	s.poll(state.RemoteEnded)
 	wait := s.waits(state.WaitRemote)
-	if wait.Approval == nil || wait.Approval.By != "jane in HCP Terraform" || wait.Approval.At.IsZero() {
-		t.Fatalf("the approval is %+v", wait.Approval)
+	if wait.Confirmed == nil || wait.Confirmed.By != "jane in HCP Terraform" || wait.Confirmed.At.IsZero() {
+		t.Fatalf("the decision is %+v", wait.Confirmed)
 	}
 	s.job.Judge = nil
 	s.poll(state.RemoteEnded)
@@ -109,8 +110,8 @@ func TestDriver_PersonWhoConfirmsThereIsKnownAfterAnApplyThatFailed(t *testing.T
 	s.hcp.Confirm(s.rec.Run.ID, "jane")
 	s.hcp.Await(s.rec.Run.ID, "errored")
 	s.poll(state.RemoteEnded)
-	if wait := s.waits(state.WaitRemote); wait.Approval == nil || wait.Approval.By != "jane in HCP Terraform" {
-		t.Fatalf("the approval is %+v", wait.Approval)
+	if wait := s.waits(state.WaitRemote); wait.Confirmed == nil || wait.Confirmed.By != "jane in HCP Terraform" {
+		t.Fatalf("the decision is %+v", wait.Confirmed)
 	}
 	s.poll(state.RemoteEnded)
 	if _, _, err := s.step(); err == nil || !strings.Contains(err.Error(), "the apply in HCP Terraform failed") || !s.rec.Applied {
@@ -126,7 +127,7 @@ func TestDriver_PersonWhoDiscardsThereRejects(t *testing.T) {
 	s.hcp.Discard(s.rec.Run.ID, "jane", "not on a Friday")
 	s.poll(state.RemoteEnded)
 	_, _, err := s.step()
-	if no := (*driver.RejectedError)(nil); !errors.As(err, &no) || no.By != "jane in HCP Terraform" || no.Text != "not on a Friday" {
+	if no := (*driver.EndedError)(nil); !errors.As(err, &no) || no.Action != audit.Reject || no.By != "jane in HCP Terraform" || no.Comment != "not on a Friday" {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -141,7 +142,7 @@ func TestDriver_DecisionWithTheTokensAccountIsThatOfAPerson(t *testing.T) {
 	s.hcp.Discard(s.rec.Run.ID, "team", "no")
 	s.poll(state.RemoteEnded)
 	_, _, err := s.step()
-	if no := (*driver.RejectedError)(nil); !errors.As(err, &no) || no.Text != "no" {
+	if no := (*driver.EndedError)(nil); !errors.As(err, &no) || no.Action != audit.Reject || no.Comment != "no" {
 		t.Errorf("the error is %v", err)
 	}
 
@@ -150,7 +151,7 @@ func TestDriver_DecisionWithTheTokensAccountIsThatOfAPerson(t *testing.T) {
 	s.hcp.Confirm(s.rec.Run.ID, "team")
 	s.hcp.Await(s.rec.Run.ID, "applied")
 	s.poll(state.RemoteEnded)
-	if wait := s.waits(state.WaitRemote); wait.Approval == nil {
+	if wait := s.waits(state.WaitRemote); wait.Confirmed == nil {
 		t.Error("the confirmation is no approval")
 	}
 }
@@ -166,9 +167,9 @@ func TestDriver_PersonWhoCancelsThereCancels(t *testing.T) {
 		s.hcp.Cancel(s.rec.Run.ID, user)
 		s.poll(state.RemoteEnded)
 		_, _, err := s.step()
-		no := (*driver.CancelledError)(nil)
+		no := (*driver.EndedError)(nil)
 		switch byPerson := errors.As(err, &no); {
-		case user != "" && (!byPerson || no.By != "jane in HCP Terraform"):
+		case user != "" && (!byPerson || no.Action != audit.Cancel || no.By != "jane in HCP Terraform"):
 			t.Errorf("the error is %v", err)
 		case user == "" && (err == nil || byPerson || !strings.Contains(err.Error(), "no person has decided that")):
 			t.Errorf("after the server has ended the run, the error is %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp/hcptest"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -105,7 +106,7 @@ func TestDriver_PersonWhoCancelsTheApplyOfAReplacedRunCancels(t *testing.T) {
 	hold.Release()
 	s.poll(state.RemoteEnded)
 	_, _, err := s.step()
-	if cancelled := new(driver.CancelledError); !errors.As(err, &cancelled) || cancelled.By != "jane in HCP Terraform" {
+	if cancelled := new(driver.EndedError); !errors.As(err, &cancelled) || cancelled.Action != audit.Cancel || cancelled.By != "jane in HCP Terraform" {
 		t.Errorf("the run ends with %v", err)
 	}
 	if runs := s.runs(); len(runs) != 1 || runs[0].Status != "canceled" {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/redact"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -41,6 +40,7 @@ type step struct {
 	unsure   bool      // the recorded run was not found: there may be another one
 	reads    bool      // this step changes nothing of a workspace that exists
 	wrote    bool      // this step has recorded its remote run
+	done     driver.Outcome
 
 	// Of plans only.
 	replaced []string // variables of the workspace whose values come with the plan
@@ -191,8 +191,8 @@ func (s *step) text(run Run) string {
 }
 
 // waitFor returns the error of a run that waits for its remote run.
-func (s *step) waitFor(what state.WaitFor, run Run, approval *state.Approval) error {
-	return &driver.WaitError{Wait: state.Wait{For: what, Text: fmt.Sprintf("%s is %s", run.ID, s.text(run))}, Approval: approval}
+func (s *step) waitFor(what state.WaitFor, run Run, confirmed *driver.Decision) error {
+	return &driver.WaitError{Wait: state.Wait{For: what, Text: fmt.Sprintf("%s is %s", run.ID, s.text(run))}, Confirmed: confirmed}
 }
 
 // message is what HCP Terraform shows for a run.
@@ -237,9 +237,9 @@ func person(e Event) string {
 	return "HCP Terraform or somebody there"
 }
 
-// approval is the permission that a person gave by confirming the run there; nil if
+// confirmation is the decision of a person who has confirmed the run there; nil if
 // Terrapulse has confirmed it.
-func (s *step) approval(ctx context.Context, run Run) (*state.Approval, error) {
+func (s *step) confirmation(ctx context.Context, run Run) (*driver.Decision, error) {
 	if s.rec.Intent == state.RemoteConfirm {
 		return nil, nil
 	}
@@ -247,11 +247,7 @@ func (s *step) approval(ctx context.Context, run Run) (*state.Approval, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.decided(audit.Approve, run, e)
-	if e.At.IsZero() {
-		e.At = s.Now()
-	}
-	return &state.Approval{Given: state.Given{By: person(e), Authenticated: true, At: e.At.UTC().Truncate(time.Second), Comment: e.Comment}}, nil
+	return new(s.decision(audit.Approve, run, e)), nil
 }
 
 // endedBy returns the error of a run that somebody has discarded or cancelled.
@@ -263,45 +259,42 @@ func (s *step) endedBy(ctx context.Context, run Run) error {
 	return s.ended(run, e)
 }
 
-// ended reports the decision of a person to end a run, and returns it as an error. If nobody has decided, the
+// ended returns the decision of a person to end a run, as an error. If nobody has decided, the
 // run has failed.
 func (s *step) ended(run Run, e Event) error {
 	if e.Action != "" && e.By == "" && e.User == "" {
 		return fmt.Errorf("HCP Terraform has ended the run %s, and no person has decided that (%s)", run.ID, s.url(s.rec.Name, run.ID))
 	}
+	action := audit.Cancel
 	if run.Status == statusDiscarded && !run.PlanOnly {
-		s.decided(audit.Reject, run, e)
-		return &driver.RejectedError{By: person(e), Text: e.Comment}
+		action = audit.Reject
 	}
-	s.decided(audit.Cancel, run, e)
-	return &driver.CancelledError{By: person(e), Text: e.Comment}
+	return &driver.EndedError{Decision: s.decision(action, run, e)}
 }
 
 // enders are the actions that end a run.
 var enders = []string{"discarded", "canceled", "force_canceled"}
 
-// decided reports a decision of a person. Run is the run in HCP Terraform that it is about.
-func (s *step) decided(action audit.Action, run Run, e Event) {
-	if s.job.Decided == nil {
-		return
-	}
+// decision is what a person has decided. Run is the run in HCP Terraform that it is about.
+func (s *step) decision(action audit.Action, run Run, e Event) driver.Decision {
 	of := s.job.Run.ID
 	if s.rec.Run.ID == run.ID {
 		of = s.rec.By
 	}
-	s.job.Decided(driver.Decision{Action: action, By: person(e), At: e.At, Comment: e.Comment, Remote: run.ID, URL: s.remote(run).URL, Run: of})
+	return driver.Decision{Action: action, By: person(e), At: e.At, Comment: e.Comment, Remote: run.ID, URL: s.remote(run).URL, Run: of}
 }
 
-// decidedBefore reports what people have decided about the run of an earlier attempt, unless the audit
+// decidedBefore notes what people have decided about the run of an earlier attempt, unless the audit
 // record has that: the process of that attempt may have died before it recorded the decision.
 func (s *step) decidedBefore(ctx context.Context, run Run) error {
-	if s.job.Decided == nil {
-		return nil
-	}
 	has := s.rec.Audited.Of(run.ID)
 	if begun(run) && !has.Confirmed {
-		if _, err := s.approval(ctx, run); err != nil {
+		given, err := s.confirmation(ctx, run)
+		if err != nil {
 			return err
+		}
+		if given != nil {
+			s.done.Decided = append(s.done.Decided, *given)
 		}
 	}
 	if !stopped(run) || has.Ended || s.rec.Intent == state.RemoteStop {
@@ -311,7 +304,7 @@ func (s *step) decidedBefore(ctx context.Context, run Run) error {
 	if err != nil || e.By == "" || strings.Contains(e.Comment, strings.TrimSpace(byUs)) {
 		return err // or a tick has stopped it, which says so in the comment
 	}
-	_ = s.ended(run, e) // that attempt is over
+	s.done.Decided = append(s.done.Decided, driver.DecidedBy(s.ended(run, e))...) // that attempt is over
 	return nil
 }
 

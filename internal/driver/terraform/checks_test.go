@@ -44,12 +44,11 @@ func TestTerraform_SaysWhichCheckBlocksFail(t *testing.T) {
 	}
 	apply := func(when, want string) {
 		t.Helper()
-		got := "not called"
-		s.job.Checked = func(c driver.Checks) { got = fmt.Sprint(c.Failing, c.Unknown, c.Err) }
-		if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
-			t.Fatalf("%s: %v\n%s", when, err, s.out.String())
+		done, err := s.driver.Apply(t.Context(), s.job)
+		if err != nil || done.Checks == nil {
+			t.Fatalf("%s: %v, %v\n%s", when, done.Checks, err, s.out.String())
 		}
-		if got != want {
+		if got := fmt.Sprint(done.Checks.Failing, done.Checks.Unknown, done.Checks.Err); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}

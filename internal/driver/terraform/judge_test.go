@@ -50,14 +50,14 @@ func TestTerraform_AppliesOnlyWhatIsJudgedAsGood(t *testing.T) {
 
 	verdict = nil
 	done, err := s.driver.Apply(t.Context(), s.job)
-	if err != nil || done.Add != 4 {
-		t.Fatalf("a good plan: %+v, %v", done, err)
+	if err != nil || done.Changes.Add != 4 {
+		t.Fatalf("a good plan: %+v, %v", done.Changes, err)
 	}
 	if got.Digest != first {
 		t.Error("the same changes have another digest")
 	}
-	if done, err = s.driver.Apply(t.Context(), s.job); err != nil || done.Any() || got.State == "" || *got.InState != 4 {
-		t.Errorf("without changes: %+v, %v; the judge got %+v", done, err, got)
+	if done, err = s.driver.Apply(t.Context(), s.job); err != nil || done.Changes.Any() || got.State == "" || *got.InState != 4 {
+		t.Errorf("without changes: %+v, %v; the judge got %+v", done.Changes, err, got)
 	}
 
 	verdict = errors.New("no")
@@ -65,7 +65,7 @@ func TestTerraform_AppliesOnlyWhatIsJudgedAsGood(t *testing.T) {
 		t.Errorf("a plan that is refused: %v", err)
 	}
 	verdict = nil
-	if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Destroy != 4 {
-		t.Errorf("destroyed %+v: %v", done, err)
+	if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Changes.Destroy != 4 {
+		t.Errorf("destroyed %+v: %v", done.Changes, err)
 	}
 }

@@ -33,16 +33,14 @@ func TestTerraform_SaysWhichResourcesATaskHas(t *testing.T) {
 		for _, judged := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: " with a judge", false: ""}[judged], func(t *testing.T) {
 				s := newTask(t, program(t), module)
-				var made string
-				s.job.Made = func(addresses []string) { made = strings.Join(slices.Sorted(slices.Values(addresses)), " ") }
+				made := func(done driver.Outcome) string { return strings.Join(slices.Sorted(slices.Values(done.Made)), " ") }
 				if judged {
 					s.job.Judge = func(context.Context, driver.Plan) error { return nil }
 				}
 				apply := func(want string) {
 					t.Helper()
-					made = "nothing was said"
-					if _, err := s.driver.Apply(t.Context(), s.job); err != nil || made != want {
-						t.Errorf("after an apply, the task has %s, want %s: %v\n%s", made, want, err, s.out.String())
+					if done, err := s.driver.Apply(t.Context(), s.job); err != nil || made(done) != want {
+						t.Errorf("after an apply, the task has %s, want %s: %v\n%s", made(done), want, err, s.out.String())
 					}
 				}
 				const all = `module.web.local_file.names module.web.local_sensitive_file.key module.web.terraform_data.named["(redacted)"] module.web.terraform_data.settings`
@@ -53,8 +51,8 @@ func TestTerraform_SaysWhichResourcesATaskHas(t *testing.T) {
 				apply(others)
 				s.module(fewer + "\n# the resource is replaced")
 				apply(others)
-				if _, err := s.driver.Destroy(t.Context(), s.job); err != nil || made != "" {
-					t.Errorf("after a destroy, the task has %s: %v", made, err)
+				if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Made == nil || made(done) != "" {
+					t.Errorf("after a destroy, the task has %v: %v", done.Made, err)
 				}
 			})
 		}
@@ -63,9 +61,8 @@ func TestTerraform_SaysWhichResourcesATaskHas(t *testing.T) {
 
 func TestTerraform_SaysWhichResourcesAFailedApplyHasMade(t *testing.T) {
 	s := newTask(t, testtools.Terraform(t), strings.ReplaceAll(module, `"${path.module}/names.txt"`, `"/proc/nothing/names.txt"`))
-	var made string
-	s.job.Made = func(addresses []string) { made = strings.Join(addresses, " ") }
-	if _, err := s.driver.Apply(t.Context(), s.job); err == nil || !strings.Contains(made, "module.web.terraform_data.settings") || strings.Contains(made, "local_file.names") {
+	done, err := s.driver.Apply(t.Context(), s.job)
+	if made := strings.Join(done.Made, " "); err == nil || !strings.Contains(made, "module.web.terraform_data.settings") || strings.Contains(made, "local_file.names") {
 		t.Errorf("after an apply that has failed, the task has %q: %v", made, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestTerraform_TaskFromHCPIsNotCreatedAgain(t *testing.T) {
 	s.job.Remote = func(context.Context) (state.Remote, error) { return before, nil }
 
 	before.Applied = true
-	for what, change := range map[string]func(context.Context, driver.Job) (*state.Changes, error){"apply": s.driver.Apply, "destroy": s.driver.Destroy} {
+	for what, change := range map[string]func(context.Context, driver.Job) (driver.Outcome, error){"apply": s.driver.Apply, "destroy": s.driver.Destroy} {
 		if _, err := change(t.Context(), s.job); err == nil || !strings.Contains(err.Error(), "was applied in HCP Terraform, in the workspace net-web, and the backend does not have its state") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -50,8 +50,8 @@ func TestTerraform_TaskFromHCPIsNotCreatedAgain(t *testing.T) {
 	}
 
 	before.Applied = true
-	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Any() || len(held) > 0 {
-		t.Errorf("with the state: %+v, %v, %v", done, err, held)
+	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Changes.Any() || len(held) > 0 {
+		t.Errorf("with the state: %+v, %v, %v", done.Changes, err, held)
 	}
 	s.job.Task.Variables["password"] = cty.StringVal("another-secret")
 	if _, err := s.driver.Apply(t.Context(), s.job); err != nil || len(held) > 0 {
@@ -94,8 +94,8 @@ func TestTerraform_TaskWhoseStateWasLeftBehindIsHeld(t *testing.T) {
 	}
 	s.job.BackendChanged, held = true, nil // and with a state, which was copied or moved
 	s.module(module + `resource "terraform_data" "newer" {}`)
-	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Add != 1 || len(held) > 0 {
-		t.Errorf("with the state: %+v, %v, %v", done, err, held)
+	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Changes.Add != 1 || len(held) > 0 {
+		t.Errorf("with the state: %+v, %v, %v", done.Changes, err, held)
 	}
 }
 
@@ -114,9 +114,7 @@ resource "terraform_data" "one" {}`)
 		}
 		return nil
 	}
-	made := -1
-	s.job.Made = func(all []string) { made = len(all) }
-	holds := func(what string, do func(context.Context, driver.Job) (*state.Changes, error)) {
+	holds := func(what string, do func(context.Context, driver.Job) (driver.Outcome, error)) {
 		t.Helper()
 		held = nil
 		if _, err := do(t.Context(), s.job); !errors.Is(err, errHeld) || len(held) != 1 || !strings.Contains(held[0].Text, "it had 1 resource after the latest run, and the backend has no state of the task any more") {
@@ -124,10 +122,11 @@ resource "terraform_data" "one" {}`)
 		}
 	}
 
-	if _, err := s.driver.Apply(t.Context(), s.job); err != nil || made != 1 {
-		t.Fatal(err, made)
+	done, err := s.driver.Apply(t.Context(), s.job)
+	if err != nil || len(done.Made) != 1 {
+		t.Fatal(err, done.Made)
 	}
-	s.job.Had = made
+	s.job.Had = 1
 	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +150,8 @@ resource "terraform_data" "one" {}`)
 		t.Errorf("an apply that nobody can judge: %v", err)
 	}
 	s.job.JudgeDoubt = func(context.Context, driver.Plan) error { return nil } // somebody has approved it
-	if _, err := s.driver.Apply(t.Context(), s.job); err != nil || made != 0 {
-		t.Errorf("with an approval: %v, %d resources", err, made)
+	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Made == nil || len(done.Made) != 0 {
+		t.Errorf("with an approval: %v, the resources %v", err, done.Made)
 	}
 
 	// A person has destroyed everything with Terraform: the state says so.

@@ -76,13 +76,13 @@ func (d *Driver) Check(cfg *config.Config, t *config.Task) config.Errors {
 }
 
 // Apply implements driver.Driver.
-func (d *Driver) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return d.change(ctx, job, (*terraformcli.Dir).Apply, (*terraformcli.Dir).ApplyJudged)
+func (d *Driver) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	return d.change(ctx, job, false)
 }
 
 // Destroy implements driver.Driver. If the folder of the module is gone, everything in
 // the state is destroyed without the module.
-func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *Driver) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	if t := *job.Task; t.LocalModule() {
 		if _, err := os.Stat(t.Module); errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(job.Output, "There is no folder %s: everything in the state of task %s is destroyed without the module. Its prevent_destroy and its destroy-time provisioners have no effect.\n", t.Module, t.Name)
@@ -90,30 +90,50 @@ func (d *Driver) Destroy(ctx context.Context, job driver.Job) (*state.Changes, e
 			job.Task = &t
 		}
 	}
-	return d.change(ctx, job, (*terraformcli.Dir).Destroy, (*terraformcli.Dir).DestroyJudged)
+	return d.change(ctx, job, true)
 }
 
-// change writes the root module, initialises its directory if needed, runs one of the
-// commands in it, and commits to PAN-OS if a provider has auto_commit.
-func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraformcli.Dir, context.Context) (*state.Changes, error),
-	judged func(*terraformcli.Dir, context.Context, terraformcli.Judge) (*state.Changes, error)) (*state.Changes, error) {
+// change writes the root module, initialises its directory if needed, applies or destroys in it, and
+// commits to PAN-OS if a provider has auto_commit.
+func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (done driver.Outcome, err error) {
 	t := job.Task
 	values, opts, end, err := d.prepare(ctx, job)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	defer end()
 	commits, err := committers(values, t)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
 	if err := d.write(t.WorkingDir, job); err != nil {
-		return nil, err
+		return done, err
 	}
 	dir, err := d.Terraform.Open(t.WorkingDir, opts)
 	if err != nil {
-		return nil, err
+		return done, err
 	}
+	done.Changes, err = d.changeIn(ctx, dir, job, destroy, len(commits) > 0)
+	done.Made, done.Unsaved = dir.Made(), terraformcli.Unsaved(err)
+	if err != nil {
+		return done, err
+	}
+	if !destroy {
+		found, err := dir.Checks(ctx, job.ChecksRequired)
+		done.Checks = &driver.Checks{Failing: found.Failing, Unknown: found.Unknown, Err: err}
+	}
+	for _, c := range commits {
+		// Also if nothing changed: the previous run may have failed to commit.
+		if err := c.Commit(ctx, job.Output); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// changeIn applies or destroys in the task's directory. The plan is judged if it must be, or if the state there
+// may not be the latest one.
+func (d *Driver) changeIn(ctx context.Context, dir *terraformcli.Dir, job driver.Job, destroy, commits bool) (*state.Changes, error) {
 	ran, err := dir.Init(ctx)
 	if err != nil {
 		return nil, err
@@ -147,55 +167,40 @@ func (d *Driver) change(ctx context.Context, job driver.Job, direct func(*terraf
 		return nil, err
 	}
 	if ran { // init may have installed a module that declares other types
-		if err := d.write(t.WorkingDir, job); err != nil {
+		if err := d.write(job.Task.WorkingDir, job); err != nil {
 			return nil, err
 		}
 	}
 	if job.Judge == nil && kept+former != "" {
 		job.Judge = job.JudgeDoubt
 	}
-	var changes *state.Changes
+	direct, judged := dir.Apply, dir.ApplyJudged
+	if destroy {
+		direct, judged = dir.Destroy, dir.DestroyJudged
+	}
 	if job.Judge == nil {
-		changes, err = direct(dir, ctx)
-		if errors.Is(err, terraformcli.ErrNoState) {
-			job.Judge = job.JudgeDoubt
-		}
-	}
-	if job.Judge != nil {
-		changes, err = judged(dir, ctx, func(ctx context.Context, found terraformcli.Plan, mark terraformcli.StateMark) error {
-			plan, err := judgeable(t.Name, found, mark)
-			if err != nil {
-				return err
-			}
-			plan.Commits = len(commits) > 0
-			if plan.Changes.Add == 0 && !plan.Changes.Uncounted && !plan.Changes.Unknown {
-				former = "" // whatever the former workspace has, the plan does not make it again
-			}
-			for _, why := range []string{former, lost(job, mark), kept} {
-				if why != "" {
-					plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: why})
-				}
-			}
-			return job.Judge(ctx, plan)
-		})
-	}
-	if all := dir.Made(); job.Made != nil && all != nil {
-		job.Made(all)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if job.Checked != nil {
-		found, err := dir.Checks(ctx, job.ChecksRequired)
-		job.Checked(driver.Checks{Failing: found.Failing, Unknown: found.Unknown, Err: err})
-	}
-	for _, c := range commits {
-		// Also if nothing changed: the previous run may have failed to commit.
-		if err := c.Commit(ctx, job.Output); err != nil {
+		changes, err := direct(ctx)
+		if !errors.Is(err, terraformcli.ErrNoState) || job.JudgeDoubt == nil {
 			return changes, err
 		}
+		job.Judge = job.JudgeDoubt
 	}
-	return changes, nil
+	return judged(ctx, func(ctx context.Context, found terraformcli.Plan, mark terraformcli.StateMark) error {
+		plan, err := judgeable(job.Task.Name, found, mark)
+		if err != nil {
+			return err
+		}
+		plan.Commits = commits
+		if plan.Changes.Add == 0 && !plan.Changes.Uncounted && !plan.Changes.Unknown {
+			former = "" // whatever the former workspace has, the plan does not make it again
+		}
+		for _, why := range []string{former, lost(job, mark), kept} {
+			if why != "" {
+				plan.Causes = append(plan.Causes, state.Cause{Rule: state.RuleApproval, Text: why})
+			}
+		}
+		return job.Judge(ctx, plan)
+	})
 }
 
 // formerWorkspace returns why the state may be an older one: the task was applied in HCP Terraform

@@ -129,8 +129,8 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 			noted := ""
 			s.job.Planned = func() { noted = s.out.String() }
 			done, err := s.driver.Apply(t.Context(), s.job)
-			if err != nil || done.Add != 4 || done.Destroy != 0 {
-				t.Fatalf("the apply did %+v, %v\n%s", done, err, s.out.String())
+			if err != nil || done.Changes.Add != 4 || done.Changes.Destroy != 0 {
+				t.Fatalf("the apply did %+v, %v\n%s", done.Changes, err, s.out.String())
 			}
 			if !strings.Contains(noted, "Plan: 4 to add") || strings.Contains(noted, "Creating...") {
 				t.Errorf("when the plan was noted, the output was %q", noted)
@@ -169,14 +169,14 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 			}
 
 			done, err = s.driver.Destroy(t.Context(), s.job)
-			if err != nil || done.Destroy != 3 || done.Add != 0 || len(done.Resources) != 3 || done.Resources[0].Action != "delete" {
-				t.Fatalf("the destroy did %+v, %v\n%s", done, err, s.out.String())
+			if err != nil || done.Changes.Destroy != 3 || done.Changes.Add != 0 || len(done.Changes.Resources) != 3 || done.Changes.Resources[0].Action != "delete" {
+				t.Fatalf("the destroy did %+v, %v\n%s", done.Changes, err, s.out.String())
 			}
 			if _, err := os.Stat(filepath.Join(s.job.Task.Module, "names.txt")); !os.IsNotExist(err) {
 				t.Errorf("the file of a destroyed resource is there: %v", err)
 			}
-			if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Destroy != 0 {
-				t.Errorf("the second destroy did %+v, %v", done, err)
+			if done, err := s.driver.Destroy(t.Context(), s.job); err != nil || done.Changes.Destroy != 0 {
+				t.Errorf("the second destroy did %+v, %v", done.Changes, err)
 			}
 		})
 	}

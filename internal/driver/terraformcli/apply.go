@@ -72,11 +72,11 @@ func (d *Dir) change(ctx context.Context, command string, from *StateMark, f fun
 	var interrupted *InterruptedError
 	switch unsaved := exists(d.unsaved()) || d.notSaved; {
 	case errors.As(err, &interrupted) && unsaved:
-		interrupted.Hint, interrupted.Left = d.saveAfter(saving)
+		interrupted.Hint, interrupted.Unsaved = d.saveAfter(saving)
 	case errors.As(err, &interrupted) && interrupted.Succeeded && interrupted.Name == command:
 		err = nil
 	case errors.As(err, &failed) && unsaved:
-		failed.Hint, failed.Left = d.saveAfter(saving)
+		failed.Hint, failed.Unsaved = d.saveAfter(saving)
 	}
 	if !exists(d.unsaved()) {
 		err = errors.Join(err, d.forgetBegin())

@@ -27,17 +27,26 @@ type Error struct {
 	Command
 	Message string // Terraform's errors, without decoration and secrets
 	Hint    string // what it means and what to do, if that is known
-	Left
+	Unsaved *state.Unsaved
 
 	causes   causes
 	outdated []string // sources of the providers whose locked versions no longer suit the configuration
 }
 
-// Left is the state that a command has left, because the backend did not take it.
-type Left struct{ Unsaved *state.Unsaved }
-
-// LeftState returns it; nil if there is none. Of it, Place and State are set.
-func (l Left) LeftState() *state.Unsaved { return l.Unsaved }
+// Unsaved returns the state that a command with this error has left, because the backend did not take it; nil if
+// there is none. Of it, Place and State are set; neither if nothing has kept the state.
+func Unsaved(err error) *state.Unsaved {
+	failed, interrupted := new(Error), new(InterruptedError)
+	switch {
+	case errors.As(err, &failed):
+		return failed.Unsaved
+	case errors.As(err, &interrupted):
+		return interrupted.Unsaved
+	case errors.As(err, new(*LostError)):
+		return new(state.Unsaved)
+	}
+	return nil
+}
 
 func (e *Error) Error() string {
 	if e.Hint == "" {
@@ -56,9 +65,6 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("what task %s has applied is not in its state, and that state is lost: %s. Import what was made, or remove it: "+
 		"the next plan is made from the older state, and waits for an approval", e.Task, e.Why)
 }
-
-// LeftState returns a state without a place.
-func (e *LostError) LeftState() *state.Unsaved { return &state.Unsaved{} }
 
 // ErrNoState says that an apply or a destroy has not begun, because the backend does not have the state that the
 // task should have.
@@ -110,9 +116,9 @@ func (e *LockError) Error() string {
 // InterruptedError is a Terraform command that was interrupted and has ended.
 type InterruptedError struct {
 	Command
-	Cause error  // why
-	Hint  string // what happened to a state that was not saved; may be empty
-	Left
+	Cause   error  // why
+	Hint    string // what happened to a state that was not saved; may be empty
+	Unsaved *state.Unsaved
 	// Succeeded is set if the command had started and ended with exit code 0 all
 	// the same.
 	Succeeded bool

@@ -271,7 +271,7 @@ func (d *Dir) begun() string { return filepath.Join(d.path, beganFile) }
 
 // saveAfter retries to save the state of an apply that failed or was interrupted.
 // It returns what happened to that state, for people, and the state if it is still not saved.
-func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
+func (d *Dir) saveAfter(ctx context.Context) (hint string, left *state.Unsaved) {
 	fmt.Fprintln(d.opts.Log, "The state is not saved. That is tried again.")
 	var lost *LostError
 	aside, err := backoff.Retry(ctx, func() (string, error) {
@@ -290,7 +290,7 @@ func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 	}
 	switch {
 	case lost != nil:
-		return lost.Error(), Left{lost.LeftState()}
+		return lost.Error(), Unsaved(lost)
 	case aside != "":
 		return fmt.Sprintf("what was applied is not in the state: the backend's state has changed since this run began, and this run's is kept in %s: "+
 			"see whether it has resources that the backend's lacks", aside), left
@@ -301,7 +301,7 @@ func (d *Dir) saveAfter(ctx context.Context) (hint string, left Left) {
 
 // keepUnsaved keeps a state that the backend does not accept: in the directory, or elsewhere if that is
 // lost with the run.
-func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
+func (d *Dir) keepUnsaved() (hint string, left *state.Unsaved, err error) {
 	raw, err := d.leftState()
 	if err != nil {
 		return "", left, err
@@ -310,7 +310,7 @@ func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
 		if d.printed != nil {
 			err = d.writePrinted()
 		}
-		return d.unsavedHint(raw), Left{leftIn(d.unsaved(), raw)}, err
+		return d.unsavedHint(raw), leftIn(d.unsaved(), raw), err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepingFor)
 	defer cancel()
@@ -321,7 +321,7 @@ func (d *Dir) keepUnsaved() (hint string, left Left, err error) {
 	d.opts.Logger.Warn("a state that an apply could not save is kept aside: write it to the backend with `terraform state push` before the task runs again",
 		"task", d.opts.Task, "file", place)
 	return fmt.Sprintf("what was applied is not in the state, which could not be saved: it is kept in %s: "+
-		"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program()), Left{leftIn(place, raw)}, nil
+		"write it to the backend with `%s state push` before the task runs again", place, d.bin.Program()), leftIn(place, raw), nil
 }
 
 // unsaved is the path of unsavedFile.

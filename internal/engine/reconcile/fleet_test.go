@@ -167,8 +167,8 @@ func (f *fleet) Snapshot(_ context.Context, t *config.Task) (*consul.Snapshot, e
 }
 
 // Apply implements driver.Driver.
-func (*fleet) Apply(context.Context, driver.Job) (*state.Changes, error) {
-	return &state.Changes{Add: 1}, nil
+func (*fleet) Apply(context.Context, driver.Job) (driver.Outcome, error) {
+	return driver.Outcome{Changes: &state.Changes{Add: 1}}, nil
 }
 
 // Start implements reconcile.Launcher. Launches of a tick start in parallel.

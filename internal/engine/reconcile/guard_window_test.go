@@ -99,12 +99,12 @@ func (s *shrinking) Snapshot(_ context.Context, t *config.Task) (*consul.Snapsho
 	return snap, nil
 }
 
-func (s *shrinking) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (s *shrinking) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	left := len(job.Snapshot.Condition.Elements)
 	changes := &state.Changes{Change: 1, Destroy: max(0, s.applied-left)}
 	if job.Judge != nil {
 		if err := job.Judge(ctx, driver.Plan{Digest: "plan", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
-			return nil, err
+			return driver.Outcome{}, err
 		}
 	}
 	if s.broken == nil || s.partly {
@@ -116,11 +116,11 @@ func (s *shrinking) Apply(ctx context.Context, job driver.Job) (*state.Changes, 
 	}
 	if s.remote {
 		if err := job.Record(ctx, state.Remote{By: job.Run.ID, Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: state.RemoteApplying}}); err != nil {
-			return nil, err
+			return driver.Outcome{}, err
 		}
-		return changes, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
+		return driver.Outcome{Changes: changes}, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
 	}
-	return changes, s.broken
+	return driver.Outcome{Changes: changes}, s.broken
 }
 
 // halfVerified has the service shrink to so many instances, which another system applies. The process that
@@ -144,15 +144,15 @@ func (s *shrinking) halfVerified(count int) {
 	s.must(err)
 }
 
-func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	changes := &state.Changes{Destroy: s.applied}
 	if job.Judge != nil {
 		if err := job.Judge(ctx, driver.Plan{Digest: "destroy", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
-			return nil, err
+			return driver.Outcome{}, err
 		}
 	}
 	s.applied = 0
-	return changes, nil
+	return driver.Outcome{Changes: changes}, nil
 }
 
 // verify is what comes of the verification of what was applied: it works, unless something else is set.

@@ -104,17 +104,17 @@ type terraform struct {
 }
 
 // Apply implements driver.Driver.
-func (m terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (m terraform) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	t := job.Task
 	select {
 	case <-time.After(m.took):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return driver.Outcome{}, ctx.Err()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.applied = append(m.applied, t.Name)
-	return &state.Changes{Add: 1}, m.broken[t.Name]
+	return driver.Outcome{Changes: &state.Changes{Add: 1}}, m.broken[t.Name]
 }
 
 // process is one Terrapulse on the machine.

@@ -36,7 +36,7 @@ func (e *elsewhere) phase() state.RemotePhase {
 	return state.RemoteEnded
 }
 
-func (e *elsewhere) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (e *elsewhere) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	time.Sleep(step)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,13 +50,13 @@ func (e *elsewhere) Apply(ctx context.Context, job driver.Job) (*state.Changes, 
 	case e.phase() == state.RemoteApplying:
 		wait = state.WaitRemote
 	case e.phase() == state.RemoteEnded:
-		return &state.Changes{Add: 1}, nil
+		return driver.Outcome{Changes: &state.Changes{Add: 1}}, nil
 	}
 	err := job.Record(ctx, state.Remote{By: job.Run.ID, Content: "c", Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: e.phase()}})
 	if err == nil {
 		err = &driver.WaitError{Wait: state.Wait{For: wait}}
 	}
-	return nil, err
+	return driver.Outcome{}, err
 }
 
 func (e *elsewhere) Poll(context.Context, *config.Config, []state.RemoteRun) (map[string]state.RemoteStatus, error) {

@@ -33,7 +33,7 @@ func (h *hcp) phase(id string) state.RemotePhase {
 	return state.RemoteEnded
 }
 
-func (h *hcp) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (h *hcp) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id, task := job.Run.ID, job.Task.Name
@@ -43,7 +43,7 @@ func (h *hcp) Apply(ctx context.Context, job driver.Job) (*state.Changes, error)
 	phase := h.phase(id)
 	if phase == state.RemoteEnded {
 		h.applied = append(h.applied, task)
-		return &state.Changes{Add: 1}, h.broken[task]
+		return driver.Outcome{Changes: &state.Changes{Add: 1}}, h.broken[task]
 	}
 	wait := state.WaitRemotePlan
 	if phase == state.RemoteApplying {
@@ -53,10 +53,10 @@ func (h *hcp) Apply(ctx context.Context, job driver.Job) (*state.Changes, error)
 	if err == nil {
 		err = &driver.WaitError{Wait: state.Wait{For: wait}}
 	}
-	return nil, err
+	return driver.Outcome{}, err
 }
 
-func (h *hcp) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (h *hcp) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return h.Apply(ctx, job)
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
-	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -156,11 +155,11 @@ func (c *claim) seen(current *state.Record) error {
 // notePlan notes that it is known what the run would change.
 func (c *claim) notePlan() { c.planned.Store(new(c.Now())) }
 
-// noteState notes whether the backend has the state after an apply that has ended with err.
-func (c *claim) noteState(err error) {
+// noteState notes whether the backend has the state after an apply that has left this one, and has ended with err.
+func (c *claim) noteState(left *state.Unsaved, err error) {
 	if err == nil {
 		c.unsaved.Store(nil)
-	} else if left := driver.LeftState(err); left != nil {
+	} else if left != nil {
 		noted := *left
 		noted.Run, noted.Since = c.claimed.ID, c.Now()
 		noted.Runner, noted.Instance = c.claimed.Runner, c.ID == "" && c.Instance != "" && left.Place != ""

@@ -58,13 +58,13 @@ type noting struct {
 	let chan struct{}
 }
 
-func (n noting) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (n noting) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	job.Planned()
 	select {
 	case <-n.let:
-		return &state.Changes{}, nil
+		return driver.Outcome{Changes: &state.Changes{}}, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return driver.Outcome{}, ctx.Err()
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // audited returns the changes that write the entries of what people have decided in another system. They
 // belong into the write that records the run: then no decision is lost, and none gets two entries.
 func (c *claim) audited(ctx context.Context, run state.Run, done result) ([]state.Change, error) {
-	if len(done.decided) == 0 {
+	if len(done.Decided) == 0 {
 		return nil, nil
 	}
 	rec, err := state.Read[state.Remote](ctx, c.Store, state.RemoteKey(run.Task))
@@ -25,7 +25,7 @@ func (c *claim) audited(ctx context.Context, run state.Run, done result) ([]stat
 	}
 	var changes []state.Change
 	has := rec.Data.Audited
-	for _, d := range done.decided {
+	for _, d := range done.Decided {
 		now, already := d.Audited(has)
 		if already {
 			continue

@@ -63,12 +63,12 @@ func (d *taker) Plan(_ context.Context, job driver.Job) (driver.Plan, error) {
 	return driver.Plan{Changes: &state.Changes{}}, nil
 }
 
-func (d *taker) Apply(_ context.Context, job driver.Job) (*state.Changes, error) {
+func (d *taker) Apply(_ context.Context, job driver.Job) (driver.Outcome, error) {
 	d.changes = job.Changes
-	return &state.Changes{}, nil
+	return driver.Outcome{Changes: &state.Changes{}}, nil
 }
 
-func (d *taker) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (d *taker) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return d.Apply(ctx, job)
 }
 

@@ -45,10 +45,12 @@ type applier func(ctx context.Context, out io.Writer) (*state.Changes, error)
 type fake struct {
 	driver.Driver
 	apply, plan applier
+	unsaved     *state.Unsaved
 }
 
-func (f fake) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return f.apply(ctx, job.Output)
+func (f fake) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	changes, err := f.apply(ctx, job.Output)
+	return driver.Outcome{Changes: changes, Unsaved: f.unsaved}, err
 }
 
 func (f fake) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {

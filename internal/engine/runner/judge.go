@@ -61,22 +61,22 @@ func Sources(differences []consul.Difference, known state.Task) (all []guard.Sou
 
 // run applies or destroys by the driver what the judgement permits. Its error is a
 // *driver.WaitError if the run has to wait.
-func (j *judgement) run(ctx context.Context, job driver.Job, change func(context.Context, driver.Job) (*state.Changes, error)) (*state.Changes, error) {
+func (j *judgement) run(ctx context.Context, job driver.Job, change call) (driver.Outcome, error) {
 	if j.claimed.AppliedElsewhere() {
 		if j.claimed.Wait.For.ForPeople() {
 			j.beginsElsewhere()
 		}
-		changes, err := change(ctx, job) // it was judged before it began
-		if err == nil || j.claimed.Wait.For != state.WaitRemotePlan || !j.unplanned(ctx, err) {
-			return changes, err
+		done, err := change(ctx, job) // it was judged before it began
+		if j.claimed.Wait.For == state.WaitRemotePlan && j.unplanned(ctx, err) {
+			err = j.waitUnplanned(err)
 		}
-		return nil, j.waitUnplanned(err)
+		return done, err
 	}
 	j.begins(driver.Plan{Changes: &state.Changes{}}, false)
 	judged := j.plansFirst() || len(j.input) > 0
 	if !judged {
 		if times := j.times(); !times.Open {
-			return nil, j.waitFor(times)
+			return driver.Outcome{}, j.waitFor(times)
 		}
 		judged = job.Config.Driver().Kind().PlansAlways
 	}
@@ -87,23 +87,23 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change func(context
 	case job.Config.Driver().AppliesPlans():
 		job.JudgeDoubt = j.plan
 	}
-	changes, err := change(ctx, job)
+	done, err := change(ctx, job)
 	if j.unplanned(ctx, err) {
 		err = j.waitUnplanned(err)
 	}
 	if wait := new(driver.WaitError); errors.As(err, &wait) {
-		changes = j.done.plan.Changes // what would be done
-		if wait.Approval != nil {
+		done.Changes = j.done.plan.Changes // what would be done
+		if wait.Confirmed != nil {
 			j.beginsElsewhere()
 		}
 	}
-	return changes, err
+	return done, err
 }
 
 // unplanned reports whether no plan could be made of data that a guard holds: data that
 // is incomplete often makes no valid plan.
 func (j *judgement) unplanned(ctx context.Context, err error) bool {
-	return err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil && !errors.As(err, new(*driver.WaitError)) && !endedByPerson(new(state.Run), err)
+	return err != nil && !j.judged && len(j.input) > 0 && ctx.Err() == nil && !errors.As(err, new(*driver.WaitError)) && !errors.As(err, new(*driver.EndedError))
 }
 
 // waitUnplanned returns the error of a run that waits for an approval of its input alone.

@@ -47,21 +47,21 @@ func (p *planner) judgeable() driver.Plan {
 	return plan
 }
 
-func (p *planner) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (p *planner) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	if p.fails != nil {
-		return nil, p.fails
+		return driver.Outcome{}, p.fails
 	}
 	if job.Judge != nil {
 		p.judged++
 		if err := job.Judge(ctx, p.judgeable()); err != nil {
-			return nil, err
+			return driver.Outcome{}, err
 		}
 	}
 	p.applied++
 	if p.failsLate != nil {
-		return nil, p.failsLate
+		return driver.Outcome{}, p.failsLate
 	}
-	return p.plan.Changes, nil
+	return driver.Outcome{Changes: p.plan.Changes}, nil
 }
 
 // instances is a Consul with so many instances of web.

@@ -27,9 +27,9 @@ type destroyer struct {
 	run state.Run
 }
 
-func (d *destroyer) Destroy(_ context.Context, job driver.Job) (*state.Changes, error) {
+func (d *destroyer) Destroy(_ context.Context, job driver.Job) (driver.Outcome, error) {
 	d.run = job.Run
-	return &state.Changes{Destroy: 2}, nil
+	return driver.Outcome{Changes: &state.Changes{Destroy: 2}}, nil
 }
 
 // intendKind changes the intended run to another kind.

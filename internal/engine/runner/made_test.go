@@ -16,11 +16,8 @@ type maker struct {
 	err  error
 }
 
-func (m *maker) Apply(_ context.Context, job driver.Job) (*state.Changes, error) {
-	if m.made != nil {
-		job.Made(m.made)
-	}
-	return &state.Changes{Change: 1}, m.err
+func (m *maker) Apply(context.Context, driver.Job) (driver.Outcome, error) {
+	return driver.Outcome{Changes: &state.Changes{Change: 1}, Made: m.made}, m.err
 }
 
 func TestRun_RecordsWhichResourcesTheTaskHas(t *testing.T) {

@@ -108,12 +108,13 @@ func (c *claim) waiting(now time.Time, waits driver.WaitError, done result) stat
 		waits.Phase = wait.For.RemotePhase()
 		run.Remote = &waits
 	}
-	run.Changes, run.Verifying, run.InState = done.changes, done.verifying, cmp.Or(done.plan.InState, run.InState)
+	run.Changes, run.Verifying, run.InState = done.Changes, done.verifying, cmp.Or(done.plan.InState, run.InState)
 	if !run.Staged { // else they are of what the remote run applies
 		run.Digest, run.Entries = done.snap.Condition.Digest, done.entries
 	}
-	if a := waits.Approval; a != nil {
-		run.Approval = &state.Approval{Given: a.Given, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
+	if d := waits.Confirmed; d != nil {
+		given := state.Given{By: d.By, Authenticated: true, At: cmp.Or(d.At, now).UTC().Truncate(time.Second), Comment: d.Comment}
+		run.Approval = &state.Approval{Given: given, Content: state.Content{Definition: done.definition, Input: done.snap.Digest()}}
 		if w := c.claimed.Wait; w != nil && w.Content != nil {
 			run.Approval.Content = *w.Content
 		}

@@ -133,8 +133,8 @@ func (r *Runner) keepForPeople(ctx context.Context, run *state.Run, done result,
 	}
 
 	writes.Go(func() { run.Logs, run.Output = r.keepOutput(ctx, of, output) })
-	if done.made != nil {
-		made, text := state.NewMade(run.ID, done.made)
+	if done.Made != nil {
+		made, text := state.NewMade(run.ID, done.Made)
 		if run.Made = made; text != "" {
 			part(&made.Addresses, "resources", []byte(text))
 		}

@@ -199,9 +199,9 @@ type seeing struct {
 	apply func(*config.Task)
 }
 
-func (s seeing) Apply(_ context.Context, job driver.Job) (*state.Changes, error) {
+func (s seeing) Apply(_ context.Context, job driver.Job) (driver.Outcome, error) {
 	s.apply(job.Task)
-	return &state.Changes{}, nil
+	return driver.Outcome{Changes: &state.Changes{}}, nil
 }
 
 func TestRun_DraftIsPlanned(t *testing.T) {

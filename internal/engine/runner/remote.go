@@ -9,7 +9,6 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
@@ -117,21 +116,6 @@ func (r *result) inputs() state.Inputs {
 		}
 	}
 	return read
-}
-
-// endedByPerson reports whether the run ends because a person has discarded or cancelled
-// it in another system, and notes that in the run.
-func endedByPerson(run *state.Run, err error) bool {
-	rejected, cancelled := (*driver.RejectedError)(nil), (*driver.CancelledError)(nil)
-	switch {
-	case errors.As(err, &rejected):
-		run.State, run.Cancel, run.Rejected, run.Error = state.RunCancelled, rejected.By, true, state.Cut(rejected.Error())
-	case errors.As(err, &cancelled):
-		run.State, run.Cancel, run.Error = state.RunCancelled, cancelled.By, state.Cut(cancelled.Error())
-	default:
-		return false
-	}
-	return true
 }
 
 // ofPeople returns the events of what a person has decided in another system.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
@@ -44,8 +45,9 @@ type steps struct {
 	next func(context.Context, driver.Job) (*state.Changes, error)
 }
 
-func (s *steps) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return s.next(ctx, job)
+func (s *steps) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	changes, err := s.next(ctx, job)
+	return driver.Outcome{Changes: changes}, err
 }
 
 // record records as the driver does.
@@ -280,9 +282,9 @@ func TestRemote_DecisionsInTheOtherSystemCount(t *testing.T) {
 		says     string
 		event    string
 	}{
-		"discarded": {&driver.RejectedError{By: "jane in HCP Terraform", Text: "too late"}, state.RunCancelled, true, "rejected by jane in HCP Terraform: too late", "plan rejected"},
-		"cancelled": {&driver.CancelledError{By: "jane in HCP Terraform"}, state.RunCancelled, false, "cancelled by jane in HCP Terraform", "run cancelled"},
-		"confirmed": {&driver.WaitError{Wait: state.Wait{For: state.WaitRemote}, Approval: &state.Approval{Given: state.Given{By: "jane in HCP Terraform", At: noon.Add(time.Minute)}}},
+		"discarded": {&driver.EndedError{Decision: driver.Decision{Action: audit.Reject, By: "jane in HCP Terraform", Comment: "too late"}}, state.RunCancelled, true, "rejected by jane in HCP Terraform: too late", "plan rejected"},
+		"cancelled": {&driver.EndedError{Decision: driver.Decision{Action: audit.Cancel, By: "jane in HCP Terraform"}}, state.RunCancelled, false, "cancelled by jane in HCP Terraform", "run cancelled"},
+		"confirmed": {&driver.WaitError{Wait: state.Wait{For: state.WaitRemote}, Confirmed: &driver.Decision{Action: audit.Approve, By: "jane in HCP Terraform", At: noon.Add(time.Minute)}},
 			state.RunWaiting, false, "", "plan approved"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,8 +316,8 @@ func TestRemote_DecisionsInTheOtherSystemCount(t *testing.T) {
 }
 
 // Destroy implements driver.Driver.
-func (s *steps) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return s.next(ctx, job)
+func (s *steps) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	return s.Apply(ctx, job)
 }
 
 func TestRemote_DestroyLeavesNothingApplied(t *testing.T) {

@@ -13,20 +13,17 @@ type result struct {
 	applied    bool   // an apply has begun, however it ended
 	definition string // of the task, that was worked on
 	snap       *consul.Snapshot
+	driver.Outcome
 	// differences are those of snap.Inputs to what was applied last.
 	differences []consul.Difference
 	entries     *state.EntryChanges // these counted; nil if it is not known what was applied, or if the run is not about that
-	changes     *state.Changes
 	plan        driver.Plan         // of a run that plans
 	staged      bool                // a remote run has begun with what was read
-	checks      *driver.Checks      // of an apply; nil if the driver has said nothing about check blocks
-	made        []string            // addresses of the resources that the task has; nil if they are not known
 	verified    []state.Verified    // after an apply
 	verifying   *state.Verifying    // of a run that waits for the rest of its verification
 	backend     string              // digest of where the state is
 	toKeep      *state.PackedInputs // what was applied, to be written with the outcome
 	verdict     *state.Verdict      // of a what-if
-	decided     []driver.Decision   // what people have decided in another system, for the audit record
 }
 
 // compare notes what differs from what was applied last.

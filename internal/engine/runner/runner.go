@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
+	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
 	"github.com/terrapulse/terrapulse/internal/record/spans"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -221,7 +222,7 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 // outcome returns the record of the run after its work has returned err.
 func (c *claim) outcome(ctx context.Context, at time.Time, done result, err error) state.Run {
 	run := c.ended(at)
-	run.Changes = done.changes
+	run.Changes = done.Changes
 	run.InState = cmp.Or(done.plan.InState, run.InState)
 	if run.WhatIf != nil {
 		run.WhatIf = &state.WhatIf{ID: run.WhatIf.ID, Supposed: run.WhatIf.Supposed, Verdict: done.verdict}
@@ -237,6 +238,7 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 		run.Entries = done.entries
 	}
 	var wait *driver.WaitError
+	var decided *driver.EndedError
 	switch {
 	case err == nil:
 		run.State, run.Verification, run.Verifying = state.RunSucceeded, state.NewVerification(done.verified), nil
@@ -252,8 +254,8 @@ func (c *claim) outcome(ctx context.Context, at time.Time, done result, err erro
 		run.State = state.RunCancelled
 	case errors.As(err, &wait) && run.Kind.Occupies():
 		return c.waiting(c.Now(), *wait, done)
-	case endedByPerson(&run, err):
-		return run
+	case errors.As(err, &decided):
+		run.State, run.Cancel, run.Rejected, err = state.RunCancelled, decided.By, decided.Action == audit.Reject, decided
 	case ctx.Err() != nil && !errors.Is(err, errExpired):
 		run.State = state.RunInterrupted
 	default:
@@ -362,7 +364,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		if done.plan, err = c.plan(ctx, job); err == nil {
 			c.notePlan()
 		}
-		done.changes = done.plan.Changes
+		done.Changes, done.Decided = done.plan.Changes, driver.DecidedBy(err)
 		if c.claimed.WhatIf != nil || kind == state.KindPlan && c.Suppose != nil {
 			err = cmp.Or(c.judgePlanned(ctx, cfg, task, &done, unknown, launch.Draft != nil, err, out), err)
 		}
@@ -384,8 +386,9 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 		if kind == state.KindDestroy {
 			change = c.Driver.Destroy
 		}
-		done.changes, err = j.run(ctx, job, c.traced(change))
-		c.noteState(err)
+		done.Outcome, err = j.run(ctx, job, c.traced(change))
+		done.Decided = append(done.Decided, driver.DecidedBy(err)...)
+		c.noteState(done.Unsaved, err)
 		if err == nil && kind == state.KindApply {
 			err = c.verify(unlimited, task, &done, job.Config.Dir(), out)
 		}
@@ -436,17 +439,12 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 			done.count()
 		}
 	}
-	if c.claimed.Kind.Applies() {
-		job.Made = func(addresses []string) { done.made = append([]string{}, addresses...) }
-	}
 	if c.claimed.Kind == state.KindApply {
-		job.Checked = func(found driver.Checks) { done.checks = &found }
 		job.ChecksRequired = verify.RequiresChecks(task.Verify)
 	}
 	if c.claimed.Unsaved != nil {
 		job.Saved = func() { c.unsaved.Store(nil) }
 	}
-	job.Decided = func(d driver.Decision) { done.decided = append(done.decided, d) }
 	if c.claimed.Kind.Occupies() {
 		job.Record = c.recordRemote(cfg.Driver().Kind(), done)
 	}

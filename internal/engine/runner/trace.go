@@ -7,7 +7,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
 	"github.com/terrapulse/terrapulse/internal/driver"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // step begins a step of the run. The function that is returned ends it.
@@ -20,7 +19,7 @@ func (c *claim) step(name string) (end func(error)) {
 }
 
 // call is a method of a driver that applies or destroys.
-type call func(context.Context, driver.Job) (*state.Changes, error)
+type call func(context.Context, driver.Job) (driver.Outcome, error)
 
 // traced makes the call a step of the run, in which a plan, its judgement and what follows are steps.
 // The driver gets the context of the whole.
@@ -28,11 +27,11 @@ func (c *claim) traced(change call) call {
 	if c.Spans == nil || !c.claimed.Trace().Valid() {
 		return change
 	}
-	return func(ctx context.Context, job driver.Job) (*state.Changes, error) {
+	return func(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 		d := c.drive(&job)
-		changes, err := change(ctx, job)
+		done, err := change(ctx, job)
 		d.end(err)
-		return changes, err
+		return done, err
 	}
 }
 

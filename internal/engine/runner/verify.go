@@ -21,8 +21,8 @@ import (
 // count here: a verification has its own.
 func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir string, out io.Writer) error {
 	found := driver.Checks{Err: errors.New("the driver does not show them")}
-	if done.checks != nil {
-		found = *done.checks
+	if done.Checks != nil {
+		found = *done.Checks
 	}
 	v := state.Verifying{Since: c.Now(), Definition: done.definition, Results: verify.OfChecks(task.Verify, found.Failing, found.Unknown, found.Err)}
 	show(out, v.Results...)
@@ -36,7 +36,7 @@ func (c *claim) verify(ctx context.Context, task *config.Task, done *result, dir
 // continueVerifying continues a verification that another process has begun, unless that is pointless.
 func (c *claim) continueVerifying(ctx context.Context, out io.Writer) (done result, err error) {
 	v := *c.claimed.Verifying
-	done.definition, done.changes, done.applied = v.Definition, c.claimed.Changes, true
+	done.definition, done.Changes, done.applied = v.Definition, c.claimed.Changes, true
 	if c.claimed.Cancel != "" {
 		done.verified = v.Cancelled()
 		return done, nil

@@ -110,8 +110,8 @@ func TestVerify_OnlyWhatIsAppliedAndSaved(t *testing.T) {
 	before.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Names: "vip", Run: "r0", Since: noon}
 	before.Drift = &state.Drift{Found: &state.Drifted{}}
 	b.set(before)
-	b.Driver = fake{apply: func(context.Context, io.Writer) (*state.Changes, error) {
-		return &state.Changes{Add: 1}, unsavedState{errors.New("the bucket does not answer")}
+	b.Driver = fake{unsaved: &state.Unsaved{State: "s", Place: "here"}, apply: func(context.Context, io.Writer) (*state.Changes, error) {
+		return &state.Changes{Add: 1}, errors.New("the bucket does not answer")
 	}}
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -129,26 +129,17 @@ func TestVerify_OnlyWhatIsAppliedAndSaved(t *testing.T) {
 	}
 }
 
-// unsavedState is the error of a driver whose backend did not take the state.
-type unsavedState struct{ error }
-
-func (unsavedState) LeftState() *state.Unsaved { return &state.Unsaved{State: "s", Place: "here"} }
-
-// lostState is the error of a driver whose state is lost.
-type lostState struct{ error }
-
-func (lostState) LeftState() *state.Unsaved { return &state.Unsaved{} }
-
 // The next run is given to the instance that keeps a state. What is lost, no instance has.
 func TestRun_InstanceIsRecordedWithAStateThatItKeeps(t *testing.T) {
 	for name, test := range map[string]struct {
-		err      error
+		unsaved  state.Unsaved
 		instance bool
 	}{
-		"kept": {unsavedState{errors.New("the bucket does not answer")}, true},
-		"lost": {lostState{errors.New("the disk is full")}, false},
+		"kept": {state.Unsaved{State: "s", Place: "here"}, true},
+		"lost": {state.Unsaved{}, false},
 	} {
-		b := newFixture(t, func(context.Context, io.Writer) (*state.Changes, error) { return nil, test.err })
+		b := newFixture(t, nil)
+		b.Driver = fake{apply: fail, unsaved: &test.unsaved}
 		b.ID, b.Instance = "", "cts-02"
 		if err := b.run(t.Context()); err != nil {
 			t.Fatal(err)

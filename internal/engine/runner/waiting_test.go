@@ -110,8 +110,9 @@ type takes struct {
 	apply func(context.Context, driver.Job) (*state.Changes, error)
 }
 
-func (d takes) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
-	return d.apply(ctx, job)
+func (d takes) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	changes, err := d.apply(ctx, job)
+	return driver.Outcome{Changes: changes}, err
 }
 
 func TestRun_TimeoutDoesNotCountWaits(t *testing.T) {

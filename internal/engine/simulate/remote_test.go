@@ -97,12 +97,12 @@ func (f *far) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
 }
 
 // Apply implements driver.Driver.
-func (f *far) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (f *far) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return f.Driver.Apply(ctx, f.watched(ctx, job))
 }
 
 // Destroy implements driver.Driver.
-func (f *far) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (f *far) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return f.Driver.Destroy(ctx, f.watched(ctx, job))
 }
 

@@ -74,7 +74,7 @@ func (w *world) destroy(task string) {
 }
 
 // Destroy implements driver.Driver.
-func (h *hand) Destroy(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (h *hand) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	return h.Apply(ctx, job)
 }
 

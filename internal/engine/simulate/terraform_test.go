@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/driver"
+	tf "github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
@@ -51,7 +52,12 @@ func (h *hand) step(ctx context.Context, what string, effect func() error) error
 }
 
 // Apply implements driver.Driver.
-func (h *hand) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (h *hand) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
+	changes, err := h.apply(ctx, job)
+	return driver.Outcome{Changes: changes, Unsaved: tf.Unsaved(err)}, err
+}
+
+func (h *hand) apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
 	t, snap, out := job.Task, job.Snapshot, job.Output
 	run := ctx.Value(runKey{}).(string)
 	resources := 0

@@ -33,7 +33,7 @@ func (w *world) drawUnsaved(seed uint64) {
 // unsavedError is the error of an apply whose state the backend does not take.
 func unsavedError(task string, mark tf.StateMark) error {
 	return &tf.Error{Command: tf.Command{Task: task, Name: "apply"}, Message: "the backend does not take the state",
-		Left: tf.Left{Unsaved: &state.Unsaved{Place: "errored.tfstate", State: mark.ID()}}}
+		Unsaved: &state.Unsaved{Place: "errored.tfstate", State: mark.ID()}}
 }
 
 // findState does what internal/driver/terraform does about a state that an earlier run could not save.

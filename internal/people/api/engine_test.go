@@ -251,7 +251,7 @@ type terraform struct {
 }
 
 // Apply implements driver.Driver.
-func (e terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, error) {
+func (e terraform) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	t, out := job.Task, job.Output
 	e.mu.Lock()
 	hold := e.hold
@@ -264,14 +264,14 @@ func (e terraform) Apply(ctx context.Context, job driver.Job) (*state.Changes, e
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return driver.Outcome{}, ctx.Err()
 		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.applied = append(e.applied, t.Name)
 	fmt.Fprintf(out, "Apply complete! for %s\n", t.Name)
-	return &state.Changes{Add: 1, Resources: []state.Resource{{Address: "terraform_data.it", Action: "create"}}}, e.broken[t.Name]
+	return driver.Outcome{Changes: &state.Changes{Add: 1, Resources: []state.Resource{{Address: "terraform_data.it", Action: "create"}}}}, e.broken[t.Name]
 }
 
 // somePlan has a value in every field.
