@@ -72,10 +72,6 @@ type Job struct {
 	Applied bool
 	// BackendChanged says that the state was in another backend then.
 	BackendChanged bool
-	// Had is how many resources the task had after its latest run; 0 if that is not known.
-	Had int
-	// Planned, if set, is called when Apply or Destroy have planned without a Judge.
-	Planned func()
 	// ChecksRequired says that a check block that Terraform could not evaluate counts, too. Otherwise, a driver
 	// need not read the results if none has failed.
 	ChecksRequired bool
@@ -83,24 +79,35 @@ type Job struct {
 	// why not. If it is set, Apply and Destroy plan first, and apply that very plan.
 	// If it is nil, they apply without a plan, which is faster.
 	Judge func(ctx context.Context, plan Plan) error
-	// JudgeDoubt is Judge for a run that needs no plan, unless the driver finds that the state may not be the
-	// latest one. Nil if a plan cannot be judged.
-	JudgeDoubt func(ctx context.Context, plan Plan) error
+	// OnlyIfOlder says that Apply and Destroy plan first only if the state may be an older one.
+	OnlyIfOlder bool
+	// Notes is set for Apply and Destroy.
+	Notes Notes
+	// Remote is the record of what another system has of the task; nil without a store.
+	Remote RemoteRecord
+}
 
-	// Saved is called when the backend has the state that Run.Unsaved names, or when it is known that
-	// another one is right. Set if Run.Unsaved is.
-	Saved func()
+// PlansFirst reports whether Apply and Destroy plan first, whatever the state is.
+func (j Job) PlansFirst() bool { return j.Judge != nil && !j.OnlyIfOlder }
 
-	// Remote returns what another system has of the task, as it was recorded last; it is
-	// zero if nothing was recorded.
-	Remote func(ctx context.Context) (state.Remote, error)
-	// Record records what another system has of the task, and renews the claim of the
-	// run. A driver calls it before each step that it cannot undo, so that the next run
-	// finds what this one has begun. Run.Driver is filled in. If there is an error, the step must not be taken.
-	// Nil in a run that does not occupy its task.
+// Notes takes what is true from now on, even if the process dies before Apply or Destroy return.
+type Notes interface {
+	// Planned notes that a plan was made without Judge, and is applied next.
+	Planned()
+	// Saved notes that the backend has the state that Run.Unsaved names, or that another one is right.
+	Saved()
+}
+
+// RemoteRecord is the record of what another system has of a task.
+type RemoteRecord interface {
+	// Read returns it as it was written last; it is zero if nothing was.
+	Read(ctx context.Context) (state.Remote, error)
+	// Write writes it, and renews the claim of the run. Apply and Destroy call it before each step that
+	// they cannot undo, so that the next run finds what this one has begun. Run.Driver is filled in.
+	// If there is an error, the step must not be taken.
 	//
 	// If By is this run, and By, Run.Version or Content are new, then the remote run
 	// applies what this step of the run has read: that counts as applied when the run
 	// succeeds. If By is an earlier run, this run only waits for its remote run.
-	Record func(ctx context.Context, r state.Remote) error
+	Write(ctx context.Context, r state.Remote) error
 }

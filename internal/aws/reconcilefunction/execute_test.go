@@ -42,7 +42,7 @@ func (r *remote) Output(_ context.Context, cfg *config.Config, run state.Run) (s
 func (*remote) Reach(context.Context, *config.Config) (string, error) { return "it answers", nil }
 
 func (r *remote) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
-	before, err := job.Remote(ctx)
+	before, err := job.Remote.Read(ctx)
 	if err != nil {
 		return driver.Outcome{}, err
 	}
@@ -58,7 +58,7 @@ func (r *remote) Apply(ctx context.Context, job driver.Job) (driver.Outcome, err
 	case state.RemotePlanning:
 		before.Run = state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: phase}
 		before.By = job.Run.ID
-		if err := job.Record(ctx, before); err != nil {
+		if err := job.Remote.Write(ctx, before); err != nil {
 			return driver.Outcome{}, err
 		}
 		return driver.Outcome{}, &driver.WaitError{Wait: state.Wait{For: state.WaitRemotePlan}}

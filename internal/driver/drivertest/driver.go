@@ -74,7 +74,7 @@ func (d *Driver) begin(ctx context.Context, job driver.Job, destroy bool) (*step
 	}
 	s := &step{System: system, job: job, destroy: destroy, content: fmt.Sprint(job.Task.Digest(job.Config), job.Snapshot.Condition.Digest, destroy)}
 	if job.Remote != nil {
-		s.rec, err = job.Remote(ctx)
+		s.rec, err = job.Remote.Read(ctx)
 	}
 	s.rec.Name = cmp.Or(s.rec.Name, job.Task.Name) // a renamed task keeps its file
 	return s, err
@@ -92,7 +92,7 @@ func as(r Run) state.RemoteRun {
 // record records a run, or that a new one will be begun.
 func (s *step) record(ctx context.Context, r state.RemoteRun, by string, intent state.RemoteIntent) error {
 	s.rec.Run, s.rec.By, s.rec.Intent = r, by, intent
-	return s.job.Record(ctx, s.rec)
+	return s.job.Remote.Write(ctx, s.rec)
 }
 
 // errAgain says that the latest run has changed, or has ended for a new one.

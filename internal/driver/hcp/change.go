@@ -245,9 +245,6 @@ func (s *step) judge(ctx context.Context, run Run) (*state.Changes, error) {
 		s.noteForeign(false)
 	}
 	s.copyPlan(ctx, run)
-	if s.job.Planned != nil && s.job.Judge == nil {
-		s.job.Planned()
-	}
 	if s.job.Judge != nil {
 		plan, err := s.plan(ctx, run)
 		if err != nil {

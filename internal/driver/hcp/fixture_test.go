@@ -45,7 +45,7 @@ type task struct {
 	out    testtools.Output
 	rec    state.Remote
 	done   driver.Outcome           // of the latest step
-	fail   func(state.Remote) error // of Record; nil for none
+	fail   func(state.Remote) error // of Write; nil for none
 }
 
 func newTask(t *testing.T, options ...hcptest.Option) *task {
@@ -56,21 +56,25 @@ func newTask(t *testing.T, options ...hcptest.Option) *task {
 	cfg := &config.Config{WorkingDir: filepath.Join(dir, "work"), OtherDriver: &config.Cloud{
 		Hostname: s.hcp.URL, Organization: s.hcp.Organization, Token: s.hcp.Token, WorkspacePrefix: "net-", Tags: []string{config.CloudTag}}}
 	s.job = driver.Job{Config: cfg, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}, Output: &s.out, Continued: true,
-		Run:    state.Run{ID: "run1", Task: "web", Fence: 7},
-		Remote: func(context.Context) (state.Remote, error) { return s.rec, nil },
-		Record: func(_ context.Context, r state.Remote) error {
-			if s.fail != nil {
-				if err := s.fail(r); err != nil {
-					return err
-				}
-			}
-			s.rec = r
-			return nil
-		},
+		Run: state.Run{ID: "run1", Task: "web", Fence: 7}, Remote: s,
 		Task: &config.Task{Name: "web", Module: filepath.Join(dir, "module"), WorkingDir: filepath.Join(dir, "work", "web"),
 			Variables: map[string]cty.Value{"name": cty.StringVal("one")}}}
 	s.module(module)
 	return s
+}
+
+// Read implements driver.RemoteRecord.
+func (s *task) Read(context.Context) (state.Remote, error) { return s.rec, nil }
+
+// Write implements driver.RemoteRecord.
+func (s *task) Write(_ context.Context, r state.Remote) error {
+	if s.fail != nil {
+		if err := s.fail(r); err != nil {
+			return err
+		}
+	}
+	s.rec = r
+	return nil
 }
 
 // newDriver returns a driver that knows nothing, as that of a new process.

@@ -175,8 +175,7 @@ func (s *task) second() *task {
 	other := &task{t: s.t, hcp: s.hcp, driver: s.newDriver(), job: s.job}
 	other.job.Output = &other.out
 	other.job.Run = state.Run{ID: "other1", Task: "web", Fence: 1}
-	other.job.Remote = func(context.Context) (state.Remote, error) { return other.rec, nil }
-	other.job.Record = func(_ context.Context, r state.Remote) error { other.rec = r; return nil }
+	other.job.Remote = other
 	t := *s.job.Task
 	other.job.Task = &t
 	return other

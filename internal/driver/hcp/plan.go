@@ -102,11 +102,11 @@ func (s *step) applied(ctx context.Context, run Run) *state.Changes {
 // Plan implements driver.Driver. The run cannot be applied. If the task has no workspace,
 // one is created, and deleted again.
 func (d *Driver) Plan(ctx context.Context, job driver.Job) (driver.Plan, error) {
-	job.Record = nil
 	s, err := d.begin(ctx, job, false)
 	if err != nil {
 		return driver.Plan{}, err
 	}
+	s.reads = true
 	if err := s.workspace(ctx); err != nil {
 		return driver.Plan{}, err
 	}
@@ -183,7 +183,7 @@ func (s *step) removeAgain(ctx context.Context) {
 	var now state.Remote
 	var err error
 	if s.job.Remote != nil {
-		now, err = s.job.Remote(ctx)
+		now, err = s.job.Remote.Read(ctx)
 	}
 	if err == nil && now.Workspace == s.ws.ID {
 		return

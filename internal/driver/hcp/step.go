@@ -51,7 +51,7 @@ type step struct {
 // begin checks the task, evaluates its templates, packs its root module and reads what was
 // recorded.
 func (d *Driver) begin(ctx context.Context, job driver.Job, destroy bool) (*step, error) {
-	s := &step{Driver: d, cloud: job.Config.Cloud(), job: job, destroy: destroy, reads: job.Record == nil}
+	s := &step{Driver: d, cloud: job.Config.Cloud(), job: job, destroy: destroy}
 	t := job.Task
 	if t.LocalModule() && destroy {
 		if _, err := os.Stat(t.Module); errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func (d *Driver) begin(ctx context.Context, job driver.Job, destroy bool) (*step
 		return nil, err
 	}
 	if job.Remote != nil {
-		if s.rec, err = job.Remote(ctx); err != nil {
+		if s.rec, err = job.Remote.Read(ctx); err != nil {
 			return nil, fmt.Errorf("read what HCP Terraform has of task %s: %w", t.Name, err)
 		}
 		s.first = s.rec.Workspace == "" && s.rec.Run.Version == "" // with a version, the workspace was deleted after a destroy
@@ -142,10 +142,10 @@ func (s *step) failed(doing string, err error) error {
 
 // record records the remote run before the next request.
 func (s *step) record(ctx context.Context) error {
-	if s.job.Record == nil {
+	if s.reads {
 		return nil
 	}
-	if err := s.job.Record(ctx, s.rec); err != nil {
+	if err := s.job.Remote.Write(ctx, s.rec); err != nil {
 		return fmt.Errorf("record what HCP Terraform does for task %s: %w", s.job.Task.Name, err)
 	}
 	s.wrote = true

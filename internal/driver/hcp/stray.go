@@ -93,7 +93,7 @@ func (s *step) stopStrays(ctx context.Context, known Run) error {
 func (s *step) stopUnrecorded(ctx context.Context, run Run) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer done()
-	if now, err := s.job.Remote(ctx); err != nil || now.Run.Version == run.Version {
+	if now, err := s.job.Remote.Read(ctx); err != nil || now.Run.Version == run.Version {
 		return // a later run, or a tick if there is none, finds it by its configuration version: see state.Doubt
 	}
 	s.say("Another run has the task: the run %s is stopped.", run.ID)

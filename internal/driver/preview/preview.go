@@ -3,6 +3,7 @@ package preview
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 
@@ -24,8 +25,8 @@ type Planner struct {
 	// Snapshot returns what a task renders; by default, what Consul shows now.
 	Snapshot func(ctx context.Context, t *config.Task) (*consul.Snapshot, error)
 	WhatIf   *state.WhatIf // if something is supposed
-	// Remote returns what another system has of a task, as a store has it; nil without a store.
-	Remote func(ctx context.Context, t *config.Task) (state.Remote, error)
+	// Store has what another system has of a task; nil if there is none.
+	Store state.Store
 
 	// Begin returns where the output of a task's plan goes, and End is called
 	// after it. Both may be nil.
@@ -79,8 +80,24 @@ func (p *Planner) plan(ctx context.Context, task *config.Task) (driver.Plan, err
 		defer p.End(task.Name)
 	}
 	job := driver.Job{Config: p.Config, Task: task, Snapshot: snap, Output: output, Run: state.Run{WhatIf: p.WhatIf}}
-	if p.Remote != nil {
-		job.Remote = func(ctx context.Context) (state.Remote, error) { return p.Remote(ctx, task) }
+	if p.Store != nil {
+		job.Remote = recorded{p.Store, task.Name, p.Config.Driver().Kind().Name}
 	}
 	return p.Driver.Plan(ctx, job)
+}
+
+// recorded is the record of what another system has of a task, for plans.
+type recorded struct {
+	store        state.Store
+	task, driver string
+}
+
+// Read implements driver.RemoteRecord.
+func (r recorded) Read(ctx context.Context) (state.Remote, error) {
+	return state.ReadRemote(ctx, r.store, r.task, r.driver)
+}
+
+// Write implements driver.RemoteRecord.
+func (recorded) Write(context.Context, state.Remote) error {
+	return errors.New("a plan records nothing")
 }

@@ -17,6 +17,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
+// recorded is a record of what HCP Terraform has of a task.
+type recorded struct{ *state.Remote }
+
+func (r recorded) Read(context.Context) (state.Remote, error) { return *r.Remote, nil }
+func (r recorded) Write(context.Context, state.Remote) error  { return errors.New("nothing is written") }
+
 // A task that was applied in HCP Terraform has its state there. With an empty one here, all
 // would be made twice, and with an older one, what is missing in it.
 func TestTerraform_TaskFromHCPIsNotCreatedAgain(t *testing.T) {
@@ -31,7 +37,7 @@ func TestTerraform_TaskFromHCPIsNotCreatedAgain(t *testing.T) {
 	}
 	before := state.Remote{Name: "net-web"}
 	s.job.Run.Kind, s.job.Run.FromRemote = state.KindApply, true
-	s.job.Remote = func(context.Context) (state.Remote, error) { return before, nil }
+	s.job.Remote = recorded{&before}
 
 	before.Applied = true
 	for what, change := range map[string]func(context.Context, driver.Job) (driver.Outcome, error){"apply": s.driver.Apply, "destroy": s.driver.Destroy} {
@@ -108,7 +114,8 @@ resource "terraform_data" "one" {}`)
 	s.job.Config.Terraform.Backend = config.Backend{Type: "local", Body: config.Body{Attributes: map[string]cty.Value{"workspace_dir": cty.StringVal(backend)}}}
 	var held []state.Cause
 	errHeld := errors.New("a person must see it")
-	s.job.JudgeDoubt = func(_ context.Context, p driver.Plan) error {
+	s.job.OnlyIfOlder = true
+	s.job.Judge = func(_ context.Context, p driver.Plan) error {
 		if held = p.Causes; len(held) > 0 {
 			return errHeld
 		}
@@ -126,7 +133,7 @@ resource "terraform_data" "one" {}`)
 	if err != nil || len(done.Made) != 1 {
 		t.Fatal(err, done.Made)
 	}
-	s.job.Had = 1
+	s.job.Run.Had = 1
 	if _, err := s.driver.Apply(t.Context(), s.job); err != nil {
 		t.Fatal(err)
 	}
@@ -145,11 +152,11 @@ resource "terraform_data" "one" {}`)
 		t.Errorf("something was applied:\n%s", left)
 	}
 
-	s.job.JudgeDoubt = nil
+	s.job.Judge = nil
 	if _, err := s.driver.Apply(t.Context(), s.job); !errors.Is(err, terraformcli.ErrNoState) {
 		t.Errorf("an apply that nobody can judge: %v", err)
 	}
-	s.job.JudgeDoubt = func(context.Context, driver.Plan) error { return nil } // somebody has approved it
+	s.job.Judge = func(context.Context, driver.Plan) error { return nil } // somebody has approved it
 	if done, err := s.driver.Apply(t.Context(), s.job); err != nil || done.Made == nil || len(done.Made) != 0 {
 		t.Errorf("with an approval: %v, the resources %v", err, done.Made)
 	}
@@ -158,7 +165,7 @@ resource "terraform_data" "one" {}`)
 	if err := os.WriteFile(file, []byte(kept), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.job.Run.Kind, s.job.JudgeDoubt = state.KindDestroy, nil
+	s.job.Run.Kind, s.job.Judge = state.KindDestroy, nil
 	if _, err := s.driver.Destroy(t.Context(), s.job); err != nil {
 		t.Fatal(err)
 	}

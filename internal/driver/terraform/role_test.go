@@ -115,7 +115,7 @@ task {
 `, dir, s3.URL, sts.URL))
 	for i := range cfg.Tasks {
 		var out testtools.Output
-		job := driver.Job{Config: cfg, Task: &cfg.Tasks[i], Output: &out, Run: state.Run{Kind: state.KindApply}, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}}
+		job := driver.Job{Config: cfg, Task: &cfg.Tasks[i], Output: &out, Notes: notes{func() {}, func() {}}, Run: state.Run{Kind: state.KindApply}, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}}
 		if _, err := d.Apply(t.Context(), job); err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}

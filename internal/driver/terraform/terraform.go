@@ -109,6 +109,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (done
 	if err := d.write(t.WorkingDir, job); err != nil {
 		return done, err
 	}
+	opts.Planned = job.Notes.Planned
 	dir, err := d.Terraform.Open(t.WorkingDir, opts)
 	if err != nil {
 		return done, err
@@ -132,7 +133,7 @@ func (d *Driver) change(ctx context.Context, job driver.Job, destroy bool) (done
 }
 
 // changeIn applies or destroys in the task's directory. The plan is judged if it must be, or if the state there
-// may not be the latest one.
+// may be an older one.
 func (d *Driver) changeIn(ctx context.Context, dir *terraformcli.Dir, job driver.Job, destroy, commits bool) (*state.Changes, error) {
 	ran, err := dir.Init(ctx)
 	if err != nil {
@@ -143,9 +144,6 @@ func (d *Driver) changeIn(ctx context.Context, dir *terraformcli.Dir, job driver
 		if formers, err = formersOf(job, m); err != nil {
 			return nil, err
 		}
-	}
-	if job.JudgeDoubt == nil {
-		job.JudgeDoubt = job.Judge
 	}
 	kept, err := keptElsewhere(ctx, job, dir, formers)
 	if err != nil {
@@ -160,7 +158,7 @@ func (d *Driver) changeIn(ctx context.Context, dir *terraformcli.Dir, job driver
 		if err := dir.SaveUnsaved(ctx); err != nil {
 			return nil, err
 		}
-		job.Saved()
+		job.Notes.Saved()
 	}
 	former, err := formerWorkspace(ctx, job, dir)
 	if err != nil {
@@ -171,19 +169,15 @@ func (d *Driver) changeIn(ctx context.Context, dir *terraformcli.Dir, job driver
 			return nil, err
 		}
 	}
-	if job.Judge == nil && kept+former != "" {
-		job.Judge = job.JudgeDoubt
-	}
 	direct, judged := dir.Apply, dir.ApplyJudged
 	if destroy {
 		direct, judged = dir.Destroy, dir.DestroyJudged
 	}
-	if job.Judge == nil {
+	if job.Judge == nil || job.OnlyIfOlder && kept+former == "" {
 		changes, err := direct(ctx)
-		if !errors.Is(err, terraformcli.ErrNoState) || job.JudgeDoubt == nil {
+		if job.Judge == nil || !errors.Is(err, terraformcli.ErrNoState) {
 			return changes, err
 		}
-		job.Judge = job.JudgeDoubt
 	}
 	return judged(ctx, func(ctx context.Context, found terraformcli.Plan, mark terraformcli.StateMark) error {
 		plan, err := judgeable(job.Task.Name, found, mark)
@@ -210,7 +204,7 @@ func formerWorkspace(ctx context.Context, job driver.Job, dir *terraformcli.Dir)
 	if !job.Run.FromRemote {
 		return "", nil
 	}
-	before, err := job.Remote(ctx)
+	before, err := job.Remote.Read(ctx)
 	if err != nil || !before.Applied {
 		return "", err
 	}
@@ -237,7 +231,7 @@ func keptElsewhere(ctx context.Context, job driver.Job, dir *terraformcli.Dir, f
 	if there, err := dir.Holds(ctx, u.State); err != nil || there {
 		return "", err
 	}
-	if u.Instance && !job.Run.ForPerson() || job.JudgeDoubt == nil {
+	if u.Instance && !job.Run.ForPerson() || job.Judge == nil {
 		return "", fmt.Errorf("nothing was applied, because what that run made would be made again, or would stay: %s. %s", u, u.Help(job.Task.Name, job.Run.Kind == state.KindDestroy))
 	}
 	fmt.Fprintf(job.Output, "\nWarning: this run begins with an older state. %s.\n", u)
@@ -245,7 +239,7 @@ func keptElsewhere(ctx context.Context, job driver.Job, dir *terraformcli.Dir, f
 }
 
 // hasState reports whether a task should have a state.
-func hasState(job driver.Job) bool { return job.Had > 0 || job.BackendChanged }
+func hasState(job driver.Job) bool { return job.Run.Had > 0 || job.BackendChanged }
 
 // lost returns why what the task has may be made again, or stay: the backend does not have the state that
 // the task should have. It was left in another backend, or is gone, such as with a Consul that was replaced.
@@ -260,7 +254,7 @@ func lost(job driver.Job, mark terraformcli.StateMark) string {
 			"Copy the state there, as " + docs.Page("operate.md") + " shows, or configure the former backend again"
 	}
 	return fmt.Sprintf("the state of the task is lost: it had %d %s after the latest run, and the backend has no state of the task any more. "+
-		"The plan makes again what already exists, and destroys nothing of it. Restore the state from a backup, and run the task again", job.Had, state.Plural(job.Had, "resource"))
+		"The plan makes again what already exists, and destroys nothing of it. Restore the state from a backup, and run the task again", job.Run.Had, state.Plural(job.Run.Had, "resource"))
 }
 
 // formersOf returns where the state of a task was under its former names.
@@ -386,7 +380,7 @@ func (d *Driver) prepare(ctx context.Context, job driver.Job) (values dynamic.Va
 		Task: t.Name, WithoutModule: t.Module == "", Backend: backend, Consul: cfg.Consul, Env: rootmodule.Env(t, values.Config), VarJSON: variables, Trace: job.Trace,
 		Secrets: slices.Concat(values.Secrets, []string{cfg.Vault.Token}, module.SensitiveValues(t)),
 		Log:     job.Output, PersistLog: cfg.Terraform.PersistLog, Logger: d.Log, Parallel: d.Parallel, Shared: d.Shared,
-		HasState: hasState(job), ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, Planned: job.Planned, ReadS3: d.ReadS3,
+		HasState: hasState(job), ChecksRequired: job.ChecksRequired, Keep: d.Keep, Orphaned: d.Orphaned, ReadS3: d.ReadS3,
 	}
 	for _, id := range t.Providers {
 		name, _, _ := strings.Cut(id, ".")

@@ -53,6 +53,12 @@ type task struct {
 	out    testtools.Output
 }
 
+// notes calls functions.
+type notes struct{ planned, saved func() }
+
+func (n notes) Planned() { n.planned() }
+func (n notes) Saved()   { n.saved() }
+
 func newTask(t *testing.T, program, module string) *task {
 	t.Helper()
 	t.Setenv("TF_CLI_CONFIG_FILE", testtools.TerraformRC(t))
@@ -65,7 +71,7 @@ func newTask(t *testing.T, program, module string) *task {
 	cfg := &config.Config{Terraform: config.Terraform{Backend: config.Backend{Type: "local"}}}
 	cfg.Vault.Token = "vault-secret"
 	s := &task{t: t, driver: tfdriver.New(tfdriver.Options{Terraform: &terraformcli.Binary{Path: program, Version: version}})}
-	s.job = driver.Job{Config: cfg, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}, Output: &s.out,
+	s.job = driver.Job{Config: cfg, Snapshot: &consul.Snapshot{Blocks: []consul.Block{{Variable: "services"}}}, Output: &s.out, Notes: notes{func() {}, func() {}},
 		Task: &config.Task{Name: "web", Module: filepath.Join(dir, "module"), WorkingDir: filepath.Join(dir, "web"),
 			Variables: map[string]cty.Value{"name": cty.StringVal("one"), "password": cty.StringVal("variable-secret")}}}
 	s.module(module)
@@ -127,7 +133,7 @@ func TestTerraform_PlansAppliesAndDestroys(t *testing.T) {
 			}
 
 			noted := ""
-			s.job.Planned = func() { noted = s.out.String() }
+			s.job.Notes = notes{func() { noted = s.out.String() }, func() {}}
 			done, err := s.driver.Apply(t.Context(), s.job)
 			if err != nil || done.Changes.Add != 4 || done.Changes.Destroy != 0 {
 				t.Fatalf("the apply did %+v, %v\n%s", done.Changes, err, s.out.String())

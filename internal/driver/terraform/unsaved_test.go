@@ -53,7 +53,7 @@ resource "terraform_data" "two" {}`)
 		return nil
 	}
 	saved := 0
-	s.job.Saved = func() { saved++ }
+	s.job.Notes = notes{func() {}, func() { saved++ }}
 	left := state.Unsaved{Run: "r1", Runner: "cts-02", Instance: true, Place: "/tasks/web/errored.tfstate", State: id}
 	run := func(u state.Unsaved, reason state.ReasonCode) error {
 		t.Helper()

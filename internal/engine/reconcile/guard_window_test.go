@@ -102,7 +102,7 @@ func (s *shrinking) Snapshot(_ context.Context, t *config.Task) (*consul.Snapsho
 func (s *shrinking) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	left := len(job.Snapshot.Condition.Elements)
 	changes := &state.Changes{Change: 1, Destroy: max(0, s.applied-left)}
-	if job.Judge != nil {
+	if job.PlansFirst() {
 		if err := job.Judge(ctx, driver.Plan{Digest: "plan", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
 			return driver.Outcome{}, err
 		}
@@ -115,7 +115,7 @@ func (s *shrinking) Apply(ctx context.Context, job driver.Job) (driver.Outcome, 
 		s.must(err)
 	}
 	if s.remote {
-		if err := job.Record(ctx, state.Remote{By: job.Run.ID, Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: state.RemoteApplying}}); err != nil {
+		if err := job.Remote.Write(ctx, state.Remote{By: job.Run.ID, Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: state.RemoteApplying}}); err != nil {
 			return driver.Outcome{}, err
 		}
 		return driver.Outcome{Changes: changes}, &driver.WaitError{Wait: state.Wait{For: state.WaitRemote}}
@@ -146,7 +146,7 @@ func (s *shrinking) halfVerified(count int) {
 
 func (s *shrinking) Destroy(ctx context.Context, job driver.Job) (driver.Outcome, error) {
 	changes := &state.Changes{Destroy: s.applied}
-	if job.Judge != nil {
+	if job.PlansFirst() {
 		if err := job.Judge(ctx, driver.Plan{Digest: "destroy", State: fmt.Sprint("lineage/", s.serial), InState: new(s.applied), Resources: []driver.ResourceChange{}, Changes: changes}); err != nil {
 			return driver.Outcome{}, err
 		}

@@ -52,7 +52,7 @@ func (e *elsewhere) Apply(ctx context.Context, job driver.Job) (driver.Outcome, 
 	case e.phase() == state.RemoteEnded:
 		return driver.Outcome{Changes: &state.Changes{Add: 1}}, nil
 	}
-	err := job.Record(ctx, state.Remote{By: job.Run.ID, Content: "c", Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: e.phase()}})
+	err := job.Remote.Write(ctx, state.Remote{By: job.Run.ID, Content: "c", Run: state.RemoteRun{ID: "run-1", Version: "cv-1", Phase: e.phase()}})
 	if err == nil {
 		err = &driver.WaitError{Wait: state.Wait{For: wait}}
 	}

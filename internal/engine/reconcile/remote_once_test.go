@@ -49,7 +49,7 @@ func (h *hcp) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error)
 	if phase == state.RemoteApplying {
 		wait = state.WaitRemote
 	}
-	err := job.Record(ctx, state.Remote{By: id, Content: "c", Run: state.RemoteRun{ID: id, Version: "cv-" + id, Phase: phase}})
+	err := job.Remote.Write(ctx, state.Remote{By: id, Content: "c", Run: state.RemoteRun{ID: id, Version: "cv-" + id, Phase: phase}})
 	if err == nil {
 		err = &driver.WaitError{Wait: state.Wait{For: wait}}
 	}

@@ -152,8 +152,11 @@ func (c *claim) seen(current *state.Record) error {
 	return nil
 }
 
-// notePlan notes that it is known what the run would change.
-func (c *claim) notePlan() { c.planned.Store(new(c.Now())) }
+// Planned implements driver.Notes: it is known what the run would change.
+func (c *claim) Planned() { c.planned.Store(new(c.Now())) }
+
+// Saved implements driver.Notes.
+func (c *claim) Saved() { c.unsaved.Store(nil) }
 
 // noteState notes whether the backend has the state after an apply that has left this one, and has ended with err.
 func (c *claim) noteState(left *state.Unsaved, err error) {

@@ -59,7 +59,7 @@ type noting struct {
 }
 
 func (n noting) Apply(ctx context.Context, job driver.Job) (driver.Outcome, error) {
-	job.Planned()
+	job.Notes.Planned()
 	select {
 	case <-n.let:
 		return driver.Outcome{Changes: &state.Changes{}}, nil

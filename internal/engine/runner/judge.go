@@ -81,11 +81,8 @@ func (j *judgement) run(ctx context.Context, job driver.Job, change call) (drive
 		judged = job.Config.Driver().Kind().PlansAlways
 	}
 	j.dir = job.Config.Dir()
-	switch {
-	case judged:
-		job.Judge = j.plan
-	case job.Config.Driver().AppliesPlans():
-		job.JudgeDoubt = j.plan
+	if judged || job.Config.Driver().AppliesPlans() {
+		job.Judge, job.OnlyIfOlder = j.plan, !judged
 	}
 	done, err := change(ctx, job)
 	if j.unplanned(ctx, err) {

@@ -51,7 +51,7 @@ func (p *planner) Apply(ctx context.Context, job driver.Job) (driver.Outcome, er
 	if p.fails != nil {
 		return driver.Outcome{}, p.fails
 	}
-	if job.Judge != nil {
+	if job.PlansFirst() {
 		p.judged++
 		if err := job.Judge(ctx, p.judgeable()); err != nil {
 			return driver.Outcome{}, err

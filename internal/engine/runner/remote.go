@@ -15,41 +15,42 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// remote returns Job.Remote: it reads what another system has of the task. A driver with a system
-// of its own does not get what another driver has recorded.
-func (c *claim) remote(kind *config.DriverKind) func(ctx context.Context) (state.Remote, error) {
-	return func(ctx context.Context) (state.Remote, error) {
-		driver := ""
-		if kind.Remote {
-			driver = kind.Name
-		}
-		rec, err := retry(ctx, func() (state.Remote, error) {
-			return state.ReadRemote(ctx, c.Store, c.claimed.Task, driver)
-		}, backoff.WithMaxTries(claimTries))
-		if err != nil {
-			return state.Remote{}, fmt.Errorf("read what another system has of task %s: %w", c.claimed.Task, err)
-		}
-		return rec, nil
-	}
+// remote is the record of what another system has of a run's task. It implements driver.RemoteRecord.
+type remote struct {
+	*claim
+	kind *config.DriverKind
+	done *result
 }
 
-// recordRemote returns Job.Record: it writes what another system has of the task
-// together with a renewal of the claim. A store that fails is retried as in confirm.
-func (c *claim) recordRemote(kind *config.DriverKind, done *result) func(ctx context.Context, r state.Remote) error {
-	return func(ctx context.Context, r state.Remote) error {
-		r.Run.Driver = kind.Name
-		_, err := retry(ctx, func() (struct{}, error) {
-			err := c.writeRemote(ctx, r, done)
-			if errors.Is(err, errTaken) {
-				err = backoff.Permanent(err)
-			}
-			return struct{}{}, err
-		}, backoff.WithMaxElapsedTime(max(c.Claim, firstRetry*8)))
-		if err != nil && !errors.Is(err, errTaken) {
-			return fmt.Errorf("record what another system has of task %s, before that is changed: %w", c.claimed.Task, err)
-		}
-		return err
+// Read reads the record. A driver with a system of its own does not get what another driver has recorded.
+func (r remote) Read(ctx context.Context) (state.Remote, error) {
+	driver := ""
+	if r.kind.Remote {
+		driver = r.kind.Name
 	}
+	rec, err := retry(ctx, func() (state.Remote, error) {
+		return state.ReadRemote(ctx, r.Store, r.claimed.Task, driver)
+	}, backoff.WithMaxTries(claimTries))
+	if err != nil {
+		return state.Remote{}, fmt.Errorf("read what another system has of task %s: %w", r.claimed.Task, err)
+	}
+	return rec, nil
+}
+
+// Write writes the record together with a renewal of the claim. A store that fails is retried as in confirm.
+func (r remote) Write(ctx context.Context, next state.Remote) error {
+	next.Run.Driver = r.kind.Name
+	_, err := retry(ctx, func() (struct{}, error) {
+		err := r.writeRemote(ctx, next, r.done)
+		if errors.Is(err, errTaken) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxElapsedTime(max(r.Claim, firstRetry*8)))
+	if err != nil && !errors.Is(err, errTaken) {
+		return fmt.Errorf("record what another system has of task %s, before that is changed: %w", r.claimed.Task, err)
+	}
+	return err
 }
 
 func (c *claim) writeRemote(ctx context.Context, r state.Remote, done *result) error {

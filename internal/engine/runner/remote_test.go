@@ -54,10 +54,10 @@ func (s *steps) Apply(ctx context.Context, job driver.Job) (driver.Outcome, erro
 func (s *steps) record(ctx context.Context, job driver.Job, all ...state.Remote) {
 	s.t.Helper()
 	for _, r := range all {
-		if err := job.Record(ctx, r); err != nil {
+		if err := job.Remote.Write(ctx, r); err != nil {
 			s.t.Error(err)
 		}
-		if got, err := job.Remote(ctx); err != nil || got.Run != r.Run || got.By != r.By {
+		if got, err := job.Remote.Read(ctx); err != nil || got.Run != r.Run || got.By != r.By {
 			s.t.Errorf("recorded: %+v, %v", got, err)
 		}
 	}
@@ -229,7 +229,7 @@ func TestRemote_NothingIsRecordedWithoutTheClaim(t *testing.T) {
 	b, s, _ := newSteps(t)
 	s.next = func(ctx context.Context, job driver.Job) (*state.Changes, error) {
 		b.giveUp("r1")
-		err := job.Record(ctx, upload("r1", "cv-1"))
+		err := job.Remote.Write(ctx, upload("r1", "cv-1"))
 		if err == nil {
 			t.Error("a runner without the claim goes on")
 		}
@@ -263,7 +263,7 @@ func TestRemote_RunThatWentOnAfterItWasGivenUpLeavesItsRemoteRun(t *testing.T) {
 		b.giveUp("r1")
 		looked := b.task().Stopped(false) // a tick has found nothing to stop: the remote run is created only now
 		b.set(looked)
-		return nil, job.Record(ctx, begun(upload("r1", "cv-1"), "run-1", state.RemotePlanning))
+		return nil, job.Remote.Write(ctx, begun(upload("r1", "cv-1"), "run-1", state.RemotePlanning))
 	}
 	if err := b.run(t.Context()); err == nil {
 		t.Error("no error")
@@ -362,8 +362,8 @@ func TestRemote_TaskThatComesBackIsJudgedUntilItHasSucceeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.next = func(ctx context.Context, job driver.Job) (*state.Changes, error) {
-			if before, err := job.Remote(ctx); err != nil || before.Workspace != "ws-1" || job.JudgeDoubt == nil {
-				t.Errorf("the driver finds %+v, %v, and a judge: %v", before, err, job.JudgeDoubt != nil)
+			if before, err := job.Remote.Read(ctx); err != nil || before.Workspace != "ws-1" || job.Judge == nil {
+				t.Errorf("the driver finds %+v, %v, and a judge: %v", before, err, job.Judge != nil)
 			}
 			return &state.Changes{}, failed
 		}
@@ -385,11 +385,11 @@ func TestRemote_DriverDoesNotGetWhatAnotherOneRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := &config.DriverKind{Name: "first", Remote: true}, &config.DriverKind{Name: "second", Remote: true}
-	if err := c.recordRemote(first, &result{snap: &consul.Snapshot{}})(t.Context(), upload("r0", "cv-1")); err != nil {
+	if err := (remote{c, first, &result{snap: &consul.Snapshot{}}}).Write(t.Context(), upload("r0", "cv-1")); err != nil {
 		t.Fatal(err)
 	}
 	for kind, version := range map[*config.DriverKind]string{first: "cv-1", second: "", (&config.Config{}).Driver().Kind(): "cv-1"} {
-		if got, err := c.remote(kind)(t.Context()); err != nil || got.Run.Version != version {
+		if got, err := (remote{c, kind, nil}).Read(t.Context()); err != nil || got.Run.Version != version {
 			t.Errorf("driver %s gets %+v, %v", kind.Name, got, err)
 		}
 	}
@@ -417,8 +417,8 @@ func TestRun_TaskWhoseBackendHasChangedCanBeJudged(t *testing.T) {
 			b.intend(fmt.Sprint("next-", i), b.task())
 		}
 		s.next = func(_ context.Context, job driver.Job) (*state.Changes, error) {
-			if job.BackendChanged != step.changed || job.Judge != nil || job.JudgeDoubt == nil {
-				t.Errorf("run %d: changed: %v, with a judge: %v, with one for a doubt: %v", i, job.BackendChanged, job.Judge != nil, job.JudgeDoubt != nil)
+			if job.BackendChanged != step.changed || job.Judge == nil || !job.OnlyIfOlder {
+				t.Errorf("run %d: changed: %v, with a judge: %v, only for an older state: %v", i, job.BackendChanged, job.Judge != nil, job.OnlyIfOlder)
 			}
 			return &state.Changes{}, nil
 		}

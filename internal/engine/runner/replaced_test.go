@@ -114,7 +114,7 @@ func TestJudge_UnconfirmedLossWaitsInARunThatGoesOnElsewhere(t *testing.T) {
 		second := upload("r1", "cv-2")
 		s.next = func(ctx context.Context, job driver.Job) (*state.Changes, error) {
 			s.record(ctx, job, second, begun(second, "run-2", state.RemotePlanning))
-			if job.Judge == nil { // nothing has to be judged
+			if !job.PlansFirst() { // nothing has to be judged
 				return &state.Changes{Destroy: 2}, nil
 			}
 			err := job.Judge(ctx, driver.Plan{Digest: "plan", State: "s", InState: new(3), Changes: &state.Changes{Destroy: 2}})

@@ -362,7 +362,7 @@ func (c *claim) work(ctx context.Context, launch state.Launch, planned state.Pla
 			}
 		}
 		if done.plan, err = c.plan(ctx, job); err == nil {
-			c.notePlan()
+			c.Planned()
 		}
 		done.Changes, done.Decided = done.plan.Changes, driver.DecidedBy(err)
 		if c.claimed.WhatIf != nil || kind == state.KindPlan && c.Suppose != nil {
@@ -429,7 +429,7 @@ func (c *claim) read(ctx context.Context, launch state.Launch, task *config.Task
 func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, unknown bool, done *result, out io.Writer) driver.Job {
 	done.backend = cfg.BackendDigest()
 	job := driver.Job{
-		Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Had: c.claimed.Had, Output: out, Continued: c.continued, Planned: c.notePlan, Remote: c.remote(cfg.Driver().Kind()),
+		Config: cfg, Task: task, Snapshot: done.snap, Run: c.claimed, Output: out, Continued: c.continued, Notes: c, Remote: remote{c, cfg.Driver().Kind(), done},
 		Applied:        len(before.Sources) > 0 || len(before.Elements) > 0,
 		BackendChanged: before.Backend != "" && done.backend != "" && before.Backend != done.backend,
 	}
@@ -441,12 +441,6 @@ func (c *claim) job(cfg *config.Config, task *config.Task, before state.Inputs, 
 	}
 	if c.claimed.Kind == state.KindApply {
 		job.ChecksRequired = verify.RequiresChecks(task.Verify)
-	}
-	if c.claimed.Unsaved != nil {
-		job.Saved = func() { c.unsaved.Store(nil) }
-	}
-	if c.claimed.Kind.Occupies() {
-		job.Record = c.recordRemote(cfg.Driver().Kind(), done)
 	}
 	return job
 }

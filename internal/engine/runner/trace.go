@@ -59,28 +59,22 @@ type drive struct {
 func (c *claim) drive(job *driver.Job) *drive {
 	d := &drive{claim: c, name: job.Config.Driver().Kind().Name, began: c.Now()}
 	job.Trace = c.claimed.Step(d.name).String()
-	known := job.Planned
-	job.Planned = func() {
-		d.planned, d.goesOn = c.Now(), true
-		if known != nil {
-			known()
+	job.Notes = d
+	if judge := job.Judge; judge != nil {
+		job.Judge = func(ctx context.Context, plan driver.Plan) error {
+			d.planned = d.Now()
+			err := judge(ctx, plan)
+			d.judged, d.goesOn = d.Now(), err == nil && plan.Changes.Any()
+			return err
 		}
 	}
-	job.Judge, job.JudgeDoubt = d.noting(job.Judge), d.noting(job.JudgeDoubt)
 	return d
 }
 
-// noting returns a judge that notes when it judges; nil if there is none.
-func (d *drive) noting(judge func(context.Context, driver.Plan) error) func(context.Context, driver.Plan) error {
-	if judge == nil {
-		return nil
-	}
-	return func(ctx context.Context, plan driver.Plan) error {
-		d.planned = d.Now()
-		err := judge(ctx, plan)
-		d.judged, d.goesOn = d.Now(), err == nil && plan.Changes.Any()
-		return err
-	}
+// Planned implements driver.Notes.
+func (d *drive) Planned() {
+	d.planned, d.goesOn = d.Now(), true
+	d.claim.Planned()
 }
 
 // end exports the spans of what the driver has done. A wait is no failure: the first span of the trace

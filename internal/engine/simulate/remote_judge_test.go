@@ -53,7 +53,7 @@ func (f *far) watched(ctx context.Context, job driver.Job) driver.Job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.judge.remote
-	read := reading{module: t.Module, digest: job.Snapshot.Condition.Digest, judges: job.Judge != nil}
+	read := reading{module: t.Module, digest: job.Snapshot.Condition.Digest, judges: job.PlansFirst()}
 	read.task, read.at, read.read = t, f.now(), f.judge.rules.losses.read[job.Snapshot]
 	read.definition = t.Digest(job.Config)
 	r.reads[run] = read

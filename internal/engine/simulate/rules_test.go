@@ -247,7 +247,7 @@ func (w *world) compared(task string, it planned, destroys bool) planned {
 
 // judged plans and has the plan judged, if the engine wants that.
 func (h *hand) judged(ctx context.Context, job driver.Job, run string) (planned, error) {
-	if job.Judge == nil {
+	if !job.PlansFirst() {
 		return planned{at: h.now()}, nil
 	}
 	it, err := ask(ctx, h.process, terraform, "terraform plans "+job.Task.Name+" to apply that", func() (planned, error) {

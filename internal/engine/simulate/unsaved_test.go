@@ -63,7 +63,7 @@ func (h *hand) findState(ctx context.Context, job driver.Job) error {
 	if err := h.saveLeft(ctx, task); err != nil {
 		return err
 	}
-	job.Saved()
+	job.Notes.Saved()
 	return nil
 }
 

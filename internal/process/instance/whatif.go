@@ -64,11 +64,7 @@ func (w WhatIf) Ask(ctx context.Context, tasks []*config.Task, what condition.Wh
 			return apispec.WhatIf{}, err
 		}
 		all = rec.Data
-		if kind := planner.Config.Driver().Kind(); kind.Remote {
-			planner.Remote = func(ctx context.Context, t *config.Task) (state.Remote, error) {
-				return state.ReadRemote(ctx, w.Store, t.Name, kind.Name)
-			}
-		}
+		planner.Store = w.Store
 	}
 	known := map[*config.Task]*compared{}
 	concerned := supposed.Sort(&q, enabled, func(i int) (err error) {
