@@ -27,7 +27,7 @@ func vip(url string, within time.Duration) verify.Spec {
 func (s *stack) toVerify(r *remote, all ...verify.Spec) *Handler {
 	s.configs["b1"].Tasks[0].Verify = all
 	h := s.elsewhere(r)
-	h.executor.runner.Verify = verify.Requests
+	h.executor.runner.Environ, h.executor.runner.Verify = environment, verify.Requests
 	for _, phase := range []state.RemotePhase{state.RemotePlanning, state.RemoteReady} {
 		r.comeTo(phase)
 		s.must(h, due)
@@ -124,7 +124,7 @@ func TestVerify_NextInvocationContinues(t *testing.T) {
 // next starts another process that verifies.
 func (s *stack) next(r *remote) *Handler {
 	h := s.elsewhere(r)
-	h.executor.runner.Verify = verify.Requests
+	h.executor.runner.Environ, h.executor.runner.Verify = environment, verify.Requests
 	return h
 }
 

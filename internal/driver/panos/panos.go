@@ -48,22 +48,21 @@ const (
 
 // Committer commits to one firewall or Panorama.
 type Committer struct {
-	// Redact, if set, removes secrets from the output of Commit.
-	Redact func(string) string
-
 	provider string // id
 	client   pango.Client
+	redact   func(string) string
 	wait     time.Duration // before the second attempt
 }
 
 // New returns the Committer for a provider block whose templates have been evaluated, or nil if it
 // is not a panos provider with auto_commit. Missing arguments are taken from its task_env or from
-// the process environment, in the provider's own variables. A json_config_file is relative to dir.
-func New(p config.Provider, dir string) (*Committer, error) {
+// the process environment, in the provider's own variables. A json_config_file is relative to dir. Redact
+// removes secrets from the output of Commit.
+func New(p config.Provider, dir string, redact func(string) string) (*Committer, error) {
 	if p.Name != ProviderName || !p.AutoCommit {
 		return nil, nil
 	}
-	c := &Committer{provider: p.ID(), wait: firstWait}
+	c := &Committer{provider: p.ID(), redact: redact, wait: firstWait}
 	if file := textOf(p.Body, "json_config_file"); file != "" {
 		if err := c.read(file, dir); err != nil {
 			return nil, err
@@ -181,9 +180,7 @@ func (c *Committer) Commit(ctx context.Context, out io.Writer) error {
 			return job, nil
 		}
 		again := !refused(err)
-		if c.Redact != nil {
-			err = errors.New(c.Redact(err.Error()))
-		}
+		err = errors.New(c.redact(err.Error()))
 		last = err
 		if !again {
 			err = backoff.Permanent(err)

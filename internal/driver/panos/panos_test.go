@@ -30,10 +30,13 @@ func provider(s *panostest.Server, arguments map[string]cty.Value, env map[strin
 
 func text(s string) cty.Value { return cty.StringVal(s) }
 
+// shown is a text that has no secrets.
+func shown(text string) string { return text }
+
 // commitTo commits with short waits.
 func commitTo(t *testing.T, ctx context.Context, p config.Provider) (string, error) {
 	t.Helper()
-	c, err := New(p, t.TempDir())
+	c, err := New(p, t.TempDir(), shown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,13 +150,13 @@ func TestNew_ReportsMissingArguments(t *testing.T) {
 		"verify_certificate": {Name: "panos", AutoCommit: true, Env: map[string]string{"PANOS_VERIFY_CERTIFICATE": "S3CRET"}},
 		"json_config_file":   {Name: "panos", AutoCommit: true, Body: config.Body{Attributes: map[string]cty.Value{"json_config_file": text("none.json")}}},
 	} {
-		_, err := New(p, t.TempDir())
+		_, err := New(p, t.TempDir(), shown)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `provider "panos"`) || strings.Contains(err.Error(), "S3CRET") {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
 	}
 	for _, p := range []config.Provider{{Name: "panos"}, {Name: "aws", AutoCommit: true}} {
-		if c, err := New(p, ""); c != nil || err != nil {
+		if c, err := New(p, "", shown); c != nil || err != nil {
 			t.Errorf("%+v: %v, %v", p, c, err)
 		}
 	}
@@ -168,7 +171,7 @@ func TestNew_ReadsHeadersFromMapBlockAndEnvironment(t *testing.T) {
 	fromEnv.Env = map[string]string{"PANOS_HEADERS": `{"X-A": "a", "X-B": "2"}`}
 	maps.Copy(fromEnv.Env, base.Env)
 	for name, p := range map[string]config.Provider{"map": fromMap, "block": fromBlock, "environment": fromEnv} {
-		c, err := New(p, "")
+		c, err := New(p, "", shown)
 		if err != nil || len(c.client.Headers) != 2 || c.client.Headers["X-A"] != "a" || c.client.Headers["X-B"] != "2" {
 			t.Errorf("%s: %v, %v", name, c.client.Headers, err)
 		}

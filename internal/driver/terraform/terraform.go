@@ -341,12 +341,11 @@ func committers(values dynamic.Values, t *config.Task) ([]*panos.Committer, erro
 	var commits []*panos.Committer
 	for _, id := range t.Providers {
 		p, _ := values.Config.Provider(id)
-		c, err := panos.New(p, t.WorkingDir)
+		c, err := panos.New(p, t.WorkingDir, func(text string) string { return redact.Text(text, values.Secrets) })
 		if err != nil {
 			return nil, err
 		}
 		if c != nil {
-			c.Redact = func(text string) string { return redact.Text(text, values.Secrets) }
 			commits = append(commits, c)
 		}
 	}

@@ -25,7 +25,7 @@ type eventReader struct {
 	counts    state.Changes    // without names
 	resources []state.Resource // what is done to each, in any order
 	known     bool             // the format is known
-	found     *inventory       // of the state; may be nil
+	found     *inventory       // of the state
 	unclear   bool             // there is an event with an unknown meaning
 	warned    bool             // there is a warning
 	summary   *changeSummary   // nil until it was printed
@@ -76,9 +76,7 @@ func (r *eventReader) line(line string) (text string, failed bool) {
 	case "refresh_complete", "outputs":
 		return "", false
 	case "refresh_start":
-		if r.found != nil {
-			r.found.line(r.clean(e.Message)) // as apply prints it
-		}
+		r.found.line(r.clean(e.Message)) // as apply prints it
 	case "planned_change":
 		r.planned(e.Change.Resource.Addr, e.Change.Action)
 	case "change_summary":
@@ -98,9 +96,7 @@ func (r *eventReader) planned(address, action string) {
 	}
 	switch action {
 	case "remove":
-		if r.found != nil {
-			r.found.forget(r.clean(address))
-		}
+		r.found.forget(r.clean(address))
 	case "create":
 		r.counts.Add++
 	case "update":

@@ -43,7 +43,7 @@ func TestEvents_CountsArePlansOnlyIfTheyAreClear(t *testing.T) {
 		{"an unknown action", append(all, planned("f.x", "destroy_later"), summary(2, 1, 2)), false},
 		{"a broken event", append(all, `{"type":"planned_ch`, summary(2, 1, 2)), false},
 	} {
-		r := &eventReader{clean: func(text string) string { return text }}
+		r := &eventReader{clean: func(text string) string { return text }, found: newInventory()}
 		for _, line := range append([]string{versionEvent}, c.lines...) {
 			r.line(line)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -191,7 +192,7 @@ func (s *shrinking) pass(want string) state.Task {
 	time.Sleep(time.Minute)
 	cfg, log, owner := s.config(), slog.New(slog.DiscardHandler), lease.NewOwner()
 	run := &runner.Runner{Config: func() *config.Config { return cfg }, Store: s.store, Consul: s, Driver: s, Owner: owner, Claim: ttl, Log: log,
-		Now: func() time.Time { return s.now().Add(s.runner) }, Verify: s.verify}
+		Now: func() time.Time { return s.now().Add(s.runner) }, Environ: environ.Shared, Verify: s.verify}
 	launcher := launch.NewLocal(s.t.Context(), 2, log, run.Run)
 	r := &reconcile.Reconciler{Config: cfg, Store: s.store, Consul: s, Launcher: launcher, Owner: owner, LeaseTTL: ttl, Now: s.now, Log: log}
 	outcomes, err := r.Once(s.t.Context(), launcher.Wait)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -29,14 +28,6 @@ func (j *judgement) check(ctx context.Context) ([]state.Cause, error) {
 		Task: j.task.Name, Run: policycheck.Run{ID: j.claimed.ID, Kind: j.claimed.Kind}, Reason: j.claimed.Reason,
 		Entries: policycheck.Entries(consul.AllNames(j.done.differences)),
 	}, j.dir, j.environ(), j.out)
-}
-
-// environ is the environment of checks and verifications.
-func (r *Runner) environ() []string {
-	if r.Environ == nil {
-		return environ.Shared()
-	}
-	return r.Environ()
 }
 
 // Check runs a task's checks on a plan, in a folder and with an environment, and returns why it

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/terraformcli"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/record/state/statetest"
+	"github.com/terrapulse/terrapulse/internal/rules/verify"
 	"github.com/terrapulse/terrapulse/internal/taskfile/condition"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
@@ -86,7 +88,7 @@ func newFixture(t *testing.T, apply applier) *fixture {
 	b.Runner = &Runner{
 		Config: func() *config.Config { return cfg }, Source: new(overlay.Source), Store: b.store, Consul: catalog{}, Driver: fake{apply: apply},
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },
-		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second,
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second, Environ: environ.Shared, Verify: verify.Run,
 	}
 	b.intend("r1", state.Task{Observation: state.Observation{Observed: "B", ObservedAt: noon, Applied: "A", AppliedAt: noon.Add(-time.Hour)}})
 	return b

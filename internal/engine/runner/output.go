@@ -40,7 +40,7 @@ type Logs interface {
 // secrets, and writes it to the store while the run goes on.
 type output struct {
 	state.Output
-	watch io.Writer // may be nil
+	watch io.Writer
 	live  *state.LogWriter
 	name  string // under which it is kept
 	every time.Duration
@@ -48,7 +48,7 @@ type output struct {
 }
 
 func (r *Runner) newOutput(run state.Run) *output {
-	o := &output{name: outputName(run), every: r.Live, log: r.Log}
+	o := &output{watch: io.Discard, name: outputName(run), every: r.Live, log: r.Log}
 	if r.Watch != nil {
 		o.watch = r.Watch(run)
 	}
@@ -91,9 +91,7 @@ func (r *Runner) carryOver(ctx context.Context, c *claim, o *output) bool {
 
 // Write implements io.Writer.
 func (o *output) Write(lines []byte) (int, error) {
-	if o.watch != nil {
-		_, _ = o.watch.Write(lines) // a terminal that is gone stops no run
-	}
+	_, _ = o.watch.Write(lines) // a terminal that is gone stops no run
 	return o.Output.Write(lines)
 }
 

@@ -114,9 +114,9 @@ type Runner struct {
 	Yields bool
 	// Spans exports the spans of traced runs; may be nil.
 	Spans spans.Recorder
-	// Environ returns the environment of checks and verifications; environ.Shared if nil.
+	// Environ returns the environment of checks and verifications.
 	Environ func() []string
-	// Verify carries out verifications; verify.Run if nil.
+	// Verify carries out verifications.
 	Verify func(ctx context.Context, all []verify.Spec, applied verify.Applied) []state.Verified
 	// Patience is how long an outcome that the store does not take is offered
 	// again; two minutes if 0. After that the run is found lost, and run again.

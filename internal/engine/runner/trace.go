@@ -113,7 +113,7 @@ func later(a, b time.Time) time.Time {
 
 // environ is the environment of checks and verifications, with the context of the trace.
 func (c *claim) environ() []string {
-	env := c.Runner.environ()
+	env := c.Environ()
 	if trace := c.claimed.Trace(); trace.Valid() {
 		env = append(env, tracing.Variable+"="+trace.String())
 	}

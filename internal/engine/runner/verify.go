@@ -80,14 +80,10 @@ func called(cfg *config.Config, name string) *config.Task {
 
 // verifyBy carries out verifications, and adds their results to those that are known.
 func (c *claim) verifyBy(ctx context.Context, all []verify.Spec, v state.Verifying, done *result, dir string, out io.Writer) error {
-	carryOut := c.Verify
-	if carryOut == nil {
-		carryOut = verify.Run
-	}
 	var results []state.Verified
 	if len(all) > 0 {
 		ended := c.step("verify")
-		results = carryOut(ctx, all, verify.Applied{Task: c.claimed.Task, Run: c.claimed.ID, Dir: dir, Env: c.environ()})
+		results = c.Verify(ctx, all, verify.Applied{Task: c.claimed.Task, Run: c.claimed.ID, Dir: dir, Env: c.environ()})
 		ended(notPassed(results))
 	}
 	cancelled, stopped := errors.As(context.Cause(ctx), new(*cancelledError)), false

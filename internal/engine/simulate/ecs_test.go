@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/engine/runner"
 	"github.com/terrapulse/terrapulse/internal/record/orphan"
@@ -303,7 +304,7 @@ func (c *container) work(ctx context.Context, launch state.Launch) bool {
 		}
 	}
 	r.Config = func() *config.Config { return bundles[b].config }
-	r.Consul, r.Driver, r.Verify = eyes{process: c.process}, hand, hand.verify
+	r.Consul, r.Driver, r.Environ, r.Verify = eyes{process: c.process}, hand, environ.Shared, hand.verify
 	var work sync.WaitGroup
 	room := make(chan struct{}, parallel)
 	for _, planned := range launch.Runs {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/engine/launch"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
@@ -70,7 +71,7 @@ func (w *world) startInstance() {
 	a := &act{}
 	hand := &hand{process: p}
 	r := &runner.Runner{Config: func() *config.Config { return bundles[i.config.Load()].config }, Source: new(overlay.Source), Store: summary.Keep(view{process: p}), Logs: hand,
-		Consul: eyes{process: p}, Driver: hand, Verify: hand.verify, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
+		Consul: eyes{process: p}, Driver: hand, Environ: environ.Shared, Verify: hand.verify, Owner: p.name, Claim: localLease, Now: p.now, Log: nothing}
 	far := p.newFar()
 	if w.remote {
 		r.Driver = far

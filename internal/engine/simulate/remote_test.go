@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/terrapulse/terrapulse/internal/base/environ"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
 	"github.com/terrapulse/terrapulse/internal/driver/hcp"
@@ -116,7 +117,7 @@ func (f *function) carriesOut(ctx context.Context) {
 	f.local = launch.NewLocal(until, parallel, nothing, func(ctx context.Context, l state.Launch, run state.PlannedRun) error {
 		b := indexOf(l.Bundle)
 		hand := &hand{process: f.process}
-		r := &runner.Runner{Store: summary.Keep(view{process: f.process}), Source: new(overlay.Source), Logs: hand, Verify: hand.verify, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
+		r := &runner.Runner{Store: summary.Keep(view{process: f.process}), Source: new(overlay.Source), Logs: hand, Environ: environ.Shared, Verify: hand.verify, Owner: f.name, Claim: claim, Yields: true, Now: f.now, Log: nothing,
 			Config: func() *config.Config { return bundles[b].config }, Consul: eyes{process: f.process, act: new(act)}, Driver: f.far}
 		return r.Run(ofRun(ctx, run), l, run)
 	})
