@@ -15,7 +15,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/terrapul
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64 windows_amd64 windows_arm64
 
 .DEFAULT_GOAL := help
-.PHONY: help build build-all demo demo-tools demo-aws verify-aws compiled test test-all test-short test-tofu test-consul simulate lint docs bench curves tools clean release release-images test-release $(PLATFORMS)
+.PHONY: help build build-all demo demo-tools demo-aws verify-aws compiled test test-all test-short test-tofu test-consul test-terraform simulate lint docs bench curves tools clean release release-images test-release $(PLATFORMS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,15 @@ test-consul: ## Run the tests that need Consul with other versions of it; CONSUL
 
 # The tests of the program that differ with Consul: rights, outages, a cluster, the values of a module.
 CONSUL_TESTS = ConfigEntries|Resources|Compat|Polic|Rights|Cluster|Consul|Ports
+
+test-terraform: ## Run the tests that need Terraform with each tested version of it; TERRAFORM=1.9.8 chooses one
+	@$(SAME) go run ./tools/fetch run terraforms
+	@for version in $(or $(TERRAFORM),$$(ls .tools/terraform)); do echo "Terraform $$version"; export TERRAPULSE_TEST_TERRAFORM=$$version; \
+		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/driver/terraform/... ./internal/driver/terraformcli ./internal/driver/tfplan && \
+		go test -parallel $(JOBS) -timeout 20m -run '$(TERRAFORM_TESTS)' ./cmd/terrapulse || exit 1; done
+
+# The tests of the program that differ with Terraform: plans and what they lose, checks, states, interrupts.
+TERRAFORM_TESTS = Compat|Drift|Verif|Renam|Mov|Migrat|Lost|Unsaved|Output|Plan|Inspect|Values|Cloud|Interrupt|Stop
 
 # By default, each run simulates different histories.
 SEED ?= $(shell date +%s)000000

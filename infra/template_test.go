@@ -48,7 +48,7 @@ func everything() rehearsal.Parameters {
 		"SecretArns":    secretARN + "," + notifyARN, "HcpNotificationTokenArn": notificationARN,
 		"SecurityGroups": "sg-1,sg-2", "AssignPublicIp": "true", "FunctionSubnets": "subnet-3,subnet-4", "FunctionSecurityGroups": "sg-3",
 		"PollSeconds": "1", "Linger": "300s", "Capacity": "FARGATE_SPOT=3,FARGATE=1", "RunnerParallel": "4", "MaxContainers": "7",
-		"TerraformImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terraform:1.11.4",
+		"TerraformImage": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/terraform:1.16.4",
 		"Bucket":         "the-bucket/some-prefix", "KmsKeyArn": kmsARN,
 		"RunnerPolicyArns": "arn:aws:iam::aws:policy/AmazonVPCFullAccess,arn:aws:iam::aws:policy/AmazonRoute53FullAccess",
 		"PlanPolicyArns":   "arn:aws:iam::aws:policy/AmazonVPCReadOnlyAccess,arn:aws:iam::aws:policy/AmazonRoute53ReadOnlyAccess",

@@ -149,7 +149,7 @@ func TestDigest_RefusesAnotherImageThanTheRegistryHas(t *testing.T) {
 		{"the index", index, reference(index), true},
 		{"a moved tag", index + " ", reference(index), false},
 		{"one processor", single, reference(single), false},
-		{"a tag", index, image + ":1.11.4", false},
+		{"a tag", index, image + ":1.16.4", false},
 	} {
 		docker := "#!/bin/sh\ncat <<'END' | head -c -1\n" + tt.registry + "\nEND\n"
 		if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o755); err != nil {
@@ -161,7 +161,7 @@ func TestDigest_RefusesAnotherImageThanTheRegistryHas(t *testing.T) {
 			t.Errorf("%s: %v\n%s", tt.name, err, out)
 		}
 	}
-	for _, given := range []string{image + ":1.11.4", image + "@sha256:12"} {
+	for _, given := range []string{image + ":1.16.4", image + "@sha256:12"} {
 		cmd := exec.CommandContext(t.Context(), "go", "run", "./tools/release", "-version", "v0.0.1", "-to", filepath.Join(dir, "out"), "-terraform-image", given)
 		cmd.Dir = testtools.Root(t)
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "name it with its digest") {

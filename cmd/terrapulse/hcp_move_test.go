@@ -30,7 +30,7 @@ func TestHCP_StateIsMovedToHCPTerraformAndBack(t *testing.T) {
 	s, hcp := newCloudSite(t)
 	cloud := s.cloudFile(0, "")
 	const local = "driver \"terraform\" {\n  backend \"local\" {}\n"
-	here := strings.Replace(strings.Replace(cloud, "driver \"terraform-cloud\" {\n  workspace_prefix = \"cts\"\n", local, 1), "terraform_version = \"1.11.4\"", "", 1)
+	here := strings.Replace(strings.Replace(cloud, "driver \"terraform-cloud\" {\n  workspace_prefix = \"cts\"\n", local, 1), "terraform_version = \"1.16.4\"", "", 1)
 	file := s.write("cts.hcl", here)
 	r := s.run("-once", "-config-file", file)
 	wantCode(t, r, exitOK)

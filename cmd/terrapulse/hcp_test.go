@@ -61,7 +61,7 @@ task {
   source            = "./mod"
   providers         = ["local"]
   services          = ["web"]
-  terraform_version = "1.11.4"
+  terraform_version = "1.16.4"
   variable_files    = ["lb.tfvars"]
   %s
 }
@@ -94,7 +94,7 @@ func TestHCP_TaskFileOfCTSEnterpriseRunsUnchanged(t *testing.T) {
 	eventually(t, "the change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
 
 	w := hcp.Workspace("cts-lb")
-	if len(hcp.Workspaces()) != 1 || len(w.Runs) != 2 || !slices.Contains(w.Tags, "source:cts") || w.Attributes["terraform-version"] != "1.11.4" {
+	if len(hcp.Workspaces()) != 1 || len(w.Runs) != 2 || !slices.Contains(w.Tags, "source:cts") || w.Attributes["terraform-version"] != "1.16.4" {
 		t.Errorf("workspaces %v: %d runs, tags %v, %v", hcp.Workspaces(), len(w.Runs), w.Tags, w.Attributes)
 	}
 	for _, r := range w.Runs {
@@ -127,8 +127,8 @@ func TestHCP_TaskFileOfCTSEnterpriseRunsUnchanged(t *testing.T) {
 
 	m := &member{p, "", port}
 	status, answer := m.call("POST", "/v1/tasks?run=inspect", `{"task":{"name":"new","module":"./mod","condition":{"services":{"names":["web"]}},"variables":{"file":"\"/none/x\""},
-		"terraform_version":"","terraform_cloud_workspace":{"terraform_version":"1.11.4"}}}`)
-	if status != 200 || !strings.Contains(answer, `"tfc_run_url":"`+hcp.URL) || !strings.Contains(answer, `"terraform_version":"1.11.4"`) {
+		"terraform_version":"","terraform_cloud_workspace":{"terraform_version":"1.16.4"}}}`)
+	if status != 200 || !strings.Contains(answer, `"tfc_run_url":"`+hcp.URL) || !strings.Contains(answer, `"terraform_version":"1.16.4"`) {
 		t.Errorf("an inspection answers %d %s", status, answer)
 	}
 	if names := hcp.Workspaces(); len(names) != 1 {

@@ -75,7 +75,7 @@ func TestTaskFile_IsSentAsTheSameTask(t *testing.T) {
 // The driver, its organization and its token are those of the instance.
 func TestTaskFile_NamesItsWorkspaceInHCPTerraform(t *testing.T) {
 	const workspace = "task {\n name = \"t\"\n module = \"./mod\"\n condition \"services\" {\n  names = [\"web\"]\n }\n" +
-		" terraform_cloud_workspace {\n  execution_mode = \"agent\"\n  agent_pool_name = \"p\"\n  terraform_version = \"1.11.4\"\n }\n}\n"
+		" terraform_cloud_workspace {\n  execution_mode = \"agent\"\n  agent_pool_name = \"p\"\n  terraform_version = \"1.16.4\"\n }\n}\n"
 	for name, text := range map[string]string{"alone": workspace, "with a driver": "driver \"terraform-cloud\" {}\n" + workspace} {
 		task, _, err := readTaskFile(taskFile(t, "task.hcl", text))
 		if err != nil {
@@ -90,7 +90,7 @@ func TestTaskFile_NamesItsWorkspaceInHCPTerraform(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %s is refused: %v", name, definition, err)
 		}
-		want := config.CloudWorkspace{ExecutionMode: "agent", AgentPoolName: "p", TerraformVersion: "1.11.4"}
+		want := config.CloudWorkspace{ExecutionMode: "agent", AgentPoolName: "p", TerraformVersion: "1.16.4"}
 		if got.Cloud != want {
 			t.Errorf("%s: as sent: %+v", name, got.Cloud)
 		}

@@ -31,7 +31,7 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		Endpoints: map[string][]string{"vpc-1": {"com.amazonaws.eu-west-1.sts"}, "vpc-3": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs"},
 			"vpc-4": {"com.amazonaws.eu-west-1.ecs", "com.amazonaws.eu-west-1.logs", "com.amazonaws.eu-west-1.lambda"}},
 	}
-	const stock, own = "public.ecr.aws/hashicorp/terraform:1.11.4", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse:1"
+	const stock, own = "public.ecr.aws/hashicorp/terraform:1.16.4", "123456789012.dkr.ecr.eu-west-1.amazonaws.com/terrapulse:1"
 	for _, tt := range []struct {
 		name    string
 		w       wanted
@@ -42,7 +42,7 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		{"public containers, a private function", wanted{Subnets: []string{"public"}, FunctionSubnets: []string{"private-1"}, PublicIP: true, Image: stock}, ""},
 		{"endpoints", wanted{Subnets: []string{"endpoints"}, FunctionSubnets: []string{"endpoints"}, Image: own}, ""},
 		{"an image in ECR by its FIPS endpoint", wanted{Subnets: []string{"endpoints"}, Image: "123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/terrapulse:1"}, ""},
-		{"an image in a registry of the VPC", wanted{Subnets: []string{"endpoints"}, Image: "registry.example.com/terraform:1.11.4"}, ""},
+		{"an image in a registry of the VPC", wanted{Subnets: []string{"endpoints"}, Image: "registry.example.com/terraform:1.16.4"}, ""},
 		{"a function in another VPC, with groups", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"other"}, Image: stock, OwnGroup: true, FunctionGroups: true}, ""},
 		{"Consul with an IPv6 address", wanted{Subnets: []string{"six"}, FunctionSubnets: []string{"six"}, Image: stock, Consul: "[2001:db8::1]:8501"}, ""},
 		{"Consul with a name, without IPv6", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"private-1"}, Image: stock, Consul: "consul.example.com:8501"}, ""},
@@ -54,7 +54,7 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 
 		{"public containers, a function that sends over IPv6", wanted{Subnets: []string{"public"}, FunctionSubnets: []string{"egress"}, PublicIP: true, Image: stock}, ""},
 		{"containers and a function that send over IPv6", wanted{Subnets: []string{"only"}, FunctionSubnets: []string{"egress"}, Image: "123456789012.dkr-ecr.eu-west-1.on.aws/terrapulse:1"}, ""},
-		{"containers that send over IPv6, with the public image", wanted{Subnets: []string{"only"}, Image: "ecr-public.aws.com/hashicorp/terraform:1.11.4"}, ""},
+		{"containers that send over IPv6, with the public image", wanted{Subnets: []string{"only"}, Image: "ecr-public.aws.com/hashicorp/terraform:1.16.4"}, ""},
 		{"an egress-only gateway, and endpoints", wanted{Subnets: []string{"egress-endpoints"}, FunctionSubnets: []string{"egress-endpoints"}, Image: own}, ""},
 
 		{"containers with IPv4 addresses, and a route for IPv6 only", wanted{Subnets: []string{"egress"}, Image: own}, "ECS pulls images over IPv4 if a subnet has IPv4 addresses: choose public subnets and AssignPublicIp=true"},
@@ -69,8 +69,8 @@ func TestJudge_RefusesWhatCannotWork(t *testing.T) {
 		{"two VPCs", wanted{Subnets: []string{"private-1", "other"}, Image: stock}, "all Subnets must be in one VPC"},
 		{"containers without an address", wanted{Subnets: []string{"private-1", "public"}, Image: stock}, "public is a public subnet, in which a container without a public address reaches nothing: set AssignPublicIp=true"},
 		{"containers without a route", wanted{Subnets: []string{"isolated"}, PublicIP: true, Image: own}, "isolated has no route out of its VPC"},
-		{"an image on the internet, with endpoints only", wanted{Subnets: []string{"endpoints"}, Image: stock}, "the image public.ecr.aws/hashicorp/terraform:1.11.4 cannot be pulled"},
-		{"an image of Docker Hub, with endpoints only", wanted{Subnets: []string{"endpoints"}, Image: "hashicorp/terraform:1.11.4"}, "cannot be pulled"},
+		{"an image on the internet, with endpoints only", wanted{Subnets: []string{"endpoints"}, Image: stock}, "the image public.ecr.aws/hashicorp/terraform:1.16.4 cannot be pulled"},
+		{"an image of Docker Hub, with endpoints only", wanted{Subnets: []string{"endpoints"}, Image: "hashicorp/terraform:1.16.4"}, "cannot be pulled"},
 		{"the same without a public address", wanted{Subnets: []string{"public-endpoints"}, Image: stock}, "cannot be pulled"},
 		{"a function in a public subnet", wanted{Subnets: []string{"public"}, FunctionSubnets: []string{"public"}, PublicIP: true, Image: stock}, "a function has no public address"},
 		{"a function without a route", wanted{Subnets: []string{"private-1"}, FunctionSubnets: []string{"isolated"}, Image: stock}, "isolated has no route out of its VPC"},
@@ -111,7 +111,7 @@ func TestNetwork_IsReadFromEC2(t *testing.T) {
 	}
 	ask := func(subnets, functionSubnets string, public string) (map[string]any, error) {
 		id, data, err := n.handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{"Subnets": subnets, "FunctionSubnets": functionSubnets,
-			"AssignPublicIp": public, "Image": "public.ecr.aws/hashicorp/terraform:1.11.4", "OwnGroup": "true"}})
+			"AssignPublicIp": public, "Image": "public.ecr.aws/hashicorp/terraform:1.16.4", "OwnGroup": "true"}})
 		if id == "" {
 			t.Error("no id")
 		}
@@ -209,7 +209,7 @@ func TestNetwork_ChoosesDualStackEndpoints(t *testing.T) {
 			}))
 			defer server.Close()
 			_, data, err := newNetwork(t, server.URL).handle(t.Context(), cfn.Event{RequestType: cfn.RequestCreate, ResourceProperties: map[string]any{
-				"Subnets": "container", "FunctionSubnets": "function", "Image": "ecr-public.aws.com/hashicorp/terraform:1.11.4"}})
+				"Subnets": "container", "FunctionSubnets": "function", "Image": "ecr-public.aws.com/hashicorp/terraform:1.16.4"}})
 			got := fmt.Sprintf("DualStack: %v, ContainerDualStack: %v", data["DualStack"], data["ContainerDualStack"])
 			if err != nil {
 				got = "refused: " + err.Error()

@@ -29,7 +29,7 @@ PSEUDO = {
 # What parameters of other forms are, by their names; other ARNs are of a secret, or of an SSM parameter.
 PARAMETERS = {
     "KmsKeyArn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555",
-    "TerraformImage": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/terraform:1.11.4",
+    "TerraformImage": f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team/terraform:1.16.4",
     "TaskRoleArns": [f"arn:aws:iam::{ACCOUNT}:role/network"],
     "OidcProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/token.actions.githubusercontent.com",
 }

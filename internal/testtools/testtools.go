@@ -150,12 +150,15 @@ func aws(t testing.TB, name string) string {
 	return find(t, name)
 }
 
-// Terraform returns the path of a Terraform binary. With TERRAPULSE_TEST_ENGINE=tofu it is an
-// OpenTofu with the name terraform.
+// Terraform returns the path of a Terraform binary. TERRAPULSE_TEST_TERRAFORM=1.2.3 chooses another
+// version than the pinned one. With TERRAPULSE_TEST_ENGINE=tofu it is an OpenTofu with the name terraform.
 func Terraform(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TERRAPULSE_TEST_ENGINE") == "tofu" {
 		return filepath.Join(filepath.Dir(OpenTofu(t)), "terraform"+filepath.Ext(OpenTofu(t)))
+	}
+	if version := os.Getenv("TERRAPULSE_TEST_TERRAFORM"); version != "" {
+		return find(t, "terraform/"+version+"/terraform")
 	}
 	return find(t, "bin/terraform")
 }

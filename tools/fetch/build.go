@@ -17,22 +17,15 @@ import (
 // progressEvery is the interval at which a build that takes long says how far it is.
 const progressEvery = 20 * time.Second
 
-// otherConsul is the module in which another version of Consul is built. `go install` refuses
-// Consul with its version, because its go.mod replaces modules. tools/consul has the same
-// exclusions and replacement for the pinned version.
-const otherConsul = `module github.com/terrapulse/terrapulse/tools/consul
+// otherModule is the module in which another version of a tool is built. `go install` refuses Consul
+// and Terraform with their versions, because their go.mod replaces modules.
+const otherModule = `module github.com/terrapulse/terrapulse/tools/other
 
 go 1.26
 
-require github.com/hashicorp/consul v%s
+require %s v%s
 
-exclude (
-	github.com/hashicorp/go-msgpack v1.1.5
-	github.com/hashicorp/go-msgpack v1.1.6
-)
-
-replace github.com/hashicorp/go-discover => %s
-`
+%s`
 
 var downloads = regexp.MustCompile(`(?m)^go: downloading .*\n`)
 
@@ -47,31 +40,34 @@ func (f *fetcher) build(ctx context.Context, t tool, work string) (string, error
 	cmd.Env = append(os.Environ(), "GOBIN="+work, "GOFLAGS=", "GOWORK=off", "CGO_ENABLED="+cgo,
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.Dir = work
+	source := t.pkg
 	switch {
 	case t.module != "":
 		cmd.Dir = filepath.Join(f.top, filepath.FromSlash(t.module))
-		if t.edits != nil {
-			modfile, err := f.trimmed(ctx, t, work)
-			if err != nil {
+	case t.other:
+		module := fmt.Sprintf(otherModule, t.pkg, t.version, strings.ReplaceAll(t.directives, "TOP", filepath.ToSlash(f.top)))
+		for name, content := range map[string]string{"go.mod": module, "go.sum": ""} {
+			if err := os.WriteFile(filepath.Join(work, name), []byte(content), 0o644); err != nil {
 				return "", err
 			}
-			cmd.Args = append(cmd.Args, "-mod=mod", "-modfile="+modfile)
 		}
-		for _, of := range t.undebugged { // the linker removes what debuggers read; not to write it saves a fifth
-			cmd.Args = append(cmd.Args, "-gcflags="+of+"/...=-dwarf=false")
-		}
-		cmd.Args = append(cmd.Args, t.pkg)
-	case t.other:
-		module := fmt.Sprintf(otherConsul, t.version, filepath.ToSlash(filepath.Join(f.top, "tools", "consul", "discover")))
-		if err := os.WriteFile(filepath.Join(work, "go.mod"), []byte(module), 0o644); err != nil {
-			return "", err
-		}
-		cmd.Args = append(cmd.Args, "-mod=mod", t.pkg)
+		cmd.Args = append(cmd.Args, "-mod=mod")
 		// The checksum database does not have every version of Consul's own modules.
 		cmd.Env = append(cmd.Env, "GONOSUMDB="+strings.Join([]string{os.Getenv("GONOSUMDB"), "github.com/hashicorp/consul*"}, ","))
 	default:
-		cmd.Args = append(cmd.Args, t.pkg+"@"+t.at)
+		source += "@" + t.at
 	}
+	if t.edits != nil {
+		modfile, err := f.trimmed(ctx, t, cmd.Dir, work)
+		if err != nil {
+			return "", err
+		}
+		cmd.Args = append(cmd.Args, "-mod=mod", "-modfile="+modfile)
+	}
+	for _, of := range t.undebugged { // the linker removes what debuggers read; not to write it saves a fifth
+		cmd.Args = append(cmd.Args, "-gcflags="+of+"/...=-dwarf=false")
+	}
+	cmd.Args = append(cmd.Args, source)
 
 	f.printf("%s: building %s", t.name, t.version)
 	start, ended, out := time.Now(), make(chan error, 1), &buildOutput{}

@@ -86,6 +86,10 @@ func TestChoose_ByName(t *testing.T) {
 	if got := names(chosen); err != nil || len(chosen) != len(consuls) || !chosen[0].other {
 		t.Errorf("the set consuls: %s, %v", got, err)
 	}
+	chosen, err = choose([]string{"terraforms"})
+	if got := names(chosen); err != nil || len(chosen) != len(terraforms) || !chosen[0].other {
+		t.Errorf("the set terraforms: %s, %v", got, err)
+	}
 	chosen, err = choose([]string{"consul"})
 	if got := names(chosen); err != nil || got != "consul" || chosen[0].other {
 		t.Errorf("consul alone: %s, %v", got, err)
@@ -194,6 +198,60 @@ func TestConsuls_AreInTheDocumentation(t *testing.T) {
 	if !slices.Equal(listed, tested) {
 		t.Errorf("docs/operate.md lists Consul %v as tested, want %v", listed, tested)
 	}
+}
+
+func TestTerraforms_AreInTheDocumentation(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "driver.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sentence, _ := strings.Cut(string(text), "tested with Terraform ")
+	sentence, _, _ = strings.Cut(sentence, "OpenTofu")
+	var tested []string
+	for _, v := range terraforms {
+		tested = append(tested, v.version)
+	}
+	if listed := regexp.MustCompile(`\d+\.\d+\.\d+`).FindAllString(sentence, -1); !slices.Equal(listed, tested) {
+		t.Errorf("docs/reference/driver.md lists Terraform %v as tested, want %v", listed, tested)
+	}
+}
+
+func TestTerraform_HasOneVersionByDefault(t *testing.T) {
+	for file, before := range map[string]string{
+		"template.yaml": "public.ecr.aws/hashicorp/terraform:", "docs/deploy.md": "/hashicorp/terraform:",
+		"docs/reference/driver.md": "    version: ", "docs/reference/terraform-cloud.md": "terraform_version: ", "docs/trust.md": `"terraform_version": "`,
+		"internal/taskfile/config/schema.go": `form:"version" example:"`, "internal/taskfile/config/resolve.go": `such as "`,
+		"infra/runner/build": "TERRAFORM_VERSION:-",
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(regexp.QuoteMeta(before)+`(\d+\.\d+\.\d+)`).FindAllStringSubmatch(string(text), -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no version of Terraform", file)
+		}
+		for _, n := range named {
+			if n[1] != terraform {
+				t.Errorf("%s names Terraform %s, want %s", file, n[1], terraform)
+			}
+		}
+	}
+}
+
+func TestFetch_OtherVersionIsBuiltInAModuleOfItsOwn(t *testing.T) {
+	w := newFixture(t)
+	w.write("lib/go.mod", "module example.com/lib\n\ngo 1.26\n")
+	w.write("lib/lib.go", "package lib\n\nconst Version = \"1.2.9\"\n")
+	w.write("hello/go.mod", "module example.com/other/hello\n\ngo 1.26\n\nrequire example.com/lib v0.0.0-00010101000000-000000000000\n\nreplace example.com/lib => ../lib\n")
+	w.write("hello/main.go", "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/lib\"\n)\n\nfunc main() { fmt.Print(lib.Version) }\n")
+	other := tool{name: "hello", version: "1.2.9", other: true, pkg: "example.com/other/hello",
+		directives: "replace example.com/other/hello => TOP/hello\nreplace example.com/lib => TOP/lib\n"}
+	w.fetch(other)
+	if out, err := exec.Command(w.destination(other)).Output(); err != nil || string(out) != "1.2.9" {
+		t.Errorf("the program built says %q, %v", out, err)
+	}
+	w.isTidy()
 }
 
 func TestFetch_SecondRunDoesNothing(t *testing.T) {

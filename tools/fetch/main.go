@@ -4,6 +4,7 @@
 //	.tools/bin/<program>                        consul, terraform, nomad, conftest, dex, promtool, helm, goreleaser, cyclonedx-gomod, staticcheck, govulncheck, actionlint
 //	.tools/tofu/tofu, terraform                 OpenTofu, by both names
 //	.tools/consul/<version>/consul              other versions of Consul
+//	.tools/terraform/<version>/terraform        all tested versions of Terraform
 //	.tools/mirror/registry.terraform.io/...     the providers local and time
 //	.tools/mirror/registry.opentofu.org/...     the same, as OpenTofu calls them
 //	.tools/terraform.rc                         a Terraform configuration that uses the mirror only
@@ -45,8 +46,8 @@
 // only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
 // need Python, and the tests of the released artefacts; not on Windows), docs (for `make docs` and the
 // test of the site; needs Python, not on Windows), lint, tofu (in addition,
-// for the tests with OpenTofu, which is built from source), and consuls (in addition,
-// for the tests with other versions of Consul). The default is run, policy, nomad, signin, examples, pages and aws,
+// for the tests with OpenTofu, which is built from source), consuls and terraforms (in addition,
+// for the tests with other versions of Consul and Terraform). The default is run, policy, nomad, signin, examples, pages and aws,
 // which `make test` needs.
 package main
 
@@ -68,6 +69,19 @@ import (
 // lists them.
 var consuls = []string{"1.19.2", "1.20.6", "1.21.0", "1.22.6"}
 
+// terraform is the version of Terraform that tests, demo and template use, and documents name.
+const terraform = "1.16.4"
+
+// terraforms are the tested versions of Terraform, which docs/reference/driver.md lists. Most backends of later ones
+// than 1.5.7 are modules without releases. The module proxy does not know the commits of 1.9.8 and
+// 1.13.3: these are built with the backends of 1.9.5 and 1.13.4.
+var terraforms = []struct{ version, directives string }{
+	{"1.5.7", ""},
+	{"1.9.8", backendsAt("v0.0.0-20240820172403-2770cb376c53")},
+	{"1.13.3", backendsAt("v0.0.0-20251015094755-e15f8b30b6e1")},
+	{terraform, backendsAt("v0.0.0-20260923115756-6ee8af215a53")},
+}
+
 // tools are all tools, each with the version that is tested. If a tool has a module in the folder
 // tools, that module pins the same version.
 var tools = append([]tool{
@@ -76,14 +90,13 @@ var tools = append([]tool{
 		product: &product.Consul, atLeast: "1.15.0",
 		module: "tools/consul", pkg: "github.com/hashicorp/consul",
 		edits: consulEdits, packages: 900, minutes: 2,
-		undebugged: []string{"github.com", "google.golang.org", "golang.org/x", "go.opentelemetry.io"},
+		undebugged: undebugged,
 	},
 	{
-		name: "terraform", version: "1.11.4", set: "run",
+		name: "terraform", version: terraform, set: "run",
 		product: &product.Terraform, atLeast: "1.0.0",
-		module: "tools/terraform", pkg: "github.com/hashicorp/terraform",
-		// Otherwise the binary reports the version 1.11.4-dev.
-		ldflags: "-X github.com/hashicorp/terraform/version.dev=no",
+		module: "tools/terraform", pkg: "github.com/hashicorp/terraform", ldflags: released,
+		edits: terraformEdits, undebugged: undebugged,
 	},
 	{
 		name: "tofu", version: "1.12.6", set: "tofu",
@@ -201,35 +214,69 @@ var tools = append([]tool{
 		pin: "tools/browser/packages.json", fill: (*fetcher).browser, proof: "chromium/run",
 		program: "chromium/run", as: "chromium",
 	},
-}, otherConsuls()...)
+}, others()...)
 
-func otherConsuls() []tool {
+// released lets Terraform report its version without -dev.
+const released = "-X github.com/hashicorp/terraform/version.dev=no"
+
+// undebugged are prefixes of the packages of Consul and Terraform that no other tool needs in the same form.
+var undebugged = []string{"cloud.google.com", "github.com", "google.golang.org", "golang.org/x", "go.opentelemetry.io"}
+
+// others are the versions of Consul and Terraform that are installed each in a folder of its own.
+func others() []tool {
 	var all []tool
 	for _, version := range consuls {
 		all = append(all, tool{name: "consul", version: version, set: "consuls", other: true,
-			product: &product.Consul, pkg: "github.com/hashicorp/consul"})
+			product: &product.Consul, pkg: "github.com/hashicorp/consul", directives: consulDirectives})
+	}
+	for _, v := range terraforms {
+		all = append(all, tool{name: "terraform", version: v.version, set: "terraforms", other: true,
+			product: &product.Terraform, pkg: "github.com/hashicorp/terraform", ldflags: released, directives: v.directives,
+			edits: terraformEdits, undebugged: undebugged})
 	}
 	return all
+}
+
+// consulDirectives are what tools/consul has for the pinned version, too.
+const consulDirectives = `exclude (
+	github.com/hashicorp/go-msgpack v1.1.5
+	github.com/hashicorp/go-msgpack v1.1.6
+)
+
+replace github.com/hashicorp/go-discover => TOP/tools/consul/discover
+`
+
+// backendsAt replaces the modules that Terraform's go.mod names by folder with their commit.
+func backendsAt(version string) string {
+	var b strings.Builder
+	for _, name := range []string{"azure", "consul", "cos", "gcs", "kubernetes", "oci", "oss", "pg", "s3"} {
+		module := "github.com/hashicorp/terraform/internal/backend/remote-state/" + name
+		fmt.Fprintf(&b, "replace %s => %s %s\n", module, module, version)
+	}
+	const legacy = "github.com/hashicorp/terraform/internal/legacy"
+	fmt.Fprintf(&b, "replace %s => %s %s\n", legacy, legacy, version)
+	return b.String()
 }
 
 // tool is a program and its sources.
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges", "release" and "docs" for all tests, "tofu" for tests with OpenTofu, "consuls" for tests with other versions of Consul, "lint"
+	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges", "release" and "docs" for all tests, "tofu" for tests with OpenTofu, "consuls" and "terraforms" for tests with other versions of Consul and Terraform, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
 	other   bool             // another version of a tool: it is chosen by its set only, and installed in a folder of its own
 
-	pkg     string // main package to build
-	module  string // folder of the module that pins pkg; else
-	at      string // version of pkg's module; neither for another version of a tool
-	ldflags string
-	tags    string // for the build
-	cgo     bool   // it cannot be built without a C compiler
+	pkg        string // main package to build
+	module     string // folder of the module that pins pkg; else
+	at         string // version of pkg's module; neither for another version of a tool, but
+	directives string // replacements and exclusions of its go.mod; TOP is the checkout
+	ldflags    string
+	tags       string // for the build
+	cgo        bool   // it cannot be built without a C compiler
 
-	edits      []edit   // of the module's source, so that it builds faster; only with module
+	edits      []edit   // of the module's source, so that it builds faster; not with at
 	undebugged []string // compiled without what debuggers read: prefixes of packages that no other tool needs in the same form
 	packages   int      // about how many are compiled; 0 if that is not known
 	minutes    int      // that a build takes on 2 cores; 4 if it is not set
@@ -291,7 +338,7 @@ func choose(names []string) ([]tool, error) {
 			names = []string{"run", "policy"}
 		}
 	}
-	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "docs", "lint", "consuls"} // tofu and nomad are names of tools, too
+	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "docs", "lint", "consuls", "terraforms"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}

@@ -157,7 +157,7 @@ func TestLoad_ReadsEveryKey(t *testing.T) {
 			ReadToken: APIToken{Key: "api.read_token_file", File: "/etc/terrapulse/read-token"},
 		},
 		Terraform: Terraform{
-			Engine: "terraform", Version: "1.11.4", Path: filepath.Join(dir, "bin"), Log: true,
+			Engine: "terraform", Version: "1.16.4", Path: filepath.Join(dir, "bin"), Log: true,
 			Backend: Backend{Type: "consul", Body: Body{Attributes: map[string]cty.Value{
 				"address": cty.StringVal("consul.example.com:8500"), "path": cty.StringVal("network/terraform"), "gzip": cty.True,
 				"scheme": cty.StringVal("https"), "ca_file": cty.StringVal("/etc/consul/ca.pem"), "key_file": cty.StringVal("/etc/consul/key.pem"),

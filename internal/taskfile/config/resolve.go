@@ -330,9 +330,9 @@ func (l *loader) engineVersion(raw *block.String, t Terraform) {
 	v, err := version.NewVersion(t.Version)
 	switch {
 	case err != nil:
-		l.Fail(raw.Origin, "malformed version: "+block.Quoted(raw.V), `an exact version such as "1.11.4"`)
+		l.Fail(raw.Origin, "malformed version: "+block.Quoted(raw.V), `an exact version such as "1.16.4"`)
 	case !exactVersion.MatchString(t.Version):
-		l.Fail(raw.Origin, "provide the exact "+name+" version to install: "+block.Quoted(raw.V), `three numbers, such as "1.11.4"`)
+		l.Fail(raw.Origin, "provide the exact "+name+" version to install: "+block.Quoted(raw.V), `three numbers, such as "1.16.4"`)
 	case v.LessThan(oldest[t.Engine]):
 		l.Fail(raw.Origin, name+" version is not supported: "+block.Quoted(raw.V), ">= "+oldest[t.Engine].String())
 	}

@@ -266,13 +266,13 @@ type rawCloudWorkspace struct {
 	ExecutionMode    block.String `key:"execution_mode" unset:"that of the workspace; 'remote' if it is created" one:"remote agent" doc:"where the runs are executed: in HCP Terraform or by an agent of the organization"`
 	AgentPoolID      block.String `key:"agent_pool_id" example:"apool-MxkrTgLnQxYMyNEo" doc:"id of the agent pool; with 'execution_mode = \"agent\"', this or the name is required"`
 	AgentPoolName    block.String `key:"agent_pool_name" doc:"name of the agent pool; without effect if the id is set"`
-	TerraformVersion block.String `key:"terraform_version" form:"version" example:"1.11.4" unset:"the newest one that the organization has when the workspace is created" doc:"exact version of Terraform"`
+	TerraformVersion block.String `key:"terraform_version" form:"version" example:"1.16.4" unset:"the newest one that the organization has when the workspace is created" doc:"exact version of Terraform"`
 }
 
 type rawTerraform struct {
 	block.Origin
 	Engine            string      `key:"engine" default:"terraform" one:"terraform tofu" doc:"program that runs the modules, Terraform or OpenTofu"`
-	Version           string      `key:"version" form:"version" example:"1.11.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
+	Version           string      `key:"version" form:"version" example:"1.16.4" doc:"exact version to run: Terraform 0.13.0 or later, OpenTofu 1.6.0 or later"`
 	Path              string      `key:"path" path:"true" unset:"the working directory" doc:"folder of the binary; Terrapulse installs it there if it is missing"`
 	Log               bool        `key:"log" default:"false" doc:"also log Terraform's output, one record per line"`
 	PersistLog        bool        `key:"persist_log" default:"false" doc:"write Terraform's trace to terraform.log in the task's folder, to find a fault: at most 20 MB, without the secrets that Terrapulse knows"`

@@ -16,7 +16,7 @@ func TestWhy_SaysWhyATaskStopped(t *testing.T) {
 		{"out of memory, said of the task", `{"stoppedReason":"OutOfMemoryError: container killed"}`, "ran out of memory"},
 		{"no such image", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotPullContainerError: pull image manifest has been retried 5 time(s): failed to resolve ref registry/runner:1: not found",
 			"containers":[{"name":"runner"}]}`, "its image cannot be pulled: check the parameter RunnerImage or TerraformImage"},
-		{"too many pulls from ECR Public", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotPullContainerError: pull image manifest has been retried 5 time(s): failed to copy: httpReadSeeker: failed open: unexpected status code https://public.ecr.aws/v2/hashicorp/terraform/manifests/1.11.4: 429 Too Many Requests - Server message: toomanyrequests: Rate exceeded"}`,
+		{"too many pulls from ECR Public", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotPullContainerError: pull image manifest has been retried 5 time(s): failed to copy: httpReadSeeker: failed open: unexpected status code https://public.ecr.aws/v2/hashicorp/terraform/manifests/1.16.4: 429 Too Many Requests - Server message: toomanyrequests: Rate exceeded"}`,
 			"refuses so many pulls from one address: keep the image in ECR"},
 		{"too many pulls from Docker Hub", `{"stopCode":"TaskFailedToStart","stoppedReason":"CannotPullContainerError: inspect image has been retried 5 time(s): toomanyrequests: You have reached your pull rate limit"}`,
 			"pull-through cache for TerraformImage"},

@@ -59,7 +59,7 @@ consul {
 }
 
 driver "terraform" {
-  version = "1.11.4"
+  version = "1.16.4"
   path    = "bin"
   log     = true
 
