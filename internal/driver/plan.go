@@ -14,7 +14,7 @@ import (
 // Plan is what an apply would change, as data and as text. It holds no secrets.
 type Plan struct {
 	// Resources lists every resource that would be changed, read, imported, moved or
-	// forgotten. It is nil if the backend runs the plan remotely: then only
+	// forgotten, and every action of a provider that would be invoked. It is nil if the backend runs the plan remotely: then only
 	// Changes is known.
 	Resources []ResourceChange `json:"resources"`
 	Outputs   []OutputChange   `json:"outputs,omitempty"`
@@ -81,6 +81,7 @@ const (
 	Forget  Action = "forget"
 	Import  Action = "import"
 	Move    Action = "move"
+	Invoke  Action = "invoke" // of a provider's action, since Terraform 1.14
 	NoOp    Action = "no-op"
 )
 
@@ -145,8 +146,8 @@ func Count(resources []ResourceChange) *state.Changes {
 			c.Destroy++
 		case Replace:
 			c.Add, c.Destroy = c.Add+1, c.Destroy+1
-		case Read, Forget, Import, Move, NoOp:
-		case "create+forget", "forget+create": // OpenTofu: the former resource stays
+		case Read, Forget, Import, Move, Invoke, NoOp:
+		case "create+forget", "forget+create": // OpenTofu, and Terraform since 1.16: the former resource stays
 			c.Add++
 		default:
 			c.Unknown = true

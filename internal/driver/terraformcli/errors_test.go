@@ -96,9 +96,9 @@ func TestError_SaysWhatToDo(t *testing.T) {
 		change func()
 		want   []string
 	}{
-		{"a module without services", func() {}, []string{
-			`the module of task web has no variable "services": declare it (every module gets the services)`,
-			"terraform apply of task web: ", "Unsupported argument"}},
+		{"a module without services", func() {}, []string{ // init finds it since Terraform 1.16, else apply
+			` of task web: the module of task web has no variable "services": declare it (every module gets the services)`,
+			"Unsupported argument"}},
 		{"a module without consul_kv", func() {
 			f.writeModule(`variable "services" {}`)
 			f.task.Condition = config.Condition{Spec: condition.ConsulKV{}, UseAsModuleInput: true}

@@ -50,6 +50,11 @@ type event struct {
 		} `json:"resource"`
 		Action string `json:"action"`
 	} `json:"change"`
+	Invocation struct {
+		Action struct {
+			Addr string `json:"addr"`
+		} `json:"action_addr"`
+	} `json:"invocation"`
 	Changes    changeSummary     `json:"changes"`
 	Diagnostic tfjson.Diagnostic `json:"diagnostic"`
 }
@@ -79,6 +84,8 @@ func (r *eventReader) line(line string) (text string, failed bool) {
 		r.found.line(r.clean(e.Message)) // as apply prints it
 	case "planned_change":
 		r.planned(e.Change.Resource.Addr, e.Change.Action)
+	case "planned_action_invocation":
+		r.resources = append(r.resources, state.Resource{Address: r.clean(e.Invocation.Action.Addr), Action: "invoke"})
 	case "change_summary":
 		r.unclear = r.unclear || r.summary != nil || e.Changes.Operation != "plan"
 		r.summary = &e.Changes

@@ -27,7 +27,8 @@ func summary(add, change, remove int) string {
 
 func TestEvents_CountsArePlansOnlyIfTheyAreClear(t *testing.T) {
 	all := []string{planned("f.d", "delete"), planned("f.c", "create"), planned("f.u", "update"), planned("f.r", "replace"),
-		planned("f.m", "move"), planned("f.i", "import"), planned("f.f", "remove"), planned("data.x", "read")}
+		planned("f.m", "move"), planned("f.i", "import"), planned("f.f", "remove"), planned("data.x", "read"),
+		`{"type":"planned_action_invocation","invocation":{"action_addr":{"addr":"action.f.a"}}}`}
 	for _, c := range []struct {
 		name     string
 		lines    []string
@@ -51,7 +52,7 @@ func TestEvents_CountsArePlansOnlyIfTheyAreClear(t *testing.T) {
 			t.Errorf("%s: complete: %v", c.name, r.complete())
 		}
 		if c.name == "all actions" {
-			want := state.Changes{Add: 2, Change: 1, Destroy: 2, Resources: []state.Resource{{Address: "data.x", Action: "read"}, {Address: "f.c", Action: "create"},
+			want := state.Changes{Add: 2, Change: 1, Destroy: 2, Resources: []state.Resource{{Address: "action.f.a", Action: "invoke"}, {Address: "data.x", Action: "read"}, {Address: "f.c", Action: "create"},
 				{Address: "f.d", Action: "delete"}, {Address: "f.f", Action: "forget"}, {Address: "f.i", Action: "import"}, {Address: "f.m", Action: "move"},
 				{Address: "f.r", Action: "replace"}, {Address: "f.u", Action: "update"}}}
 			if diff := cmp.Diff(want, r.changes()); diff != "" {

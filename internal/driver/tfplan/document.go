@@ -36,6 +36,11 @@ func Document(p *tfjson.Plan) (json.RawMessage, error) {
 		}
 	}
 	doc.ResourceChanges, doc.ResourceDrift = s.changes(p.ResourceChanges), s.changes(p.ResourceDrift)
+	for _, i := range p.ActionInvocations {
+		copied := *i
+		copied.ConfigValues = s.shown(side{i.ConfigValues, i.ConfigSensitive})
+		doc.ActionInvocations = append(doc.ActionInvocations, &copied)
+	}
 	for name, c := range p.OutputChanges {
 		doc.OutputChanges[name] = s.change(c)
 	}

@@ -38,6 +38,7 @@ func TestDocument_HasTerraformsFormatAndHidesOnlyWhatTerraformMarks(t *testing.T
 			"change": {"actions": ["update"], "before": {"port": 80, "p": "old-secret"}, "after": {"port": 12345678901234567890, "p": null},
 				"after_unknown": {"id": true}, "before_sensitive": {"p": true}, "after_sensitive": {}, "generated_config": "config-secret"}}],
 		"resource_drift": [{"address": "a.drift", "type": "a", "change": {"actions": ["update"], "before": {"p": "drift-secret"}, "after": {"p": "drift-secret2"}, "after_sensitive": {"p": true}}}],
+		"action_invocations": [{"address": "action.a.run", "type": "a", "name": "run", "config_values": {"host": "web-1", "key": "action-secret"}, "config_sensitive": {"key": true}, "config_unknown": {}}],
 		"output_changes": {"o": {"actions": ["create"], "after": "output-secret", "after_sensitive": true}},
 		"planned_values": {"outputs": {"o": {"sensitive": true, "value": "output-secret"}, "q": {"sensitive": false, "value": "shown"}},
 			"root_module": {"child_modules": [{"address": "module.m", "resources": [
@@ -58,6 +59,7 @@ func TestDocument_HasTerraformsFormatAndHidesOnlyWhatTerraformMarks(t *testing.T
 			"module_calls":{"m":{"source":"./m","expressions":{"name":{"references":["var.name"]},"password":{"references":["var.password"]},"key":{"references":["var.key"]}},
 				"module":{"variables":{"name":{},"password":{},"key":{"sensitive":true}},"resources":[{"address":"a.x","type":"a","expressions":{"p":{"constant_value":"(sensitive)"}},"schema_version":0}]}}}}},
 		"format_version":"1.2","terraform_version":"1.11.4","timestamp":"2026-07-01T12:00:00Z",
+		"action_invocations":[{"address":"action.a.run","type":"a","name":"run","config_values":{"host":"web-1","key":"(sensitive)"},"config_sensitive":{"key":true},"config_unknown":{}}],
 		"output_changes":{"o":{"actions":["create"],"before":null,"after":"(sensitive)","after_sensitive":true}},
 		"planned_values":{"outputs":{"o":{"sensitive":true,"value":"(sensitive)"},"q":{"sensitive":false,"value":"shown"}},
 			"root_module":{"child_modules":[{"address":"module.m","resources":[

@@ -53,6 +53,10 @@ func Of(p *tfjson.Plan, clean func(string) string) (driver.Plan, error) {
 			plan.Resources = append(plan.Resources, change)
 		}
 	}
+	for _, i := range p.ActionInvocations {
+		plan.Resources = append(plan.Resources, driver.ResourceChange{Address: s.clean(i.Address), Type: i.Type, Provider: i.ProviderName, Action: driver.Invoke,
+			Attributes: s.attributes(&tfjson.Change{After: i.ConfigValues, AfterSensitive: i.ConfigSensitive, AfterUnknown: i.ConfigUnknown})})
+	}
 	for _, r := range p.ResourceDrift {
 		if change := s.resource(r); change.Action != driver.NoOp {
 			plan.Drift = append(plan.Drift, change)

@@ -56,7 +56,9 @@ func TestPlan_NamesEveryAction(t *testing.T) {
 		{"address": "a.import_update", "type": "a", "change": {"actions": ["update"], "importing": {"id": "i-1"}}},
 		{"address": "a.move", "type": "a", "previous_address": "a.was", "change": {"actions": ["no-op"]}},
 		{"address": "a.later", "type": "a", "change": {"actions": ["frobnicate"]}}
-	], "resource_drift": [{"address": "a.drift", "type": "a", "change": {"actions": ["update"], "before": {"x": 1}, "after": {"x": 2}}}],
+	], "action_invocations": [{"address": "action.a.run", "type": "a", "name": "run", "config_values": {"host": "web-1", "key": "secret"}, "config_sensitive": {"key": true},
+		"config_unknown": {"id": true}, "lifecycle_action_trigger": {"triggering_resource_address": "a.create", "action_trigger_event": "AfterCreate"}}],
+	"resource_drift": [{"address": "a.drift", "type": "a", "change": {"actions": ["update"], "before": {"x": 1}, "after": {"x": 2}}}],
 	"output_changes": {"same": {"actions": ["no-op"]}, "new": {"actions": ["create"], "after": "x", "after_sensitive": false}}}`)
 	want := []driver.ResourceChange{
 		{Address: "a.create", Type: "a", Action: driver.Create},
@@ -71,6 +73,7 @@ func TestPlan_NamesEveryAction(t *testing.T) {
 		{Address: "a.import_update", Type: "a", Action: driver.Update, Imported: true},
 		{Address: "a.move", Type: "a", Action: driver.Move, Previous: "a.was"},
 		{Address: "a.later", Type: "a", Action: "frobnicate"},
+		{Address: "action.a.run", Type: "a", Action: driver.Invoke, Attributes: []driver.AttributeChange{{Path: "host", After: "web-1"}, {Path: "id", Unknown: true}, {Path: "key", Sensitive: true}}},
 	}
 	if diff := cmp.Diff(want, plan.Resources); diff != "" {
 		t.Error(diff)

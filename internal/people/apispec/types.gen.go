@@ -1106,7 +1106,7 @@ type Resource struct {
 
 // ResourceChange defines model for ResourceChange.
 type ResourceChange struct {
-	// Action create, update, delete, replace, read, forget, import or move; later versions of Terraform add more
+	// Action create, update, delete, replace, read, forget, import, move or invoke; later versions of Terraform add more
 	Action     string             `json:"action"`
 	Address    string             `json:"address"`
 	Attributes *[]AttributeChange `json:"attributes,omitempty"`
@@ -1713,7 +1713,7 @@ type TerraformCloudWorkspace struct {
 	// Example: agent
 	ExecutionMode *string `json:"execution_mode,omitempty"`
 
-	// TerraformVersion Example: 1.11.4
+	// TerraformVersion Example: 1.16.4
 	TerraformVersion *string `json:"terraform_version,omitempty"`
 }
 
