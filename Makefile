@@ -105,7 +105,7 @@ test-consul: ## Run the tests that need Consul with other versions of it; CONSUL
 # The tests of the program that differ with Consul: rights, outages, a cluster, the values of a module.
 CONSUL_TESTS = ConfigEntries|Resources|Compat|Polic|Rights|Cluster|Consul|Ports
 
-test-terraform: ## Run the tests that need Terraform with each tested version of it; TERRAFORM=1.9.8 chooses one
+test-terraform: ## Run the tests that need Terraform with each tested version of it; TERRAFORM=1.11.4 chooses one
 	@$(SAME) go run ./tools/fetch run terraforms
 	@for version in $(or $(TERRAFORM),$$(ls .tools/terraform)); do echo "Terraform $$version"; export TERRAPULSE_TEST_TERRAFORM=$$version; \
 		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/driver/terraform/... ./internal/driver/terraformcli ./internal/driver/tfplan && \

@@ -72,13 +72,10 @@ var consuls = []string{"1.19.2", "1.20.6", "1.21.0", "1.22.6"}
 // terraform is the version of Terraform that tests, demo and template use, and documents name.
 const terraform = "1.16.4"
 
-// terraforms are the tested versions of Terraform, which docs/reference/driver.md lists. Most backends of later ones
-// than 1.5.7 are modules without releases. The module proxy does not know the commits of 1.9.8 and
-// 1.13.3: these are built with the backends of 1.9.5 and 1.13.4.
+// terraforms are the tested versions of Terraform, which docs/reference/driver.md lists. Most of their backends are
+// modules without releases.
 var terraforms = []struct{ version, directives string }{
-	{"1.5.7", ""},
-	{"1.9.8", backendsAt("v0.0.0-20240820172403-2770cb376c53")},
-	{"1.13.3", backendsAt("v0.0.0-20251015094755-e15f8b30b6e1")},
+	{"1.11.4", backendsAt("v0.0.0-20250409131005-35645b8fca68")},
 	{terraform, backendsAt("v0.0.0-20260923115756-6ee8af215a53")},
 }
 
