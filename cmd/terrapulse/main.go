@@ -38,8 +38,9 @@ const (
 func init() { config.FindYAMLError = yamlplace.Find }
 
 func main() {
-	// The program mostly waits: memory matters more than the collector's time.
-	debug.SetGCPercent(50)
+	// The program mostly waits: memory matters more than the collector's time. Measured with one task on 10,000
+	// services: 78.6 MB at most, and 84.6 MB with 50.
+	debug.SetGCPercent(30)
 	_ = terraformcli.KeepPrivate() // not possible on every system
 
 	ctx, stop := context.WithCancelCause(context.Background())
