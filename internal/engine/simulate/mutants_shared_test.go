@@ -82,9 +82,9 @@ var sharedMutants = []mutant{
 		test: "engine/launch TestShared_NothingIsCarriedOutTwiceWhenTheLeadershipChanges",
 	}, {
 		rule: "sharing: an instance that stops waits for a launch that it takes",
-		file: "engine/launch/room.go",
-		old:  "	l.work.Add(1)\n",
-		new:  "	l.work.Add(1)\n	defer l.work.Done()\n",
+		file: "engine/launch/local.go",
+		old:  "func (l *Local) Wait() { l.work.Wait() }",
+		new:  "func (l *Local) Wait() {}",
 		test: "engine/launch TestShared_InstanceThatStopsWaitsForALaunchThatItTakes",
 	}, {
 		rule: "sharing: an instance takes a launch only if it has room for it",
