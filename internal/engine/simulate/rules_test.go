@@ -447,7 +447,7 @@ func (r *rules) bases(task, run string) []attempt {
 // ruled looks at a run that was written.
 func (j *judge) ruled(v view, before, run state.Run) {
 	if run.State.Ended() && !before.State.Ended() {
-		j.rules.recorded(run.Task, run.ID, before.State, run.State)
+		j.rules.recorded(before.State, run)
 	}
 	switch run.State {
 	case state.RunIntended:

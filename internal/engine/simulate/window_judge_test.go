@@ -150,16 +150,27 @@ type begun struct {
 }
 
 // recorded notes that the outcome of a run was recorded. A runner that ends between the plan and the
-// apply counts what it was permitted to destroy, because nobody knows whether that has begun.
-func (r *rules) recorded(task, run string, before, now state.RunState) {
-	it, planned := r.planned[run]
-	stopped := before == state.RunRunning && (now == state.RunInterrupted || now == state.RunFailed || now == state.RunCancelled)
-	if stopped && planned && it.task != nil && !slices.ContainsFunc(r.begun[task], func(b begun) bool { return b.run == run }) {
-		r.begun[task] = append(r.begun[task], begun{run: run, destroys: losingBy(run, it).destroys, replaces: losingBy(run, it).replaces})
+// apply counts what it was permitted to destroy, because nobody knows whether that has begun. What seemed to be
+// older than the window was dropped, if all clocks that the run has met were ahead.
+func (r *rules) recorded(before state.RunState, run state.Run) {
+	it, planned := r.planned[run.ID]
+	stopped := before == state.RunRunning && (run.State == state.RunInterrupted || run.State == state.RunFailed || run.State == state.RunCancelled)
+	all := r.begun[run.Task]
+	if stopped && planned && it.task != nil && !slices.ContainsFunc(all, func(b begun) bool { return b.run == run.ID }) {
+		l := losingBy(run.ID, it)
+		all = append(all, begun{run: run.ID, destroys: l.destroys, replaces: l.replaces})
+		r.begun[run.Task] = all
 	}
-	for i := range r.begun[task] {
-		if b := &r.begun[task][i]; b.run == run {
+	judged := run.Intended()
+	if run.Ended.Before(judged) {
+		judged = run.Ended
+	}
+	for i := range all {
+		switch b := &all[i]; {
+		case b.run == run.ID:
 			b.at = time.Now()
+		case run.Begun != nil && run.Begun.InState != nil && !b.at.After(judged.Add(clocksApart-run.Begun.Window)):
+			b.counts = false
 		}
 	}
 }
