@@ -52,6 +52,28 @@ func TestClaim_IsRenewedWhileTerraformRuns(t *testing.T) {
 	}
 }
 
+func TestClaim_ProcessThatIsToldToStopLeavesTheRunToTheNextOne(t *testing.T) {
+	b := newFixture(t, succeed)
+	ctx, stop := context.WithCancel(t.Context())
+	b.store.Before = func([]state.Change) error {
+		stop()
+		return ctx.Err()
+	}
+	if err := b.run(ctx); err != nil {
+		t.Errorf("an instance reports the outcome of a run as not recorded: %v", err)
+	}
+	if run := b.stored("r1"); run.State != state.RunIntended {
+		t.Errorf("the run is %s", run.State)
+	}
+	b.store.Before = nil
+	if err := b.run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if run := b.stored("r1"); run.State != state.RunSucceeded {
+		t.Errorf("the next process leaves the run %s", run.State)
+	}
+}
+
 // noting is a driver that plans, and applies when it is let.
 type noting struct {
 	driver.Driver

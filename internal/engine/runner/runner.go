@@ -165,10 +165,13 @@ func (r *Runner) carryOut(ctx context.Context, launch state.Launch, planned stat
 	}
 	r = r.logging(log)
 	c, err := r.claim(ctx, launch, planned)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Debug("the process was told to stop before the run was claimed")
+		return nil // the next leader launches it again
+	case err != nil:
 		return fmt.Errorf("claim run %s of task %s: %w", planned.ID, planned.Task, err)
-	}
-	if c == nil {
+	case c == nil:
 		log.Debug("the run is not there to be claimed any more")
 		return nil
 	}
