@@ -138,6 +138,14 @@ func TestTraces_OfDriftAndOfRequestedRuns(t *testing.T) {
 	eventually(t, "the drift is repaired", func() bool { return s.read("lb.txt") != "" && len(spansNamed(r.Spans(), "apply lb")) == 2 })
 	wantCode(t, s.run("run", at, "lb"), exitOK)
 	ask(t, "PATCH", p.served()+"/v1/tasks/lb?run=inspect", `{"enabled": true}`, 200)
+	ask(t, "PATCH", p.served()+"/v1/tasks/lb", `{"enabled": false}`, 200) // ends the checks: a trace is complete when its run has ended
+	eventually(t, "no run is under way", func() bool {
+		var runs []apispec.Run
+		decode(t, s.run("runs", at, "-json", "lb"), &runs)
+		return !slices.ContainsFunc(runs, func(r apispec.Run) bool {
+			return r.State == apispec.RunStateIntended || r.State == apispec.RunStateRunning
+		})
+	})
 	if code := p.stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
