@@ -132,6 +132,20 @@ func TestDriver_PersonWhoDiscardsThereRejects(t *testing.T) {
 	}
 }
 
+func TestDriver_DecisionAboutAnEarlierAttemptIsAboutItsRun(t *testing.T) {
+	t.Parallel()
+	s := newTask(t, hcptest.WithoutTerraform())
+	s.job.Judge = approval
+	s.waitsForApproval()
+	s.hcp.Discard(s.rec.Run.ID, "jane", "not on a Friday")
+	s.rec.Run.ID = "" // the process died before it recorded the run that it had created
+	s.next("run2")
+	s.waits(state.WaitRemotePlan)
+	if all := s.done.Decided; len(all) != 1 || all[0].Run != "run1" || all[0].Action != audit.Reject {
+		t.Errorf("the decisions are %+v", all)
+	}
+}
+
 // TestDriver_DecisionWithTheTokensAccountIsThatOfAPerson decides in the browser with the
 // account whose token Terrapulse has.
 func TestDriver_DecisionWithTheTokensAccountIsThatOfAPerson(t *testing.T) {

@@ -278,7 +278,7 @@ var enders = []string{"discarded", "canceled", "force_canceled"}
 // decision is what a person has decided. Run is the run in HCP Terraform that it is about.
 func (s *step) decision(action audit.Action, run Run, e Event) driver.Decision {
 	of := s.job.Run.ID
-	if s.rec.Run.ID == run.ID {
+	if s.rec.Run.Version == run.Version { // its id may not have been recorded
 		of = s.rec.By
 	}
 	return driver.Decision{Action: action, By: person(e), At: e.At, Comment: e.Comment, Remote: run.ID, URL: s.remote(run).URL, Run: of}
