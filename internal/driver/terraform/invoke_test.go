@@ -37,7 +37,7 @@ resource "terraform_data" "web" {
 }
 `
 
-// Whoever approves a plan must see what it does besides resources, and approves that alone.
+// The person who approves a plan must see what it does besides resources, and approves that alone.
 func TestTerraform_PlanHasTheActionsThatItInvokes(t *testing.T) {
 	program := testtools.Terraform(t)
 	v, err := terraformcli.Version(t.Context(), program)

@@ -174,7 +174,7 @@ func TestFind_SearchesDriverPathBeforePATH(t *testing.T) {
 		{"only PATH", t.TempDir(), current, "", FromEnvironment, ""},
 		{"the pinned one on PATH", t.TempDir(), old, "1.5.7", FromEnvironment, ""},
 		{"another in the driver's path than pinned", current, old, "1.5.7", FromDriverPath, "another version than the configured one"},
-		{"a very old one", fake(t, "0.13.7"), "", "", FromDriverPath, "this Terraform is old"},
+		{"a very old one", fake(t, "0.13.7"), "", "", FromDriverPath, "use 1.0 or later"},
 		{"a pre-release", fake(t, "1.16.0-alpha1"), "", "", FromDriverPath, ""},
 	} {
 		b, log, err := search(t, c.driverPath, c.onPATH, c.pinned)

@@ -118,7 +118,7 @@ func (f finder) find(ctx context.Context) (*Binary, error) {
 	}
 	f.log.Debug("Terraform found", "path", b.Path, "version", b.Version, "source", b.Source)
 	if !b.Tested() {
-		f.log.Warn("this Terraform is old: Terrapulse is tested with 1.0 and later", "version", b.Version, "path", b.Path)
+		f.log.Warn("this Terraform is older than any with which Terrapulse is known to work: use 1.0 or later", "version", b.Version, "path", b.Path)
 	}
 	return b, nil
 }

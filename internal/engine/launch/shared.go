@@ -19,8 +19,8 @@ const again = time.Second
 // Launches that the leader starts wait in its queue. It opens as many as the other instances can carry out at a
 // time: open/ID has the launch, and what an instance must work with. The instance that deletes open/ID has the
 // launch: one with room, or the leader, when it has room and the launch is next. So the leader chooses no instance
-// and waits for none. One goroutine of each instance, Serve, opens launches, takes them and has them begin: what it does about a
-// launch is over before it does something else about it. Each run is still claimed by itself:
+// and waits for none. One goroutine of each instance, Serve, opens launches, takes them and has them begin: what it
+// does about a launch is over before it does something else about it. Each run is still claimed by itself:
 //
 //   - An instance dies, or its answer is lost, between the delete and the claim: the run is not claimed, and
 //     no queue has it. The leader's next tick starts the launch again, under the same id.
