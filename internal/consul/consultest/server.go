@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -151,7 +152,7 @@ func choosePorts(servers []*Server) error {
 			ports = append(ports, &s.grpcTLS)
 		}
 		for _, port := range ports {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+			l, err := listen()
 			if err != nil {
 				return fmt.Errorf("find a free port: %w", err)
 			}
@@ -160,6 +161,17 @@ func choosePorts(servers []*Server) error {
 		}
 	}
 	return nil
+}
+
+// listen opens a port that the system gives to no client: while a server is stopped, one of another
+// process could have it.
+func listen() (l net.Listener, err error) {
+	for range 20 {
+		if l, err = net.Listen("tcp", address(10_000+mathrand.IntN(20_000))); err == nil {
+			break
+		}
+	}
+	return l, err
 }
 
 func run(servers ...*Server) error {
