@@ -132,17 +132,11 @@ func (l *logFlags) register(f *flag.FlagSet) {
 	f.StringVar(&l.format, "log-format", "text", "The `format` of log lines: text or json.")
 }
 
-// levels by their names in the configuration; TRACE lies below slog's own.
-var levels = map[string]slog.Level{
-	"TRACE": slog.LevelDebug - 4, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo,
-	"WARN": slog.LevelWarn, "ERR": slog.LevelError, "ERROR": slog.LevelError,
-}
-
 // logger returns the log of the program. What libraries print through package
 // log, as net/http does, goes there too.
 func (l *logFlags) logger(a *app, configured string) (*slog.Logger, error) {
 	name := cmp.Or(l.level, configured)
-	level, ok := levels[strings.ToUpper(name)]
+	level, ok := logging.Named(name)
 	if !ok {
 		return nil, fmt.Errorf("-log-level %s: use TRACE, DEBUG, INFO, WARN or ERR", name)
 	}

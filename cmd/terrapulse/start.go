@@ -19,6 +19,7 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/buildinfo"
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/engine/reconcile"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
@@ -94,7 +95,8 @@ func (o *startOptions) load(a *app) (*config.Config, *slog.Logger, int) {
 		return nil, nil, a.fail(exitFlags, err)
 	}
 	if cfg.Syslog.Enabled {
-		handler, err := syslog.New(cfg.Syslog, levels[strings.ToUpper(cmp.Or(o.log.level, cfg.LogLevel))])
+		level, _ := logging.Named(cmp.Or(o.log.level, cfg.LogLevel))
+		handler, err := syslog.New(cfg.Syslog, level)
 		if err != nil {
 			return nil, nil, a.fail(exitConfig, err)
 		}

@@ -180,7 +180,13 @@ func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
 	c.tickUntil("applied", func() bool { return c.out("one") != "" && c.out("two") != "" })
 	good := c.record().Bundle
 
+	debug := `"level":"DEBUG"`
+	if logged := c.lambda.logs(c.reconcile) + c.output.String(); strings.Contains(logged, debug) {
+		t.Errorf("lines for debugging are logged, which nobody asked for:\n%s", logged)
+	}
+
 	c.tasks(consulBackend, "two", "three")
+	c.file("tasks.hcl", "log_level = \"debug\"\n"+c.read("tasks.hcl"))
 	c.mustPush()
 	c.tickUntil("the new task is held: it may be the other one under a new name", func() bool {
 		out, _ := c.terrapulse("status", "-store=dynamodb://"+c.table)
@@ -192,6 +198,9 @@ func TestABundleIsReplacedAndABrokenOneRefused(t *testing.T) {
 	c.tickUntil("the new task is applied", func() bool { return c.out("three") != "" })
 	if now := c.record().Bundle; now == good {
 		t.Error("the bundle in force is the old one")
+	}
+	if !strings.Contains(c.lambda.logs(c.reconcile), debug) || !strings.Contains(c.output.String(), debug) {
+		t.Error("log_level of the new bundle has no effect on the function or on containers")
 	}
 	good = c.record().Bundle
 	if out, _ := c.terrapulse("status", "-store=dynamodb://"+c.table); !strings.Contains(out, "removed") {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -20,7 +19,7 @@ import (
 
 func main() {
 	settings, err := settings.Read[settings.Reconcile](os.Environ())
-	log := logging.JSON(os.Stdout, slog.LevelInfo)
+	log := logging.JSON(os.Stdout, &logging.Level)
 	var cfg aws.Config
 	if err == nil {
 		cfg, err = awsenv.Config(context.Background())

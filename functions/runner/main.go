@@ -88,7 +88,7 @@ func run(ctx context.Context, out io.Writer) int {
 	context.AfterFunc(signalled, func() { stop(errStopped) })
 
 	settings, err := settings.Read[settings.Runner](os.Environ())
-	log := logging.JSON(out, slog.LevelInfo)
+	log := logging.JSON(out, &logging.Level)
 	launch := settings.Launch
 	if err == nil {
 		var w *worker

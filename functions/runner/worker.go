@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/base/otlp"
 	"github.com/terrapulse/terrapulse/internal/consul"
 	"github.com/terrapulse/terrapulse/internal/driver"
@@ -145,6 +146,7 @@ func (w *worker) prepare(ctx context.Context, launch state.Launch) error {
 	if err != nil {
 		return fmt.Errorf("get the task files of the launch: %w", err)
 	}
+	logging.Obey(cfg.LogLevel)
 	client, err := w.connect(cfg.Consul)
 	if err != nil {
 		return fmt.Errorf("set up the connection to Consul: %w", err)

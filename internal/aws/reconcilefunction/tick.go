@@ -10,6 +10,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/base/logging"
 	"github.com/terrapulse/terrapulse/internal/driver/remotes"
 	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/engine/inforce"
@@ -121,6 +122,7 @@ func (i *invocation) prepare(ctx context.Context) (*reconcile.Reconciler, error)
 		return nil, fmt.Errorf("set up the connection to Consul: %w", err)
 	}
 	if e.current != b || e.client != client {
+		logging.Obey(b.Config.LogLevel)
 		r := e.common
 		r.Config, r.Bundle, r.Refused, r.Remote = b.Config, b.Digest, b.Refused, i.executor.drivers[remotes.Of(b.Config)]
 		r.Consul, r.Launcher, r.Windowed, r.Now = client, i.launcher, i.window > 0, i.now
