@@ -93,7 +93,7 @@ test-short: ## Run the tests that need no other program, in under a minute
 	go test -short -vet=off -ldflags='-s -w' -p $(JOBS) ./...
 
 test-tofu: ## Run every test with OpenTofu instead of Terraform
-	@$(SAME) go run ./tools/fetch run policy $(if $(EXE),,nomad signin examples pages aws) tofu
+	@$(SAME) go run ./tools/fetch run $(if $(EXE),,nomad pages aws) tofu
 	TERRAPULSE_TEST_ENGINE=tofu go test -p $(JOBS) -parallel $(JOBS) -timeout 45m ./...
 
 test-consul: ## Run the tests that need Consul with other versions of it; CONSUL=1.21.0 chooses one
@@ -149,7 +149,7 @@ bench: tools build ## Measure speed and size, and compare them with their limits
 curves: tools ## Measure how costs grow with tasks and services, and draw them into docs/scale: 10 minutes
 	@go run -C tools/curves .
 
-tools: ## Install Consul, Terraform, Nomad, conftest, promtool, helm, a browser and simulated AWS services for tests into .tools
+tools: ## Install Consul, Terraform, Nomad, a browser and simulated AWS services for tests into .tools
 	@$(SAME) go run ./tools/fetch
 
 # A release has the version of its tag and the time of its commit.

@@ -92,6 +92,9 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 	cloud := hcptest.New(t)
 	for example, files := range wants {
 		t.Run(filepath.Dir(example), func(t *testing.T) {
+			if filepath.Dir(example) == "policy" {
+				testtools.Conftest(t)
+			}
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS(filepath.Join(top, "examples"))); err != nil {
 				t.Fatal(err)
@@ -135,9 +138,9 @@ func TestEveryExampleWritesItsFile(t *testing.T) {
 	}
 }
 
-// path finds Terraform and conftest.
+// path finds Terraform, and conftest where that is installed.
 func path(t *testing.T) string {
-	return strings.Join([]string{filepath.Dir(testtools.Terraform(t)), filepath.Dir(testtools.Conftest(t)), os.Getenv("PATH")}, string(os.PathListSeparator))
+	return strings.Join([]string{filepath.Dir(testtools.Terraform(t)), filepath.Join(testtools.Root(t), ".tools", "bin"), os.Getenv("PATH")}, string(os.PathListSeparator))
 }
 
 // built is the program, built once for all tests into a folder that TestMain removes.

@@ -17,9 +17,7 @@ import (
 // TestPolicy_HoldsAPlanThatItDenies runs the example with a service that its rules deny,
 // with the real conftest.
 func TestPolicy_HoldsAPlanThatItDenies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs Terraform")
-	}
+	testtools.Conftest(t)
 	program, consul := build(t), consultest.Start(t)
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(testtools.Root(t), "examples", "policy"))); err != nil {

@@ -44,20 +44,20 @@ func Nomad(t testing.TB) string {
 }
 
 // Conftest returns the path of conftest, which judges data by Rego policies.
-func Conftest(t testing.TB) string { return find(t, "bin/conftest") }
+func Conftest(t testing.TB) string { return ofAll(t, "bin/conftest") }
 
 // Dex returns the path of dex, an OpenID provider.
 func Dex(t testing.TB) string { return aws(t, "bin/dex") }
 
 // Promtool returns the path of promtool, which checks Prometheus' rules and runs their tests.
-func Promtool(t testing.TB) string { return aws(t, "bin/promtool") }
+func Promtool(t testing.TB) string { return ofAll(t, "bin/promtool") }
 
 // Helm returns the path of helm, which renders charts for Kubernetes.
-func Helm(t testing.TB) string { return aws(t, "bin/helm") }
+func Helm(t testing.TB) string { return ofAll(t, "bin/helm") }
 
 // KubernetesValidate returns the path of a program that checks manifests against the schemas of
 // Kubernetes' API.
-func KubernetesValidate(t testing.TB) string { return aws(t, "bin/kubernetes-validate") }
+func KubernetesValidate(t testing.TB) string { return ofAll(t, "bin/kubernetes-validate") }
 
 // DynamoDB returns the folder of DynamoDB Local: its jars and native libraries.
 func DynamoDB(t testing.TB) string { return aws(t, "dynamodb") }

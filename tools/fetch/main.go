@@ -36,19 +36,15 @@
 //
 //	go run ./tools/fetch [name | set ...]
 //
-// The sets are run (for the demo; needs only Go), policy (in addition, for the test of
-// examples/policy: conftest is built from source), signin (in addition, for the tests of signing in: dex is
-// built from source, which needs a C compiler; not on Windows), examples (in addition, for the tests of the examples:
-// promtool and helm are built from source, kubernetes-validate needs Python; not on Windows), nomad (in addition, for the tests with Nomad; not on
-// Windows), pages (in addition, for the tests of the
-// pages: a browser; not on Windows), aws (in addition, for the AWS
-// tests; needs Java, Maven, Node.js and Python, not on Windows), judges and release (in addition, for what
-// only `make test-all` runs: the clients that others wrote for HCP Terraform and for OpenAPI, which
-// need Python, and the tests of the released artefacts; not on Windows), docs (for `make docs` and the
-// test of the site; needs Python, not on Windows), lint, tofu (in addition,
-// for the tests with OpenTofu, which is built from source), consuls and terraforms (in addition,
-// for the tests with other versions of Consul and Terraform). The default is run, policy, nomad, signin, examples, pages and aws,
-// which `make test` needs.
+// The sets are run (for the demo; needs only Go), nomad (in addition, for the tests with Nomad; not on Windows),
+// pages (in addition, for the tests of the pages and of signing in: a browser, and dex, which is built from source and
+// needs a C compiler; not on Windows), aws (in addition, for the AWS tests; needs Java, Maven, Node.js and Python, not
+// on Windows), judges and release (in addition, for what only `make test-all` runs: programs of others that judge our
+// policies, alerts, charts and APIs, most of which are built from source or need Python, and the tests of the released
+// artefacts; not on Windows), docs (for `make docs` and the test of the site; needs Python, not on Windows), lint, tofu
+// (in addition, for the tests with OpenTofu, which is built from source), consuls and terraforms (in addition, for the
+// tests with other versions of Consul and Terraform). The default is run, nomad, pages and aws, which `make test`
+// needs.
 package main
 
 import (
@@ -116,26 +112,26 @@ var tools = append([]tool{
 		module: "tools/nomad", pkg: "github.com/hashicorp/nomad", cgo: true,
 	},
 	{
-		name: "conftest", version: "0.71.1", set: "policy",
+		name: "conftest", version: "0.71.1", set: "judges",
 		pkg: "github.com/open-policy-agent/conftest", at: "v0.71.1",
 	},
 	{
 		// This is release 2.41.1: the module's path does not match its tags.
-		name: "dex", version: "0.0.0-20240807174518-43956db7fd75", set: "signin",
+		name: "dex", version: "0.0.0-20240807174518-43956db7fd75", set: "pages",
 		module: "tools/dex", pkg: "github.com/dexidp/dex/cmd/dex", cgo: true,
 	},
 	{
-		name: "promtool", version: "0.316.0", set: "examples",
+		name: "promtool", version: "0.316.0", set: "judges",
 		module: "tools/examples", pkg: "github.com/prometheus/prometheus/cmd/promtool",
 		// Without the clients of all clouds, which find targets.
 		tags: "remove_all_sd",
 	},
 	{
-		name: "helm", version: "3.22.0", set: "examples",
+		name: "helm", version: "3.22.0", set: "judges",
 		module: "tools/examples", pkg: "helm.sh/helm/v3/cmd/helm",
 	},
 	{
-		name: "kubernetes-validate", set: "examples",
+		name: "kubernetes-validate", set: "judges",
 		pin: "tools/kubernetes-validate/requirements.txt", fill: (*fetcher).virtualEnvironment, proof: "bin/python",
 		scripts: map[string]string{"kubernetes-validate": "bin/kubernetes-validate"},
 	},
@@ -259,7 +255,7 @@ func backendsAt(version string) string {
 type tool struct {
 	name    string
 	version string
-	set     string // "run" for tests and demo, "policy", "nomad", "signin", "examples", "pages" and "aws" for tests, "judges", "release" and "docs" for all tests, "tofu" for tests with OpenTofu, "consuls" and "terraforms" for tests with other versions of Consul and Terraform, "lint"
+	set     string // "run" for tests and demo, "nomad", "pages" and "aws" for tests, "judges", "release" and "docs" for all tests, "tofu" for tests with OpenTofu, "consuls" and "terraforms" for tests with other versions of Consul and Terraform, "lint"
 
 	product *product.Product // to search on PATH and in HashiCorp's releases; nil for neither
 	atLeast string           // the oldest version that is accepted on PATH
@@ -330,12 +326,12 @@ func run(ctx context.Context, names []string) error {
 // need.
 func choose(names []string) ([]tool, error) {
 	if len(names) == 0 {
-		names = []string{"run", "policy", "nomad", "signin", "examples", "pages", "aws"}
+		names = []string{"run", "nomad", "pages", "aws"}
 		if runtime.GOOS == "windows" {
-			names = []string{"run", "policy"}
+			names = []string{"run"}
 		}
 	}
-	known := []string{"run", "policy", "signin", "examples", "pages", "aws", "judges", "release", "docs", "lint", "consuls", "terraforms"} // tofu and nomad are names of tools, too
+	known := []string{"run", "pages", "aws", "judges", "release", "docs", "lint", "consuls", "terraforms"} // tofu and nomad are names of tools, too
 	for _, t := range tools {
 		known = append(known, t.name)
 	}
