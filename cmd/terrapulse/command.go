@@ -50,7 +50,6 @@ func (a *app) commands() []command {
 			a.whoamiCommand(),
 			a.runnerCommand(),
 
-			a.convertCommand(),
 			a.schemaCommand(),
 
 			a.versionCommand(),

@@ -186,7 +186,7 @@ func TestJSON_OfACommandThatFailsIsEmpty(t *testing.T) {
 	}
 }
 
-func TestJSON_OfVersionAndConvert(t *testing.T) {
+func TestJSON_OfVersion(t *testing.T) {
 	s := &site{t: t}
 	for _, args := range [][]string{{"version", "-json"}, {"-version", "-json"}} {
 		var got versionReport
@@ -194,23 +194,6 @@ func TestJSON_OfVersionAndConvert(t *testing.T) {
 		if got.Version != buildinfo.Version || got.GoVersion != runtime.Version() {
 			t.Errorf("%q: %+v", args, got)
 		}
-	}
-
-	file := taskFile(t, "cts.hcl", newTask)
-	var got converted
-	r := s.bare("convert", "-json", file, taskFile(t, "cts.conf", "port = 1\n")) // the second file has a wrong ending
-	decode(t, r, &got)
-	if !strings.Contains(got.Content, "module: ./mod") || got.File != "" || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "skipped") || r.stderr != "" {
-		t.Errorf("converted: %+v %s", got, r.stderr)
-	}
-	out := filepath.Join(t.TempDir(), "tasks.yaml")
-	got = converted{}
-	decode(t, s.bare("convert", "-json", "-o", out, file), &got)
-	if got.Content != "" || got.File != out {
-		t.Errorf("converted: %+v", got)
-	}
-	if _, err := os.Stat(out); err != nil {
-		t.Error(err)
 	}
 }
 

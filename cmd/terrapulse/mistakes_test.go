@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -159,17 +161,16 @@ func TestCommands_SayWhereTheyLookedForAFileThatDoesNotExist(t *testing.T) {
 		{[]string{"validate", "-config-file=gone.hcl"}, "there is no gone.hcl in the folder " + here + ": correct the path, or write a first task file with `terrapulse init`"},
 		{[]string{"start", "-config-dir=gone/tasks"}, "there is no folder " + filepath.Join(here, "gone") + ": correct the path, or write a first task file with `terrapulse init`"},
 		{[]string{"validate"}, "`terrapulse init` writes a first one"},
-		{[]string{"convert", "gone.hcl"}, "there is no gone.hcl in the folder " + here + ": correct the path"},
-		{[]string{"convert", "-o=gone/x.yaml", "here.hcl"}, "there is no folder " + filepath.Join(here, "gone") + ": correct -o"},
 		{[]string{"inspect", "-config-file=gone.hcl", "-with=gone.yaml"}, "there is no gone.yaml in the folder " + here + ": correct -with"},
 		{append(api, "-ca-cert=gone.pem"), "there is no gone.pem in the folder " + here + ": correct -ca-cert (CTS_CACERT)"},
 		{append(api, "-ca-path=gone"), "there is no gone in the folder " + here + ": correct -ca-path (CTS_CAPATH)"},
 		{append(api, "-client-cert=gone.pem", "-client-key=k.pem"), "there is no gone.pem in the folder " + here + ": correct -client-cert (CTS_CLIENT_CERT)"},
 		{append(api, "-token-file=gone"), "there is no gone in the folder " + here + ": correct -token-file (TERRAPULSE_TOKEN_FILE)"},
 	} {
-		code, _, stderr := execute(t, test.args...)
-		if code == exitOK || !strings.Contains(stderr, test.want) {
-			t.Errorf("%v ends with %d and says:\n%s", test.args, code, stderr)
+		var stderr bytes.Buffer
+		code := run(t.Context(), test.args, io.Discard, &stderr)
+		if code == exitOK || !strings.Contains(stderr.String(), test.want) {
+			t.Errorf("%v ends with %d and says:\n%s", test.args, code, &stderr)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config/yamlplace"
 
 	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
 )
 
 func init() { FindYAMLError = yamlplace.Find }
@@ -447,15 +448,17 @@ func nested(n *node) *node {
 	}
 	for _, e := range n.entries {
 		value := nested(e.value)
-		switch before := out.get(e.key); {
-		case before == nil:
-			out.put(entry{key: e.key, pos: e.pos, value: value})
-		case before.kind == kindList:
-			before.items = append(before.items, value)
-		default:
-			first := *before
-			*before = node{kind: kindList, items: []*node{&first, value}}
+		i := slices.IndexFunc(out.entries, func(before entry) bool { return before.key == e.key })
+		if i < 0 {
+			out.entries = append(out.entries, entry{key: e.key, pos: e.pos, value: value})
+			continue
 		}
+		before := out.entries[i].value
+		if before.kind != kindList {
+			first := *before
+			*before = node{kind: kindList, items: []*node{&first}}
+		}
+		before.items = append(before.items, value)
 	}
 	return &out
 }
@@ -464,6 +467,28 @@ func nested(n *node) *node {
 func inJSON(t *testing.T, n *node) string {
 	t.Helper()
 	src, err := json.MarshalIndent(plain(n), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(src)
+}
+
+// inYAML writes a tree as YAML, with a line for each value.
+func inYAML(t *testing.T, n *node) string {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(inJSON(t, n)), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var lines func(n *yaml.Node)
+	lines = func(n *yaml.Node) {
+		n.Style &^= yaml.FlowStyle
+		for _, c := range n.Content {
+			lines(c)
+		}
+	}
+	lines(&doc)
+	src, err := yaml.Marshal(&doc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,11 +504,7 @@ func TestLoad_ReportsTheSameMistakeInEachFormatAlike(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			root := nested(parsed(t, "f.hcl", []byte(tt.file)))
-			inYAML, err := writeYAML(root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, file := range map[string]string{"f.json": inJSON(t, root), "f.yaml": string(inYAML)} {
+			for name, file := range map[string]string{"f.json": inJSON(t, root), "f.yaml": inYAML(t, root)} {
 				// Where another task is, is told with its line.
 				places := regexp.MustCompile(`f\.(hcl|json|yaml):\d+`)
 				lines := func(said string) string {

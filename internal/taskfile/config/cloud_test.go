@@ -94,11 +94,6 @@ func TestCloud_WorkspacesOfTasks(t *testing.T) {
 			if got := strings.Join(said, "\n"); got != tt.said {
 				t.Errorf("warned:\n%s\nwant:\n%s", got, tt.said)
 			}
-			dir := write(t, "f.hcl", text)
-			converted := sameAfterConversion(t, options(dir, "f.hcl"), t.TempDir())
-			if strings.Contains(converted, "workspace_prefix") || strings.Contains(converted, "\n    terraform_version") {
-				t.Errorf("deprecated keys are left:\n%s", converted)
-			}
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 )
 
@@ -56,47 +55,4 @@ func FuzzJSON(f *testing.F) {
 
 func FuzzYAML(f *testing.F) {
 	fuzz(f, ".yaml", "a: &a [*a]", "<<: {port: 1}", "task:\n- <<: [*x]", "? a\n: b", "!!binary x: y", "port: 0o17", "task: {variables: {x: '${'}}")
-}
-
-// FuzzConvert converts any file that is right, and compares what it means.
-func FuzzConvert(f *testing.F) {
-	example, err := os.ReadFile(filepath.Join("testdata", "full.hcl"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(example)
-	for _, seed := range []string{
-		aTask(services), "service {\n name = \"a\"\n}\n" + aTask(`services = ["a", "b"]`), "terraform_provider \"p\" {\n x {\n y {}\n }\n z = [1, {}]\n}",
-		"# a\nid = <<E\nx\n\nE\nconsul {\n # b\n}", "driver \"terraform\" {\n backend \"s3\" {\n a { b = 0x1 }\n }\n}", "terraform_provider \"p\" {\n task_env { a = \"b\" }\n}",
-	} {
-		f.Add([]byte(seed))
-	}
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, src []byte) {
-		if err := os.WriteFile(filepath.Join(dir, "f.hcl"), src, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o := options(dir, "f.hcl")
-		before, err := Load(o)
-		if err != nil {
-			return
-		}
-		file, _, err := Convert(o)
-		if err != nil {
-			if strings.Contains(err.Error(), "can be written in HCL alone") {
-				return
-			}
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "f.yaml"), file, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		after, err := Load(options(dir, "f.yaml"))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, file)
-		}
-		if before.Digest() != after.Digest() {
-			t.Fatalf("it means something else:\n%s", file)
-		}
-	})
 }

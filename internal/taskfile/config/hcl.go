@@ -132,7 +132,6 @@ func (r *hclReader) object(list *ast.ObjectList, pos Position) *node {
 		}
 		e := entry{
 			key: keys[0], pos: r.position(item.Keys[0].Pos()), form: formBlock,
-			above: comment(item.LeadComment), beside: comment(item.LineComment),
 		}
 		if item.Assign.IsValid() {
 			e.form = formAttribute
@@ -173,24 +172,6 @@ func (n *node) listOf(e entry) *node {
 		return nil
 	}
 	return n.entries[i].value
-}
-
-// comment returns the text of a comment, without marks.
-func comment(group *ast.CommentGroup) string {
-	if group == nil {
-		return ""
-	}
-	var lines []string
-	for _, c := range group.List {
-		text := strings.TrimPrefix(strings.TrimPrefix(c.Text, "#"), "//")
-		if inside, ok := strings.CutPrefix(text, "/*"); ok {
-			text = strings.TrimSuffix(inside, "*/")
-		}
-		for line := range strings.Lines(text) {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
 func (r *hclReader) value(v ast.Node) *node {

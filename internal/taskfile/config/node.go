@@ -17,8 +17,6 @@ type node struct {
 	text    string  // of a string, number or bool, as written
 	items   []*node // of a list
 	entries []entry // of an object, in order; only HCL blocks repeat a key
-
-	above string // the comment above an element of a list
 }
 
 // An entry is one key of an object. A labelled block of HCL, `a "b" {}`, is the
@@ -29,8 +27,6 @@ type entry struct {
 	form  form
 	label bool // the key was written as a label of a block
 	value *node
-
-	above, beside string // comments of HCL at the key, without their marks
 
 	// superseded are the earlier values of a key that a file sets more than once.
 	superseded []entry
