@@ -173,6 +173,38 @@ func TestPages_SearchWhileTyping(t *testing.T) {
 	b.Quiet()
 }
 
+// Something changes while the answer to a search is under way: the page is refreshed after it.
+func TestPages_ARefreshDuringASearchKeepsTheSearch(t *testing.T) {
+	s := newSite(t, "web", "dns")
+	release, searched, refreshed := make(chan struct{}), make(chan struct{}, 1), make(chan string, 100)
+	address, _ := s.behind(func(_ http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Header.Get("HX-Source") == "main#main":
+			refreshed <- r.URL.RawQuery
+		case r.URL.Query().Get("q") != "":
+			searched <- struct{}{}
+			<-release
+		}
+		return false
+	})
+	b := browsertest.New(t)
+	b.Open(address + "/ui/tasks?phase=soon")
+	b.Until("web")
+	shows(b, t, "that events arrive", `document.getElementById('news')._htmx.sse`)
+	browsertest.Do(b, chromedp.SetValue(chromedp.CSS("#search"), "dns"))
+	browsertest.Eval[bool](b, `document.getElementById('search').dispatchEvent(new Event('input', {bubbles: true}))`)
+	<-searched
+	for len(refreshed) > 0 {
+		<-refreshed
+	}
+	browsertest.Eval[bool](b, `(htmx.trigger(document.getElementById('news'), 'changed'), true)`)
+	close(release)
+	if query := <-refreshed; query != "phase=soon&q=dns&sort=name" {
+		t.Errorf("the page is refreshed with %s", query)
+	}
+	b.Quiet()
+}
+
 func TestPages_SaySinceWhenTheStoreIsAway(t *testing.T) {
 	var away atomic.Bool
 	s := handled(t, io.Discard, func(w http.ResponseWriter, _ *http.Request) {

@@ -136,6 +136,11 @@
   // A browser connects to a server six times at most: a page that was opened in the
   // background connects when it is seen.
   on('htmx:before:request', (e) => { if (e.detail.ctx.sourceElement?.id === 'news' && document.hidden) e.preventDefault(); });
+  // A refresh that waited for a search has the address of before it.
+  on('htmx:before:request', (e) => {
+    const { sourceElement, request } = e.detail.ctx;
+    if (sourceElement?.id === 'main') request.action = sourceElement.getAttribute('hx-get') ?? request.action;
+  });
   const watch = () => {
     const news = document.getElementById('news');
     if (news && !document.hidden) { lost = false; htmx.trigger(news, 'watch'); }
