@@ -29,32 +29,18 @@ type output struct {
 // With returns the part for a page with a nonce.
 func (o output) With(nonce string) output { o.Nonce = nonce; return o }
 
-// place is where in the output of a run a part begins, by the query of its address.
-type place struct {
-	offset int
-	ink    ink // with which it is printed
+// offsetOf is where in the output of a run a part begins, by the query of its address.
+func offsetOf(query url.Values) int {
+	offset, _ := strconv.Atoi(query.Get("offset"))
+	return max(offset, 0)
 }
 
-func placeOf(query url.Values) place {
-	offset, err := strconv.Atoi(query.Get("offset"))
-	if err != nil || offset < 0 {
-		return place{}
-	}
-	return place{offset, ink{}.after(query.Get("ink"))}
-}
-
-// query is the place as a query.
-func (at place) query() string {
-	q := url.Values{"offset": {strconv.Itoa(at.offset)}}
-	if ink := at.ink.String(); ink != "" {
-		q.Set("ink", ink)
-	}
-	return "?" + q.Encode()
-}
+// fromOffset is the query of an address of what begins there.
+func fromOffset(offset int) string { return fmt.Sprintf("?offset=%d", offset) }
 
 // partOf reads a part of the output of a run.
-func (p *pages) partOf(ctx context.Context, name, id string, at place) (output, error) {
-	chunk, err := p.chunk(ctx, name, id, at.offset)
+func (p *pages) partOf(ctx context.Context, name, id string, offset int) (output, error) {
+	chunk, err := p.chunk(ctx, name, id, offset)
 	if err != nil {
 		return output{}, err
 	}
@@ -62,13 +48,10 @@ func (p *pages) partOf(ctx context.Context, name, id string, at place) (output, 
 	if !chunk.Ended {
 		text = whole(text)
 	}
-	next := place{offset: chunk.NextOffset - (len(chunk.Output) - len(text))}
-	var o output
-	o.HTML, next.ink = printed(text, at.ink)
-	o.Nothing = chunk.Ended && chunk.NextOffset == 0
+	o := output{HTML: printed(text), Nothing: chunk.Ended && chunk.NextOffset == 0}
 	if !chunk.Ended {
-		here := runURL(name, id)
-		o.Next, o.Part = here+"/output"+next.query(), here+next.query()
+		here, next := runURL(name, id), fromOffset(chunk.NextOffset-(len(chunk.Output)-len(text)))
+		o.Next, o.Part = here+"/output"+next, here+next
 		o.More, o.Every = full(chunk), fmt.Sprintf("every %dms", p.Poll.Milliseconds())
 	}
 	return o, nil
@@ -113,10 +96,10 @@ func partFrom(chunk apispec.RunOutputResponse, offset int) (apispec.RunOutputRes
 
 // output sends a part of the output of a run, for its page.
 func (p *pages) output(w http.ResponseWriter, r *http.Request) {
-	name, id, at := r.PathValue("name"), r.PathValue("id"), placeOf(r.URL.Query())
+	name, id, offset := r.PathValue("name"), r.PathValue("id"), offsetOf(r.URL.Query())
 	switch {
 	case asJSON(r):
-		chunk, err := p.chunk(r.Context(), name, id, at.offset)
+		chunk, err := p.chunk(r.Context(), name, id, offset)
 		if err != nil {
 			p.fail(w, r, err)
 			return
@@ -124,12 +107,12 @@ func (p *pages) output(w http.ResponseWriter, r *http.Request) {
 		p.render(w, r, http.StatusOK, view{data: chunk})
 		return
 	case r.Header.Get("HX-Request") != "true":
-		http.Redirect(w, r, runURL(name, id)+at.query(), http.StatusSeeOther)
+		http.Redirect(w, r, runURL(name, id)+fromOffset(offset), http.StatusSeeOther)
 		return
 	}
-	o, err := p.partOf(r.Context(), name, id, at)
+	o, err := p.partOf(r.Context(), name, id, offset)
 	if err != nil { // the page asks again
-		o = output{Next: runURL(name, id) + "/output" + at.query(), Every: "every 5s", Error: err.Error()}
+		o = output{Next: runURL(name, id) + "/output" + fromOffset(offset), Every: "every 5s", Error: err.Error()}
 	}
 	p.fragment(w, r, "output", func(nonce string) any { return o.With(nonce) })
 }

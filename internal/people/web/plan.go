@@ -295,7 +295,7 @@ func planTextOf(text string) planText {
 	}
 	t := planText{Lines: 1 + strings.Count(text, "\n")}
 	if len(text) <= maxPlanText {
-		t.HTML, _ = printed(text, ink{})
+		t.HTML = printed(text)
 	}
 	return t
 }

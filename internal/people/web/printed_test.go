@@ -5,32 +5,30 @@ import (
 	"testing"
 )
 
-func TestPrinted_ColorsBecomeClassesAndNothingElseMeansAnything(t *testing.T) {
+func TestPrinted_NoSequenceMeansAnything(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"text":                     {"a <b> & 'c' \"d\"", `a &lt;b&gt; &amp; &#39;c&#39; &#34;d&#34;`},
-		"color":                    {"\x1b[31mred\x1b[0m plain", `<span class="ink1">red</span> plain`},
-		"bright, bold, underlined": {"\x1b[1;4;92mok\x1b[m.", `<span class="ink10 bold underline">ok</span>.`},
-		"of 256":                   {"\x1b[38;5;196mred\x1b[39m", `<span class="ink9">red</span>`},
-		"of all":                   {"\x1b[38;2;10;20;200mblue", `<span class="ink4">blue</span>`},
-		"no background":            {"\x1b[31;41mhidden", `<span class="ink1">hidden</span>`},
-		"not concealed":            {"\x1b[8mhidden", `hidden`},
-		"across lines":             {"\x1b[32ma\nb\x1b[0m\nc", "<span class=\"ink2\">a</span>\n<span class=\"ink2\">b</span>\nc"},
-		"no moves":                 {"destroy all\x1b[2K\x1b[1Aharmless\x1b[2J", "destroy allharmless"},
-		"no overwriting":           {"destroy all\rharmless\r\nnext", "destroy all\nharmless\nnext"},
-		"no erasing":               {"destroy all\b\b\b", "destroy all"},
-		"no links":                 {"\x1b]8;;javascript:alert(1)\x1b\\text\x1b]8;;\x1b\\", "text"},
-		"no pictures":              {"\x1b]1338;url=https://evil.example/x.png\aafter", "after"},
-		"no title":                 {"\x1b]0;title\aafter", "after"},
-		"unending title":           {"\x1b]0;destroy all\nnext", "]0;destroy all\nnext"},
-		"markup in a sequence":     {"\x1b[31<img src=x>mtext", "[31&lt;img src=x&gt;mtext"},
-		"markup in numbers":        {"\x1b[\"onload=m", "[&#34;onload=m"},
-		"a set of characters":      {"\x1b(Btext", "text"},
-		"direction":                {"a\u202eb", "a\ufffdb"},
-		"Terraform's signs":        {"  + create\n  - \"old\"\n  ~ x", "<span class=\"added\">  + create</span>\n<span class=\"removed\">  - &#34;old&#34;</span>\n<span class=\"altered\">  ~ x</span>"},
-		"lists":                    {"- Using hashicorp/local", "- Using hashicorp/local"},
-		"Terraform's errors":       {"╷\n│ Error: no route\n╵", "╷\n<span class=\"wrong\">│ Error: no route</span>\n╵"},
+		"text":                 {"a <b> & 'c' \"d\"", `a &lt;b&gt; &amp; &#39;c&#39; &#34;d&#34;`},
+		"color":                {"\x1b[31mred\x1b[0m plain", `red plain`},
+		"not hidden":           {"\x1b[31;41mhidden", `hidden`},
+		"not concealed":        {"\x1b[8mhidden", `hidden`},
+		"across lines":         {"\x1b[32ma\nb\x1b[0m\nc", "a\nb\nc"},
+		"no moves":             {"destroy all\x1b[2K\x1b[1Aharmless\x1b[2J", "destroy allharmless"},
+		"no overwriting":       {"destroy all\rharmless\r\nnext", "destroy all\nharmless\nnext"},
+		"no erasing":           {"destroy all\b\b\b", "destroy all"},
+		"no links":             {"\x1b]8;;javascript:alert(1)\x1b\\text\x1b]8;;\x1b\\", "text"},
+		"no pictures":          {"\x1b]1338;url=https://evil.example/x.png\aafter", "after"},
+		"no title":             {"\x1b]0;title\aafter", "after"},
+		"unending title":       {"\x1b]0;destroy all\nnext", "]0;destroy all\nnext"},
+		"markup in a sequence": {"\x1b[31<img src=x>mtext", "[31&lt;img src=x&gt;mtext"},
+		"markup in numbers":    {"\x1b[\"onload=m", "[&#34;onload=m"},
+		"a set of characters":  {"\x1b(Btext", "text"},
+		"direction":            {"a\u202eb", "a\ufffdb"},
+		"Terraform's signs":    {"  + create\n  - \"old\"\n  ~ x", "<span class=\"added\">  + create</span>\n<span class=\"removed\">  - &#34;old&#34;</span>\n<span class=\"altered\">  ~ x</span>"},
+		"lists":                {"- Using hashicorp/local", "- Using hashicorp/local"},
+		"errors in color":      {"\x1b[31mError: \x1b[0mno route", `<span class="wrong">Error: no route</span>`},
+		"Terraform's errors":   {"╷\n│ Error: no route\n╵", "╷\n<span class=\"wrong\">│ Error: no route</span>\n╵"},
 	} {
-		if got, _ := printed(c.text, ink{}); string(got) != c.want {
+		if got := printed(c.text); string(got) != c.want {
 			t.Errorf("%s: %q is shown as\n%s\nwant\n%s", name, c.text, got, c.want)
 		}
 	}
@@ -38,16 +36,14 @@ func TestPrinted_ColorsBecomeClassesAndNothingElseMeansAnything(t *testing.T) {
 
 func TestPrinted_ContinuesWhereverATextIsCut(t *testing.T) {
 	text := "one\n\x1b[1;31mError: été €10 𝄞\x1b[22m and\r\nmore\x1b]8;;https://x\x1b\\ link\x1b[0m\n\x1b[38;5;40mgreen\nend"
-	want, _ := printed(text, ink{})
+	want := printed(text)
 	for cut := range len(text) + 1 {
 		// A cut is where the API cuts: between characters.
 		if cut < len(text) && text[cut]&0xc0 == 0x80 {
 			continue
 		}
 		first := whole(text[:cut])
-		one, i := printed(first, ink{})
-		other, _ := printed(text[len(first):], ink{}.after(i.String()))
-		if got := string(one + other); got != string(want) {
+		if got := printed(first) + printed(text[len(first):]); got != want {
 			t.Errorf("cut at %d, shown from %d:\n%s\nwant\n%s", cut, len(first), got, want)
 		}
 	}
@@ -76,7 +72,7 @@ func BenchmarkPrinted(b *testing.B) {
 		text := strings.Repeat(piece, 256<<10/len(piece))
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				printed(text, ink{})
+				printed(text)
 			}
 		})
 	}

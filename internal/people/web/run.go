@@ -48,15 +48,15 @@ func (p *pages) run(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	at := placeOf(r.URL.Query())
+	offset := offsetOf(r.URL.Query())
 	page := runPage{Run: run, Timeline: timelineOf(run), OutputAt: runURL(name, id) + "/output" + jsonSuffix, Output: runOutput{
-		ID: outputID(run), Live: live(run), Earlier: at.offset > 0,
-		Where: runURL(name, id) + "/output" + at.query(),
+		ID: outputID(run), Live: live(run), Earlier: offset > 0,
+		Where: runURL(name, id) + "/output" + fromOffset(offset),
 	}}
 	if run.State == apispec.RunStateIntended && !remotely(run) {
 		page.Output.ID = "output-" + run.ID // Terraform has not begun
 	} else if !asJSON(r) && r.Header.Get("HX-Request") != "true" {
-		first, err := p.partOf(r.Context(), name, id, at)
+		first, err := p.partOf(r.Context(), name, id, offset)
 		if err != nil {
 			first = output{Next: page.Output.Where, Every: "every 5s", Error: err.Error()}
 		}
