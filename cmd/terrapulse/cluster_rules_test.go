@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/consul/consultest"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 // ruled is a held task that watches a service, with these rules. Nothing holds it.
@@ -70,6 +70,20 @@ func (m *member) post(method, path, body string) {
 	if code, text := m.call(method, "/v1/"+path, body); code >= 300 {
 		m.t.Fatalf("%s answers %d %s", path, code, text)
 	}
+}
+
+// overview returns what an instance shows of a task.
+func (m *member) overview(task string) (found apispec.TaskOverview) {
+	_, text := m.call("GET", "/v1/overview", "")
+	var all apispec.Overview
+	if json.Unmarshal([]byte(text), &all) == nil {
+		for _, t := range all.Tasks {
+			if t.Name == task {
+				found = t
+			}
+		}
+	}
+	return found
 }
 
 func TestOrderVerificationsAndGuardsHoldForRunsOfOtherInstances(t *testing.T) {
@@ -153,40 +167,4 @@ func (e *ensemble) ended(members ...*member) {
 			e.t.Errorf("%s: exit code %d", m.id, code)
 		}
 	}
-}
-
-// A launch waits at the leader while all instances are full. Meanwhile the window closes, and opens again: it is
-// open in each even minute.
-func TestAWindowThatClosesWhileARunWaitsForAnotherInstanceHolds(t *testing.T) {
-	if !testtools.All() {
-		t.Skip("takes some minutes")
-	}
-	t.Parallel()
-	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
-	e.has("api", 8080, "api-1")
-	e.has("db", 8080, "db-1")
-	one, two := e.busyLeader(e.ruled("t1", "api", `
-  window {
-    kind     = "allow"
-    schedule = "0 */2 * * * * *"
-    duration = "1m"
-  }`)+e.ruled("t2", "db", ""), 3)
-	at := func() int { return time.Now().Minute()%2*60 + time.Now().Second() } // it is open for 60 seconds
-	e.remove("free.t2")
-	eventually(t, "the window is open for a while", func() bool { return at() < 40 })
-	e.has("db", 9090, "db-1")
-	eventually(t, "the other instance is busy", func() bool { return e.began("t2")["cts-02"] == 1 })
-	e.has("api", 9090, "api-1")
-	eventually(t, "the run waits", func() bool { run := one.overview("t1").Run; return run != nil && run.State == apispec.RunStateIntended })
-	eventually(t, "the window is closed", func() bool { return at() >= 61 && at() < 100 })
-	e.write("free.t2", "")
-	eventually(t, "the run waits for the window", func() bool {
-		run := one.overview("t1").Run
-		return run == nil || run.Wait != nil
-	})
-	eventually(t, "it is applied", func() bool { return e.began("t1")["cts-02"] == 1 })
-	if now := at(); now >= 62 {
-		t.Errorf("it was applied in second %d of two minutes, outside of its window", now)
-	}
-	e.ended(one, two)
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
+// clusterStore is the store of the clusters of these tests.
+const clusterStore = "consul:consul-terraform-sync/network"
+
 // member is one instance of a cluster in a test.
 type member struct {
 	*process
@@ -218,7 +221,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	for _, m := range others {
 		eventually(t, m.id+" sees who leads and who has died", func() bool { return m.sees(2, next.id) })
 	}
-	r := e.run("runs", "-store", "consul:consul-terraform-sync/network", "slow")
+	r := e.run("runs", "-store", clusterStore, "slow")
 	wantText(t, r.stdout, "lost")
 
 	// One that comes back follows.
@@ -283,14 +286,21 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
 	newModule(e.site)
 	e.publish(e.servers[0], "web-1", 8080)
-	before := e.task("lb", onWeb)
+	// The first instance alone has the module of the task far.
+	e.write("cts-01/modules/far/main.tf", e.read("mod/main.tf"))
+	before := e.task("lb", onWeb) + strings.ReplaceAll(e.task("far", onWeb), fmt.Sprintf("module = %q", e.path("mod")), `module = "./modules/far"`)
 	after := before + e.task("fw", onWeb)
 
 	one := e.instance(1, before)
 	eventually(t, "the first instance leads", one.leads)
 	two, three := e.instance(2, before), e.instance(3, before)
 	eventually(t, "there are three", func() bool { return one.sees(3, "cts-01") })
-	eventually(t, "the task is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8080") })
+	eventually(t, "the tasks are applied", func() bool {
+		return strings.Contains(e.read("lb.txt"), "8080") && strings.Contains(e.read("far.txt"), "8080")
+	})
+	eventually(t, "an instance says which module it lacks", func() bool {
+		return strings.Contains(two.stderr.String(), "compatibility check failure: stat "+e.path("cts-02/modules/far")+": no such file or directory")
+	})
 
 	// What people change goes to the leader, whomever they ask.
 	enable := func(m *member, enabled bool) {
@@ -306,6 +316,7 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 		return strings.Contains(text, `"enabled":false`) || strings.Contains(text, `"enabled": false`)
 	})
 	e.publish(e.servers[0], "web-2", 8081)
+	eventually(t, "an instance that has its module applies it", func() bool { return strings.Contains(e.read("far.txt"), "8081") })
 
 	for n, m := range map[int]*member{2: two, 3: three} {
 		if code := m.stop(); code != exitOK {
@@ -314,7 +325,9 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 		eventually(t, "it is not counted any more", func() bool { return one.sees(2, "cts-01") })
 		m = e.instance(n, after)
 		eventually(t, "it is back", func() bool { return one.sees(3, "cts-01") })
-		eventually(t, "it says that it differs", func() bool { return strings.Contains(m.stderr.String(), "compatibility check failure") })
+		eventually(t, "it says that it differs", func() bool {
+			return strings.Contains(m.stderr.String(), "the files of this instance differ from those of cts-01")
+		})
 		if n == 2 {
 			two = m
 		} else {
@@ -328,6 +341,12 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	eventually(t, "a follower leads at once, with the new configuration", func() bool { return strings.Contains(e.read("fw.txt"), "8081") })
+	e.publish(e.servers[0], "web-3", 8082)
+	eventually(t, "what can be run is run", func() bool { return strings.Contains(e.read("fw.txt"), "8082") })
+	wantText(t, unwrapped(e.run("status", "-store", clusterStore).stdout), "it cannot be run on the instance that leads: compatibility check failure")
+	if strings.Contains(e.read("far.txt"), "8082") || strings.Contains(e.run("runs", "-store", clusterStore, "far").stdout, "failed") {
+		t.Error("a task was run whose module is missing")
+	}
 	one = e.instance(1, after)
 	var leader string
 	for _, m := range []*member{two, three} {
@@ -373,50 +392,10 @@ func TestAClustersConfigurationIsChangedOneInstanceAfterTheOther(t *testing.T) {
 	eventually(t, "enabled and run, it catches up", func() bool { return strings.Contains(e.read("lb.txt"), "8081") })
 }
 
-func TestATaskWhoseModuleIsMissingOnTheLeaderWaits(t *testing.T) {
+// The instance whose Consul is gone has to let another lead.
+func TestAClusterOutlivesTheLossOfAConsulServer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts several processes")
-	}
-	t.Parallel()
-	e := newEnsemble(t, 10*time.Second, consultest.Start(t))
-	newModule(e.site)
-	e.publish(e.servers[0], "web-1", 8080)
-	// Relative to each instance.
-	far := strings.ReplaceAll(e.task("far", onWeb), fmt.Sprintf("module = %q", e.path("mod")), `module = "./modules/far"`)
-	tasks := e.task("near", onWeb) + far
-	e.write("cts-01/modules/far/main.tf", e.read("mod/main.tf"))
-	one := e.instance(1, tasks)
-	eventually(t, "both are applied", func() bool { return e.read("near.txt") != "" && e.read("far.txt") != "" })
-	two := e.instance(2, tasks)
-	missing := e.path("cts-02/modules/far")
-	eventually(t, "the instance says what is missing", func() bool {
-		return strings.Contains(two.stderr.String(), `compatibility check failure: stat `+missing+`: no such file or directory`)
-	})
-	e.publish(e.servers[0], "web-2", 8081)
-	eventually(t, "both are applied", func() bool {
-		return strings.Contains(e.read("near.txt"), "8081") && strings.Contains(e.read("far.txt"), "8081")
-	})
-	one.stop()
-	eventually(t, "the other instance leads", two.leads)
-	e.publish(e.servers[0], "web-3", 8082)
-	eventually(t, "what can be run is run", func() bool { return strings.Contains(e.read("near.txt"), "8082") })
-	r := e.run("status", "-store", "consul:consul-terraform-sync/network")
-	wantText(t, unwrapped(r.stdout), "it cannot be run on the instance that leads: compatibility check failure")
-	if runs := e.run("runs", "-store", "consul:consul-terraform-sync/network", "far"); strings.Contains(runs.stdout, "failed") {
-		t.Errorf("it was run all the same:\n%s", runs.stdout)
-	}
-	// Another one takes over that has it.
-	one = e.instance(1, tasks)
-	eventually(t, "it stands by", func() bool { return one.sees(2, "cts-02") })
-	two.stop()
-	eventually(t, "the task that waited is run", func() bool { return strings.Contains(e.read("far.txt"), "8082") })
-}
-
-// Consul's own servers elect another leader, and the instances hardly notice;
-// the instance whose Consul is gone has to let another lead.
-func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for elections")
+		t.Skip("waits for a lease to end")
 	}
 	t.Parallel()
 	servers := consultest.StartCluster(t)
@@ -426,65 +405,18 @@ func TestAClusterOutlivesTheLossOfConsulServers(t *testing.T) {
 	}
 	e := newEnsemble(t, 10*time.Second, servers...)
 	newModule(e.site)
-	e.publish(servers[0], "web-1", 8080)
+	e.publish(servers[1], "web-1", 8080)
 	task := e.task("lb", onWeb)
 	one := e.instance(1, task)
-	eventually(t, "the first instance leads", one.leads)
-	eventually(t, "the first apply", func() bool { return strings.Contains(e.read("lb.txt"), "8080") })
+	eventually(t, "the first apply", func() bool { return one.leads() && strings.Contains(e.read("lb.txt"), "8080") })
 	two := e.instance(2, task)
 	eventually(t, "there are two", func() bool { return two.sees(2, "cts-01") })
 
-	servers[2].Stop()
-	eventually(t, "another server leads", func() bool { return servers[0].Leads() || servers[1].Leads() })
-	e.publish(servers[1], "web-2", 8081)
-	eventually(t, "a change after the election is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8081") })
-	if two.leads() || strings.Contains(one.stderr.String(), "no longer leading") {
-		t.Error("an election of Consul's servers has cost the instance the lead")
-	}
-	servers[2].Restart()
-
-	// One that was away for long has to become a voter again: two of two are no
-	// quorum once another is lost.
-	eventually(t, "it is back", func() bool {
-		raft, err := servers[1].Client().Operator().RaftGetConfiguration(nil)
-		voters := 0
-		for i := 0; err == nil && i < len(raft.Servers); i++ {
-			if raft.Servers[i].Voter {
-				voters++
-			}
-		}
-		return voters == 3 && two.sees(2, "cts-01")
-	})
-	eventually(t, "it has caught up", func() bool {
-		health, err := servers[1].Client().Operator().AutopilotServerHealth(nil)
-		return err == nil && health.Healthy && health.FailureTolerance == 1
-	})
 	servers[0].Stop()
 	eventually(t, "another instance leads", two.leads)
-	e.publish(servers[1], "web-3", 8082)
-	eventually(t, "a change is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8082") })
+	e.publish(servers[1], "web-2", 8081)
+	eventually(t, "a change is applied", func() bool { return strings.Contains(e.read("lb.txt"), "8081") })
 	eventually(t, "the one that has no Consul knows that it leads no more", func() bool { return strings.Contains(one.stderr.String(), "no longer leading") })
 	servers[0].Restart()
 	eventually(t, "with its Consul it is one of two again", func() bool { return one.sees(2, "cts-02") })
-}
-
-// Commands that read a cluster need no configuration file: the environment says how to
-// reach Consul, as for Consul's own commands.
-func TestAClusterIsLookedAtThroughAConsulThatAsksForCertificates(t *testing.T) {
-	s := newSecured(t)
-	cert, key := s.authority.Client("someone")
-	for name, value := range map[string]string{
-		"CONSUL_HTTP_ADDR": s.address, "CONSUL_HTTP_SSL": "true", "CONSUL_CACERT": s.authority.CA, "CONSUL_CLIENT_CERT": cert, "CONSUL_CLIENT_KEY": key,
-		"CONSUL_HTTP_TOKEN": s.site.token("reader", `key_prefix "consul-terraform-sync/" { policy = "read" }`),
-	} {
-		s.env = append(s.env, name+"="+value)
-	}
-	r := s.run("status", "-store", "consul:consul-terraform-sync/network")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "No task has been decided on yet")
-
-	s.env = append(s.env, "CONSUL_HTTP_TOKEN=", "CONSUL_HTTP_TOKEN_FILE="+s.path("none"))
-	r = s.run("status", "-store", "consul:consul-terraform-sync/network")
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "CONSUL_HTTP_TOKEN_FILE")
 }

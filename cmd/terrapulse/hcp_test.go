@@ -317,7 +317,7 @@ high_availability {
 	if w := hcp.Workspace("cts-lb"); len(w.Runs) != 1 || w.Runs[0].Status != "applied" || s.read("lb.txt") != "web 10.0.0.1:8080 passing\n" {
 		t.Errorf("%d runs, the first is %+v; applied: %s", len(w.Runs), w.Runs[0], s.read("lb.txt"))
 	}
-	r := s.run("runs", "-store", "consul:consul-terraform-sync/network", "lb")
+	r := s.run("runs", "-store", clusterStore, "lb")
 	wantText(t, r.stdout, "succeeded")
 	if strings.Contains(r.stdout, "lost") {
 		t.Errorf("a run was lost:\n%s", r.stdout)

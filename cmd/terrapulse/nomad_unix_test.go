@@ -29,8 +29,6 @@ type orchard struct {
 	port  int // of the API of the instance that was started last
 }
 
-const clusterStore = "consul:consul-terraform-sync/network"
-
 func newOrchard(t *testing.T, options ...nomadtest.Option) *orchard {
 	t.Helper()
 	testtools.NeedsPrograms(t)
