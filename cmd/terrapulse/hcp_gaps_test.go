@@ -34,17 +34,3 @@ func TestHCP_DestructivePlanWaitsAlsoIfTheServerCountsNothing(t *testing.T) {
 	shown := s.run("runs", "lb")
 	wantText(t, shown.stdout, "unknown")
 }
-
-// TestHCP_RevokedTokenIsShownWhileARunWaits revokes the token while a run waits for its remote run.
-func TestHCP_RevokedTokenIsShownWhileARunWaits(t *testing.T) {
-	s, hcp := newCloudSite(t)
-	hold := hcp.Hold("planning")
-	s.start("-config-file", s.cloudConfig(testtools.FreePort(t), ""))
-	s.awaitPhase("lb", apispec.PhaseRunning, "waits for the plan of the remote run")
-	hcp.Revoke(hcp.Token)
-	s.awaitPhase("lb", apispec.PhaseRunning, "its remote run cannot be polled since ")
-	s.awaitPhase("lb", apispec.PhaseRunning, "the token was revoked, has expired or lacks a right: give the driver another one")
-	hcp.Restrict(hcp.Token, hcptest.Rights{})
-	hold.Release()
-	eventually(t, "the service is applied", func() bool { return s.read("lb.txt") != "" })
-}

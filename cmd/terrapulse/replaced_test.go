@@ -13,26 +13,17 @@ const (
 	saysRestored = "nothing is missing in Consul any more"
 )
 
-// threeTasks registers what 3 tasks watch: one has 2 entries.
-func threeTasks(s *site) (file string, register func()) {
-	register = func() {
+func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
+	// The id of the node is shown to modules: with another one, all entries would change.
+	s := newParallelSite(t, consultest.WithHCL(`node_id = "6c7a2b1e-6d0e-4c1c-9a63-2f1f6f0f5a11"`))
+	register := func() { // one task has 2 entries
 		s.register("web", "web-1", 8080, "passing")
 		s.register("web", "web-2", 8081, "passing")
 		s.register("api", "api-1", 9090, "passing")
 		s.register("db", "db-1", 5432, "passing")
 	}
 	register()
-	var tasks string
-	for _, name := range []string{"web", "api", "db"} {
-		tasks += s.task(name, strings.ReplaceAll(onWeb, "web", name))
-	}
-	return s.config(tasks), register
-}
-
-func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
-	// The id of the node is shown to modules: with another one, all entries would change.
-	s := newParallelSite(t, consultest.WithHCL(`node_id = "6c7a2b1e-6d0e-4c1c-9a63-2f1f6f0f5a11"`))
-	file, register := threeTasks(s)
+	file := s.config(s.task("web", onWeb) + s.task("api", strings.ReplaceAll(onWeb, "web", "api")) + s.task("db", strings.ReplaceAll(onWeb, "web", "db")))
 	all := func() string { return s.read("web.txt") + s.read("api.txt") + s.read("db.txt") }
 	p := s.start("start", "-config-file", file)
 	eventually(t, "all are applied", func() bool { return strings.Count(all(), "passing") == 4 })
@@ -40,6 +31,12 @@ func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
 		return s.runsOf("web")[apispec.RunStateSucceeded] > 0 && s.runsOf("db")[apispec.RunStateSucceeded] > 0
 	})
 	before := all()
+	for args, text := range map[string]string{"approve -all": "no task waits because Consul was replaced", "approve -all web": "-all is for all tasks"} {
+		r := s.runInTest(strings.Fields(args)...)
+		if wantText(t, unwrapped(r.stdout+r.stderr), text); r.code == exitOK {
+			t.Errorf("%s succeeds", args)
+		}
+	}
 
 	s.consul.Restart() // empty
 	eventually(t, "it is said", func() bool { return strings.Contains(p.stderr.String(), saysReplaced) })
@@ -70,38 +67,4 @@ func TestStart_EmptyConsulAtTheSameAddressHoldsAllTasks(t *testing.T) {
 	}
 	eventually(t, "everything is removed", func() bool { return all() == "" })
 	wantText(t, p.stderr.String(), "the replaced Consul is approved")
-}
-
-func TestStart_RestartedConsulWithItsDataHoldsNothing(t *testing.T) {
-	s := newParallelSite(t, consultest.WithData())
-	file, _ := threeTasks(s)
-	p := s.start("start", "-config-file", file)
-	eventually(t, "all are applied", func() bool { return strings.Contains(s.read("web.txt"), "8081") && s.read("db.txt") != "" })
-	s.consul.Restart()
-	if err := s.consul.Client().Agent().ServiceDeregister("web-2"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the change is applied", func() bool { return !strings.Contains(s.read("web.txt"), "8081") })
-	if strings.Contains(p.stderr.String(), saysReplaced) {
-		t.Errorf("it was taken for another:\n%s", p.stderr)
-	}
-}
-
-func TestApprove_AllIsForAReplacedConsulAlone(t *testing.T) {
-	s := newParallelSite(t)
-	file, _ := threeTasks(s)
-	if r := s.run("-once", "-config-file", file); r.code != exitOK {
-		t.Fatalf("%d: %s", r.code, r.stderr)
-	}
-	for args, text := range map[string]string{
-		"approve -all":       "no task waits because Consul was replaced",
-		"approve -all web":   "-all is for all tasks",
-		"approve -all -plan": "flag needs an argument",
-	} {
-		r := s.run(strings.Fields(args)...)
-		if r.code == exitOK {
-			t.Errorf("%s succeeds", args)
-		}
-		wantText(t, unwrapped(r.stdout+r.stderr), text)
-	}
 }

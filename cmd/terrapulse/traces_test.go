@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/otlp/otlptest"
 	"github.com/terrapulse/terrapulse/internal/base/tracing"
@@ -143,25 +143,67 @@ func TestTraces_ARunIsATraceAndAnotherOneAfterItsApproval(t *testing.T) {
 	}
 }
 
-// A receiver that hangs neither delays nor fails a run, nor the end of the process for longer than seconds.
-func TestTraces_AReceiverThatHangsDelaysNoRun(t *testing.T) {
+// traced makes every process of the site send its spans to a receiver, soon.
+func (s *site) traced() *otlptest.Receiver {
+	r := otlptest.Start(s.t)
+	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+r.URL, "OTEL_BSP_SCHEDULE_DELAY=20")
+	return r
+}
+
+// soundTraces reports what is wrong with all spans that were received.
+func soundTraces(t *testing.T, all []otlptest.Span) {
+	t.Helper()
+	for _, wrong := range otlptest.OneTraceEach(all) {
+		t.Error(wrong)
+	}
+}
+
+// Whatever the receiver does, runs begin and end as without it.
+func TestTraces_AReceiverThatFailsDelaysAndFailsNoRun(t *testing.T) {
 	s := newParallelSite(t)
-	r := otlptest.Start(t)
+	r := s.traced()
+	s.env = append(s.env, "OTEL_EXPORTER_OTLP_TIMEOUT=600000") // no request ends while the receiver hangs
 	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
+	held := make(chan struct{}, 1)
 	r.Answers(func(_ http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
+		select {
+		case held <- struct{}{}:
+		default:
+		}
 		select {
 		case <-release:
 		case <-req.Context().Done():
 		}
 	})
-	s.register("web", "web-1", 8080, "passing")
-	s.env = append(s.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+r.URL, "OTEL_BSP_SCHEDULE_DELAY=1")
-	began := time.Now()
-	once := s.run("-once", "-config-file", s.config(s.task("web", onWeb)))
-	wantCode(t, once, exitOK)
-	if s.read("web.txt") == "" || r.Asked() == 0 {
-		t.Errorf("web wrote %q after %s, %d requests for traces", s.read("web.txt"), time.Since(began), r.Asked())
+	s.register("web", "web-0", 8080, "passing")
+	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
+	<-held
+	s.awaitPhase("lb", apispec.PhaseApplied, "")
+	applied := func(what string, port int) {
+		t.Helper()
+		s.register("web", "web-"+strconv.Itoa(port), port, "passing")
+		eventually(t, what+": a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), strconv.Itoa(port)) })
 	}
+	applied("hangs", 8081) // the exporter still waits for the answer to its first request
+	if asked := r.Asked(); asked != 1 {
+		t.Errorf("%d requests were sent while the first one was not answered", asked)
+	}
+	close(release)
+	r.Answers(otlptest.Faults(release)["refuses"])
+	asked := r.Asked()
+	applied("refuses", 8082)
+	eventually(t, "spans are sent", func() bool { return r.Asked() > asked })
+	s.awaitPhase("lb", apispec.PhaseApplied, "")
+	var runs []apispec.Run
+	decode(t, s.run("runs", "-json", "lb"), &runs)
+	for _, run := range runs {
+		if run.State != apispec.RunStateSucceeded {
+			t.Errorf("a run has ended as %s: %s", run.State, apispec.Deref(run.Error))
+		}
+	}
+	if code := p.stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	wantText(t, p.stderr.String(), "spans are lost: the receiver of traces does not take them")
 }

@@ -103,36 +103,3 @@ func (s *site) awaitPhase(task string, phase apispec.Phase, text string) {
 		return is == phase && strings.Contains(why, text)
 	})
 }
-
-func TestVerify_FailingCheckBlockOfTheModuleCounts(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	module := s.module("checked", `variable "services" {}
-resource "terraform_data" "peer" {}
-check "session" {
-  assert {
-    condition     = terraform_data.peer.id != "" && fileexists("`+s.path("up")+`")
-    error_message = "The session is down."
-  }
-}
-`)
-	file := s.config(taskOf("edge", module, onWeb) + s.task("inner", onWeb+"\nafter = [\"edge\"]"))
-	once := s.run("-once", "-config-file", file)
-	wantCode(t, once, exitError)
-	wantText(t, once.stdout+once.stderr, "succeeded, not verified", "check.session: The session is down.")
-	if got := s.named("edge"); got.Phase != apispec.PhaseUnverified || s.read("inner.txt") != "" {
-		t.Errorf("edge is %+v, and inner wrote %q", got, s.read("inner.txt"))
-	}
-
-	p := s.start("-config-file", file)
-	at := "-http-addr=" + p.served()
-	again := s.run("retry", at, "edge")
-	wantCode(t, again, exitError)
-	wantText(t, again.stdout+again.stderr, "The session is down.")
-	s.write("up", "")
-	wantCode(t, s.run("retry", at, "edge"), exitOK)
-	eventually(t, "inner is applied after edge is verified", func() bool { return s.read("inner.txt") != "" })
-	if got := s.named("edge"); got.Phase != apispec.PhaseApplied {
-		t.Errorf("edge is %+v", got)
-	}
-}

@@ -105,43 +105,30 @@ func TestWhatIf_SaysWhatWouldHappenWithoutARack(t *testing.T) {
 	wantCode(t, r, exitFlags)
 	wantText(t, r.stderr, `"nod" is none of node, service, instance, datacenter and peer`)
 
+	// What is supposed in addition is as curl http://localhost:8500/v1/health/service/web prints it; what is not
+	// needed may be left out.
+	entries := s.write("more.yaml", `
+- Node: {Node: rack-c, Address: 10.0.3.1}
+  Service: {ID: web-21, Service: web, Port: 8080}
+- Key: config/b
+  Value: Mg==
+`)
+	_, results = answerOf(t, ask("-json", "-with", entries))
+	would(t, results, "lb", apispec.WouldBeApplied, "to add")
+	would(t, results, "keys", apispec.WouldBeApplied, "to add")
+	if len(results) != 2 {
+		t.Errorf("%d tasks are concerned, want 2", len(results))
+	}
+	r = s.run("inspect", "-config-file", file, "-without", "node=rack-a", "lb")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout+r.stderr, "There is no store", "would be held: 12 of 20 service instances are gone")
+
 	if s.read("lb.txt") != before {
 		t.Error("something was applied")
 	}
 	if runs := s.run("runs", "lb").stdout; strings.Count(runs, "succeeded") != 1 {
 		t.Errorf("a what-if counts as a run:\n%s", runs)
 	}
-}
-
-func TestWhatIf_EntriesOfAFileAreThereBesides(t *testing.T) {
-	s, file := racks(t)
-	entries := s.write("more.yaml", `
-# As curl http://localhost:8500/v1/health/service/web prints it; what is not needed may be left out.
-- Node: {Node: rack-c, Address: 10.0.3.1}
-  Service: {ID: web-21, Service: web, Port: 8080}
-- Key: config/b
-  Value: Mg==
-`)
-	_, results := answerOf(t, s.run("inspect", "-store", "sqlite:"+s.path("state.db"), "-config-file", file, "-json", "-with", entries))
-	would(t, results, "lb", apispec.WouldBeApplied, "to add")
-	would(t, results, "keys", apispec.WouldBeApplied, "to add")
-	if len(results) != 2 {
-		t.Errorf("%d tasks are concerned, want 2", len(results))
-	}
-	wrong := s.write("wrong.yaml", "- {Node: {Node: n}, Service: {Service: web}}\n")
-	r := s.run("inspect", "-config-file", file, "-with", wrong)
-	wantCode(t, r, exitFlags)
-	wantText(t, r.stderr, "wrong.yaml: element 1: Service.Address, or Node.Address, is missing")
-}
-
-func TestWhatIf_WithoutAStoreItComparesWithConsul(t *testing.T) {
-	s := newParallelSite(t)
-	s.rack("rack-a", "web", 1, 12)
-	s.rack("rack-b", "web", 13, 20)
-	r := s.run("inspect", "-config-file", s.config(s.task("lb", onWeb)), "-without", "node=rack-a")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stderr, "There is no store")
-	wantText(t, r.stdout, "would be held: 12 of 20 service instances are gone")
 }
 
 func TestWhatIf_ARunningInstanceAnswersAndRecordsNothingOfIt(t *testing.T) {
@@ -183,68 +170,4 @@ func TestWhatIf_ARunningInstanceAnswersAndRecordsNothingOfIt(t *testing.T) {
 	r = s.run("inspect", "-http-addr", at, "-without", "node=rack-a", "nobody")
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, "nobody")
-}
-
-func TestWhatIf_ATaskWaitsForThoseThatItComesAfter(t *testing.T) {
-	s := newParallelSite(t)
-	s.rack("rack-a", "web", 1, 12)
-	s.rack("rack-b", "web", 13, 20)
-	on := "condition \"services\" {\n names = [\"web\"]\n }\n"
-	file := s.config(s.task("edge-1", on) + s.task("lb", on+"after = [\"edge-*\"]\nguard {\n max_removed_percent = 100\n }"))
-	wantCode(t, s.run("-once", "-config-file", file), exitOK)
-	store := []string{"inspect", "-store", "sqlite:" + s.path("state.db"), "-config-file", file, "-json"}
-	_, results := answerOf(t, s.run(append(store, "-without", "node=rack-a")...))
-	would(t, results, "edge-1", apispec.WouldBeHeld, "12 of 20")
-	would(t, results, "lb", apispec.WouldBeStopped, "would not run: waits for edge-1, which would be held; after that it would be applied after edge-*: 1 to add")
-	p := s.start("-config-file", file)
-	at := p.served()
-	for node, outcome := range map[string]apispec.WouldBe{"rack-a": apispec.WouldBeStopped, "rack-b": apispec.WouldBeApplied} {
-		_, results := answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node="+node))
-		would(t, results, "lb", outcome, "would be applied after edge-*: 1 to add")
-	}
-}
-
-// What a task would lose is held if Consul was replaced, however little it is, and what comes before a task
-// may keep it waiting although the what-if does not concern that.
-func TestWhatIf_SaysWhatHoldsATaskBesidesItsPlan(t *testing.T) {
-	s := newParallelSite(t)
-	s.rack("rack-a", "web", 1, 12)
-	s.rack("rack-b", "web", 13, 20)
-	s.rack("rack-c", "api", 1, 1)
-	on := func(what string) string { return "condition \"services\" {\n names = [\"" + what + "\"]\n }\n" }
-	file := s.config(s.task("firewall", on("api")) + s.task("relay", on("api")+"after = [\"firewall\"]") + s.task("lb", on("web")+"after = [\"relay\"]"))
-	wantCode(t, s.run("-once", "-config-file", file), exitOK)
-	store := []string{"inspect", "-store", "sqlite:" + s.path("state.db"), "-config-file", file, "-json", "-without", "node=rack-b"}
-	_, results := answerOf(t, s.run(store...))
-	would(t, results, "lb", apispec.WouldBeApplied, "would be applied after relay")
-
-	wantCode(t, s.run("hold", "-config-file", file, "firewall"), exitOK)
-	const waits = "would not run: waits for relay, which waits for firewall: on hold by "
-	_, results = answerOf(t, s.run(store...))
-	would(t, results, "lb", apispec.WouldBeStopped, waits)
-	instance := s.start("-config-file", file)
-	at := instance.served()
-	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b", "lb"))
-	would(t, results, "lb", apispec.WouldBeStopped, waits)
-	wantCode(t, s.run("release", "-http-addr", at, "firewall"), exitOK)
-	_, results = answerOf(t, s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b"))
-	would(t, results, "lb", apispec.WouldBeApplied, "would be applied after relay")
-
-	// No tick sees Consul while it is empty. One of its entries does not come back: otherwise the first tick
-	// would accept the new Consul.
-	instance.stop()
-	s.consul.Restart() // empty
-	s.rack("rack-a", "web", 2, 12)
-	s.rack("rack-b", "web", 13, 20)
-	s.rack("rack-c", "api", 1, 1)
-	at = s.start("-config-file", file).served()
-	const replaced = "9 of 20 service instances are gone"
-	for name, r := range map[string]result{"files": s.run(store...), "instance": s.run("inspect", "-http-addr", at, "-json", "-without", "node=rack-b")} {
-		_, results = answerOf(t, r)
-		would(t, results, "lb", apispec.WouldBeHeld, replaced)
-		would(t, results, "lb", apispec.WouldBeHeld, ", and Consul was replaced since they were applied: it")
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
 }
