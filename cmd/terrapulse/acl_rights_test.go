@@ -68,43 +68,6 @@ func TestOnce_NothingIsDestroyedWithoutTheRightToReadIt(t *testing.T) {
 	}
 }
 
-func TestOnce_PartThatMayNotBeReadIsNotDestroyed(t *testing.T) {
-	s := newParallelSite(t, consultest.WithACLs())
-	s.register("web-a", "web-a", 8080, "passing")
-	s.register("web-b", "web-b", 8081, "passing")
-	for name, body := range map[string]string{
-		"condition": `condition "services" { regexp = "^web" }`,
-		"input":     "condition \"schedule\" { cron = \"0 0 1 1 *\" }\n  module_input \"services\" { regexp = \"^web\" }",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := s.beside(t)
-			file := s.config(s.task("out", body))
-			s.env = append(s.env, "CONSUL_HTTP_TOKEN="+consultest.ManagementToken)
-			s.register("web-b", "web-b", 8081, "passing")
-			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
-
-			s.useToken("a of "+name, `service "web-a" { policy = "read" } node_prefix "" { policy = "read" }`)
-			r := s.run("start", "-once", "-config-file", file)
-			wantCode(t, r, exitError)
-			wantText(t, r.stderr, "web-b", "service:read")
-			if got := s.read("out.txt"); !strings.Contains(got, "8081") {
-				t.Fatalf("out.txt = %q", got)
-			}
-			wantText(t, s.run("validate", "-consul", "-config-file", file).stdout, "Warning: task out: ", "hides a part of it")
-
-			// With the right to read it, what has gone is gone.
-			s.useToken("all of "+name, `service_prefix "web" { policy = "read" } node_prefix "" { policy = "read" }`)
-			if err := s.consul.Client().Agent().ServiceDeregister("web-b"); err != nil {
-				t.Fatal(err)
-			}
-			wantCode(t, s.run("start", "-once", "-config-file", file), exitOK)
-			if got := s.read("out.txt"); strings.Contains(got, "8081") || !strings.Contains(got, "8080") {
-				t.Errorf("out.txt = %q", got)
-			}
-		})
-	}
-}
-
 func TestValidate_FindsARightThatIsMissingWhereNothingIsYet(t *testing.T) {
 	s := newSite(t, consultest.WithACLs())
 	const kv = `condition "consul-kv" {

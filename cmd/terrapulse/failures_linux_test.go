@@ -105,26 +105,3 @@ func TestNothingIsAppliedWhileTheStoreCannotBeWritten(t *testing.T) {
 	remount(0)
 	wantText(t, s.run("runs", "-store", store, "lb").stdout, "succeeded")
 }
-
-func TestOnce_WithAFullDiskSaysOfEachTaskThatItWasNotRunAndWhy(t *testing.T) {
-	disk, _ := mount(t, "size=600k")
-	s := newSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("lb", onWeb) + s.task("more", onWeb) + s.task("off", "enabled = false\n"+onWeb))
-	store := "sqlite:" + filepath.Join(disk, "state.db")
-	wantCode(t, s.run("-once", "-config-file", file, "-store", store), exitOK)
-	s.register("web", "web-2", 8081, "passing")
-	os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 1<<20), 0o600) // as much as fits
-
-	r := s.run("-once", "-config-file", file, "-store", store)
-	if r.code != exitConfig && r.code != exitError { // the store is not opened, or not written
-		t.Errorf("exit code %d", r.code)
-	}
-	wantText(t, r.stderr, "disk", "space", "lb", "more", "not run")
-	if strings.Contains(r.stderr, "off") {
-		t.Errorf("it names a disabled task: %s", r.stderr)
-	}
-	if strings.Contains(s.read("lb.txt"), "8081") {
-		t.Error("a change was applied")
-	}
-}

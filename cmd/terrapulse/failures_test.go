@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/hashicorp/consul/api"
-
-	"github.com/terrapulse/terrapulse/internal/consul/consultest"
-	"github.com/terrapulse/terrapulse/internal/people/apispec"
 )
 
 // put writes a key to the site's Consul.
@@ -214,130 +210,6 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 	})
 }
 
-func TestRights_CommandSaysWhichOneIsMissing(t *testing.T) {
-	s := newSite(t, consultest.WithACLs())
-	s.register("web", "web-1", 8080, "passing")
-	s.put("app/colour", []byte("red"))
-	const secret = "0c2a0f0e-7d0b-4dbf-9d3c-5e5bb7a2c0de"
-	_, _, err := s.consul.Client().ACL().TokenCreate(&api.ACLToken{SecretID: secret, Description: "may do nothing"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tasks := s.task("lb", onWeb) +
-		s.task("flags", `condition "consul-kv" { path = "app/colour" }`) +
-		s.task("tree", "condition \"consul-kv\" {\n path = \"app/\"\n recurse = true\n}") +
-		s.task("names", `condition "services" { regexp = ".*" }`)
-	file := s.config(tasks)
-	rights := []string{`service:read on "web" and node:read on its nodes`, `key:read on "app/colour"`, `on prefix "app/"`, "service:read on the services"}
-
-	t.Setenv("CONSUL_HTTP_TOKEN", secret)
-	results := map[string]result{
-		"validate": s.run("validate", "-consul", "-config-file", file),
-		"once":     s.run("-once", "-config-file", file, "-log-level", "TRACE"),
-		"inspect":  s.run("-inspect", "-config-file", file, "-log-level", "TRACE"),
-		"render":   s.run("render", "-config-file", file, "lb"),
-		"status":   s.run("status"),
-	}
-	for name, r := range results {
-		if strings.Contains(r.stdout+r.stderr, secret) {
-			t.Errorf("%s shows the token", name)
-		}
-	}
-	wantCode(t, results["validate"], exitConfig)
-	wantCode(t, results["once"], exitError)
-	for _, name := range []string{"validate", "once", "inspect"} {
-		wantText(t, results[name].stderr, rights...)
-	}
-	wantText(t, results["render"].stderr, rights[0])
-	if got := tree(t, s.dir); strings.Contains(got, "lb.txt") {
-		t.Errorf("something was applied:\n%s", got)
-	}
-
-	t.Setenv("CONSUL_HTTP_TOKEN", "11111111-2222-3333-4444-555555555555")
-	r := s.run("-once", "-config-file", file)
-	if r.code != exitConfig && r.code != exitError {
-		t.Errorf("exit code %d with a token that Consul does not know", r.code)
-	}
-	wantText(t, r.stderr, "Consul does not know the token", "wrong, expired or deleted")
-
-	_, policyErr := grant(s, secret, `service_prefix "" { policy = "read" } node_prefix "" { policy = "read" } key_prefix "app/" { policy = "list" }`)
-	if policyErr != nil {
-		t.Fatal(policyErr)
-	}
-	t.Setenv("CONSUL_HTTP_TOKEN", secret)
-	wantCode(t, s.run("validate", "-consul", "-config-file", file), exitOK)
-	wantCode(t, s.run("-once", "-config-file", file), exitOK)
-	for _, name := range strings.Fields(tree(t, s.dir)) {
-		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(secret)) {
-			t.Errorf("the token is in %s", name)
-		}
-	}
-}
-
-// grant gives a token the rights of a policy.
-func grant(s *site, secret, rules string) (*api.ACLToken, error) {
-	acl := s.consul.Client().ACL()
-	policy, _, err := acl.PolicyCreate(&api.ACLPolicy{Name: "granted", Rules: rules}, nil)
-	if err != nil {
-		return nil, err
-	}
-	token, _, err := acl.TokenReadSelf(&api.QueryOptions{Token: secret})
-	if err != nil {
-		return nil, err
-	}
-	token.Policies = []*api.ACLLink{{ID: policy.ID}}
-	token, _, err = acl.TokenUpdate(token, nil)
-	return token, err
-}
-
-func TestStart_TaskThatCannotRunDoesNotStopOthers(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	s.put("app/blob", bytes.Repeat([]byte{0xff, 0x00, 0x80, 0xfe}, 128<<10))
-	file := s.config(s.task("lb", onWeb) +
-		s.task("blob", "condition \"consul-kv\" {\n path = \"app/\"\n recurse = true\n}") +
-		s.task("far", "condition \"services\" {\n names = [\"web\"]\n datacenter = \"moon\"\n}") +
-		s.task("far_keys", "condition \"consul-kv\" {\n path = \"a\"\n datacenter = \"moon\"\n}") +
-		s.task("spaced", "condition \"services\" {\n regexp = \"web\"\n namespace = \"team\"\n}") +
-		s.task("filter", "condition \"services\" {\n names = [\"web\"]\n filter = \"Service.Nonsense == 1\"\n}"))
-	p := s.start("-config-file", file)
-	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
-	eventually(t, "the binary value fails its task", func() bool { return strings.Contains(s.runInTest("status").stdout, "not UTF-8 text") })
-	for i := 1; i <= 3; i++ {
-		port := 8080 + i
-		s.register("web", fmt.Sprintf("web-%d", i+1), port, "passing")
-		eventually(t, "a change is applied", func() bool { return strings.Contains(s.read("lb.txt"), fmt.Sprint(port)) })
-	}
-	reasons := map[string]apispec.TaskOverview{}
-	eventually(t, "the binary value's task is between two attempts", func() bool {
-		var st apispec.Overview
-		r := s.runInTest("status", "-json")
-		wantCode(t, r, exitOK)
-		if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
-			t.Fatal(err)
-		}
-		for _, task := range st.Tasks {
-			reasons[task.Name] = task
-		}
-		return reasons["blob"].Run == nil
-	})
-	for name, want := range map[string]string{"far": "check the datacenter's name", "far_keys": "check the datacenter's name",
-		"spaced": "this Consul has no namespaces", "filter": "check the filter"} {
-		if got := reasons[name]; got.Phase != apispec.PhaseUnreadable || !strings.Contains(got.Reason.Text, want) {
-			t.Errorf("status of task %s: %q, %q; want %q", name, got.Phase, got.Reason.Text, want)
-		}
-	}
-	if got := reasons["blob"]; got.Phase != apispec.PhaseFailing || got.LastRun == nil || !strings.Contains(apispec.Deref(got.LastRun.Error), `key "app/blob"`) {
-		t.Errorf("status of task blob: %+v", got)
-	}
-
-	s.put("app/blob", []byte("text now"))
-	eventually(t, "the task is run when its value is text", func() bool { return s.read("blob.txt") == "app/blob=text now\n" })
-	if code := p.stop(); code != exitOK {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
 func TestConsul_CommandsEndIfItIsUnreachable(t *testing.T) {
 	s := newSite(t)
 	file := s.config(s.task("lb", onWeb))
@@ -359,26 +231,5 @@ func TestConsul_CommandsEndIfItIsUnreachable(t *testing.T) {
 	}
 	if after := tree(t, s.dir); after != before {
 		t.Errorf("files were left behind:\n%s", after)
-	}
-}
-
-func TestStart_ModuleThatComesBackIsApplied(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
-	eventually(t, "the first apply", func() bool { return strings.Contains(s.read("lb.txt"), "8080") })
-	if err := os.Rename(s.path("mod"), s.path("away")); err != nil {
-		t.Fatal(err)
-	}
-	s.register("web", "web-2", 8081, "passing")
-	eventually(t, "it says what is missing", func() bool {
-		return strings.Contains(s.runInTest("runs", "lb").stdout, "the module of task lb is not there: there is no directory "+s.path("mod"))
-	})
-	if err := os.Rename(s.path("away"), s.path("mod")); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the change is applied", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
-	if code := p.stop(); code != exitOK {
-		t.Errorf("exit code %d, want 0", code)
 	}
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -91,56 +89,6 @@ task:
 			t.Fatalf("%v left files behind:\n%s", args, after)
 		}
 	}
-}
-
-func TestTaskFiles_OtherFilesAreRefusedWithTheReason(t *testing.T) {
-	s := &site{t: t, dir: t.TempDir()}
-	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
-	for i := 1; i < 10; i++ {
-		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), ", "))
-	}
-	task := "task: {name: %s, module: ./m, condition: {consul-kv: {path: a}}}\n"
-	files := map[string]struct{ text, want string }{
-		"latin1.yaml":    {"id: caf\xe9\n", "latin1.yaml:1: the file is not UTF-8 text"},
-		"latin1.hcl":     {"id = \"caf\xe9\"\n", "latin1.hcl:1: the file is not UTF-8 text"},
-		"latin1.json":    {"{\"id\": \"caf\xe9\"}\n", "latin1.json:1: the file is not UTF-8 text"},
-		"bomb.yaml":      {bomb, "aliases stand for more than 100000 values"},
-		"tabs.yaml":      {"consul:\n\taddress: x\n", "tabs.yaml:2: not valid YAML: found character that cannot start any token; indent with spaces"},
-		"duplicate.yaml": {"port: 1\nid: x\nport: 2\n", "duplicate.yaml:3: port: duplicate key: it is already set on line 1"},
-		"long.yaml":      {fmt.Sprintf(task, strings.Repeat("x", 10_000)), "(10000 characters) is too long; at most 200 bytes"},
-		"huge.yaml":      {strings.Repeat("# nothing\n", 5<<20), "huge.yaml: the file is too large"},
-		"unclosed.hcl":   {"task {\n", "unclosed.hcl:2: not valid HCL"},
-		"binary.json":    {"\x7fELF\x02\x00\x00", "binary.json:1: "},
-	}
-	for name, f := range files {
-		r := s.run("-once", "-config-file", s.write(name, f.text))
-		if r.code != exitConfig {
-			t.Errorf("%s: exit code %d, want %d", name, r.code, exitConfig)
-		}
-		wantText(t, r.stderr, f.want)
-		if len(r.stderr) > 2000 {
-			t.Errorf("%s: %d bytes are said", name, len(r.stderr))
-		}
-	}
-
-	if runtime.GOOS != "windows" { // where links need a privilege
-		if err := os.MkdirAll(s.path("loop.d"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for link, target := range map[string]string{"a.hcl": "b.hcl", "b.hcl": "a.hcl", "around": "."} {
-			if err := os.Symlink(target, filepath.Join(s.path("loop.d"), link)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := s.run("-once", "-config-dir", s.path("loop.d"))
-		wantCode(t, r, exitConfig)
-		wantText(t, r.stderr, "a.hcl: too many levels of symbolic links", "b.hcl: too many levels of symbolic links")
-	}
-
-	s.write("none.d/notes.txt", "x")
-	r := s.run("-once", "-config-dir", s.path("none.d"))
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "no configuration files found")
 }
 
 func TestCommands_SayWhereTheyLookedForAFileThatDoesNotExist(t *testing.T) {

@@ -42,47 +42,6 @@ func TestOnceAppliesWhatConsulSays(t *testing.T) {
 	wantText(t, s.run("status").stdout, "lb", "applied", "on change")
 }
 
-func TestOneFailingTaskStopsNoOther(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("a", onWeb) + `
-task {
-  name   = "broken"
-  module = "` + s.path("nowhere") + `"
-  condition "services" {
-    names = ["web"]
-  }
-}
-` + s.task("z", onWeb))
-
-	r := s.run("-once", "-config-file", file)
-	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "Task broken failed")
-	for _, name := range []string{"a.txt", "z.txt"} {
-		if s.read(name) == "" {
-			t.Errorf("%s was not written", name)
-		}
-	}
-}
-
-func TestTheSurroundingsNeverMakeATaskFail(t *testing.T) {
-	s := newSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	for _, env := range []string{"TF_VAR_services", "TF_VAR_other", "TF_LOG", "TF_CLI_ARGS", "TF_CLI_ARGS_apply", "TF_INPUT", "TF_WORKSPACE", "TF_LOG_PATH"} {
-		t.Setenv(env, "nonsense")
-	}
-	wantCode(t, s.run("-once", "-config-file", s.config(s.task("lb", onWeb))), exitOK)
-}
-
-func TestOnceFailsWhenConsulCannotBeReached(t *testing.T) {
-	s := newSite(t)
-	file := s.config(s.task("lb", onWeb))
-	s.consul.Stop()
-	r := s.run("-once", "-config-file", file)
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, s.consul.Addr())
-}
-
 func TestInspectChangesNothing(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")

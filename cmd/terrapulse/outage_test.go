@@ -55,7 +55,7 @@ func TestStart_OutageOfConsulAndAFailingTaskAreFewMessages(t *testing.T) {
 		tasks += s.task(fmt.Sprintf("lb-%02d", i), onWeb)
 	}
 	s.write("lb-07.txt/in-the-way", "") // a folder where the file should be
-	s.start("-config-file", s.config(tasks), "-config-file", s.write("notify.hcl", fmt.Sprintf("notify \"slack\" {\n  url = %q\n}\n", slack.URL+"/services/T/B/x")))
+	p := s.start("-config-file", s.config(tasks), "-config-file", s.write("notify.hcl", fmt.Sprintf("notify \"slack\" {\n  url = %q\n}\n", slack.URL+"/services/T/B/x")))
 	eventually(t, "all tasks are applied, and people know of the failing one", func() bool {
 		return s.read("lb-14.txt") != "" && len(people.about("*lb-07: run failed*")) > 0
 	})
@@ -70,6 +70,11 @@ func TestStart_OutageOfConsulAndAFailingTaskAreFewMessages(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	s.consul.Restart()
 	eventually(t, "people know that it is over", func() bool { return len(people.about("*Consul can be watched again*")) > 0 })
+	s.register("web", "web-2", 8081, "passing")
+	eventually(t, "a change after the outage is applied", func() bool { return strings.Contains(s.read("lb-14.txt"), "8081") })
+	if strings.Contains(p.stderr.String(), saysReplaced) {
+		t.Errorf("a Consul that has its data is taken for another:\n%s", p.stderr)
+	}
 	time.Sleep(6 * time.Second) // as long as messages are gathered
 
 	for text, want := range map[string]int{"cannot watch Consul": 1, "Tasks concerned: 15": 2, "Consul can be watched again": 1, "cannot be read": 0, "can be read again": 0,

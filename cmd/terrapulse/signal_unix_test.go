@@ -73,6 +73,9 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != c.code {
 				t.Errorf("it ended with %v, want exit code %d", cmd.ProcessState, c.code)
 			}
+			if terraformIn(t, s.path("work")) {
+				t.Error("Terraform is still there")
+			}
 			wantText(t, s.run("runs", "slow").stdout, "interrupted", "was stopped")
 			if _, err := os.Stat(s.path("work/slow/terraform.tfstate.d/slow/.terraform.tfstate.lock.info")); err == nil {
 				t.Error("the state is still locked")

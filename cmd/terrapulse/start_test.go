@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,21 +78,6 @@ func TestStartFollowsConsul(t *testing.T) {
 	}
 }
 
-func TestAnOutageOfConsulIsSurvived(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	s.start("-config-file", s.config(s.task("lb", onWeb)))
-	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
-
-	s.consul.Stop()
-	eventually(t, "status says that Consul is away", func() bool { return strings.Contains(s.runInTest("status").stdout, "Problem:") })
-	s.consul.Restart() // without its data
-	s.register("web", "web-1", 8080, "passing")
-	s.register("web", "web-9", 9999, "passing")
-	eventually(t, "a change after the outage is applied", func() bool { return strings.Contains(s.read("lb.txt"), "9999") })
-	eventually(t, "the problem is gone", func() bool { return !strings.Contains(s.runInTest("status").stdout, "Problem:") })
-}
-
 func TestStartWaitsForAConsulThatIsNotThereYet(t *testing.T) {
 	s := newParallelSite(t)
 	file := s.config(s.task("lb", onWeb))
@@ -134,25 +117,6 @@ func TestAKilledProcessLeavesNoTerraformAndItsRunIsMadeGood(t *testing.T) {
 		t.Skip("waits for a lease to expire")
 	}
 	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.slowTask("slow"))
-	first := s.start("-config-file", file)
-	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
-	first.Process.Signal(syscall.SIGKILL)
-	<-first.ended
-	eventually(t, "no Terraform is left", func() bool { return !terraformIn(t, s.path("work")) })
-
-	s.write("go", "")
-	s.start("-config-file", file)
-	eventually(t, "the run is made good", func() bool {
-		r := s.runInTest("runs", "slow")
-		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
-	})
-	wantText(t, s.runInTest("runs", "slow").stdout, "should have reported by", "lost")
-}
-
-func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testing.T) {
-	s := newParallelSite(t)
 	temp, err := os.MkdirTemp("/tmp", "tp") // the test's own is too long for a socket
 	if err != nil {
 		t.Skip("needs /tmp")
@@ -165,6 +129,7 @@ func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testin
 	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
 	first.Process.Signal(syscall.SIGKILL)
 	<-first.ended
+	eventually(t, "no Terraform is left", func() bool { return !terraformIn(t, s.path("work")) })
 	left, err := filepath.Glob(filepath.Join(temp, "terrapulse-*"))
 	if err != nil || len(left) != 1 {
 		t.Fatalf("left behind: %q, %v", left, err)
@@ -173,9 +138,15 @@ func TestWhatAKilledStartLeavesAmongTemporaryFilesIsRemovedByALaterOne(t *testin
 	if err := os.Chtimes(left[0], long, long); err != nil {
 		t.Fatal(err)
 	}
+
+	s.write("go", "")
 	s.start("-config-file", file)
-	eventually(t, "it is gone", func() bool { _, err := os.Stat(left[0]); return errors.Is(err, fs.ErrNotExist) })
-	s.write("go", "") // the program of the killed apply ends, too
+	eventually(t, "what is left of it among temporary files is gone", func() bool { return !fileExists(left[0]) })
+	eventually(t, "the run is made good", func() bool {
+		r := s.runInTest("runs", "slow")
+		return strings.Contains(r.stdout, "lost") && strings.Contains(r.stdout, "succeeded")
+	})
+	wantText(t, s.runInTest("runs", "slow").stdout, "should have reported by", "lost")
 }
 
 // terraformIn reports whether a Terraform works below a folder.
@@ -193,54 +164,6 @@ func terraformIn(t *testing.T, dir string) bool {
 		}
 	}
 	return false
-}
-
-func TestTwoStartsOnOneStoreHaveOneLeader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a lease to expire")
-	}
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("lb", onWeb))
-	first := s.start("-config-file", file)
-	eventually(t, "the first leads", func() bool { return strings.Contains(first.stderr.String(), "msg=leading") })
-	second := s.start("-config-file", file)
-	eventually(t, "the second stands by", func() bool { return strings.Contains(second.stderr.String(), "standing by") })
-
-	s.register("web", "web-2", 8081, "passing")
-	// A leader that dies while Terraform writes its state leaves a task that waits for a person.
-	eventually(t, "a change is applied, and its run has ended", func() bool {
-		log := first.stderr.String()
-		return strings.Contains(s.read("lb.txt"), "8081") && strings.Count(log, "run started") == strings.Count(log, "run succeeded")
-	})
-	if strings.Contains(second.stderr.String(), "run decided") {
-		t.Error("the one that stands by has decided a run")
-	}
-
-	first.Process.Signal(syscall.SIGKILL)
-	eventually(t, "the second takes over", func() bool { return strings.Contains(second.stderr.String(), "msg=leading") })
-	s.register("web", "web-3", 8082, "passing")
-	eventually(t, "a change is applied by the second", func() bool { return strings.Contains(s.read("lb.txt"), "8082") })
-}
-
-func TestAnInterruptIsPassedOnToTerraformAndWaitedFor(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	p := s.start("-config-file", s.config(s.slowTask("slow")))
-	eventually(t, "the apply has begun", func() bool { return s.read("began") != "" })
-	if code := p.stop(); code != exitOK {
-		t.Errorf("exit code %d, want 0", code)
-	}
-	if terraformIn(t, s.path("work")) {
-		t.Error("Terraform is still there")
-	}
-	wantText(t, s.runInTest("runs", "slow").stdout, "interrupted", "was stopped")
-	if log := p.stderr.String(); strings.Contains(log, "level=ERROR") {
-		t.Errorf("the stop is logged as an error: %s", log)
-	}
-	if _, err := os.Stat(s.path("work/slow/terraform.tfstate.d/slow/.terraform.tfstate.lock.info")); err == nil {
-		t.Error("the state is still locked")
-	}
 }
 
 func TestAFailingTaskIsRetriedAsSoonAsItsModuleIsRepaired(t *testing.T) {

@@ -7,17 +7,7 @@ import (
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/stores"
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
-
-// inFolder runs the program in a folder, with no store on the command line.
-func inFolder(t *testing.T, dir string, args ...string) result {
-	t.Helper()
-	t.Chdir(dir)
-	var stdout, stderr testtools.Output
-	code := run(t.Context(), args, &stdout, &stderr)
-	return result{code, stdout.String(), stderr.String()}
-}
 
 func TestStore_LiesInWorkingDirUnlessItIsNamed(t *testing.T) {
 	s := newSite(t)
@@ -32,9 +22,10 @@ func TestStore_LiesInWorkingDirUnlessItIsNamed(t *testing.T) {
 	}
 	one, two := config("one", "lb"), config("two", "pages")
 	t.Setenv("TERRAPULSE_STORE", "")
+	t.Chdir(s.dir)
 
 	for _, file := range []string{one, two} {
-		wantCode(t, inFolder(t, s.dir, "start", "-once", "-config-file", file), exitOK)
+		wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)
 	}
 	for _, name := range []string{"one", "two"} {
 		if info, err := os.Stat(s.path(filepath.Join(name, stores.DefaultFile))); err != nil || info.Mode().Perm() != 0o600 {
@@ -46,24 +37,24 @@ func TestStore_LiesInWorkingDirUnlessItIsNamed(t *testing.T) {
 	}
 
 	for file, tasks := range map[string][2]string{one: {"lb", "pages"}, two: {"pages", "lb"}} {
-		r := inFolder(t, s.dir, "status", "-config-file", file)
+		r := s.bare("status", "-config-file", file)
 		wantCode(t, r, exitOK)
 		wantText(t, r.stdout, tasks[0])
 		if strings.Contains(r.stdout, tasks[1]) {
 			t.Errorf("the status of %s shows a task of another instance:\n%s", file, r.stdout)
 		}
-		wantCode(t, inFolder(t, s.dir, "runs", "-config-file", file, tasks[0]), exitOK)
-		wantCode(t, inFolder(t, s.dir, "logs", "-config-file", file, tasks[0]), exitOK)
-		wantText(t, inFolder(t, s.dir, "logs", "-config-file", file, tasks[1]).stderr, "there is no task and no run")
+		wantCode(t, s.bare("runs", "-config-file", file, tasks[0]), exitOK)
+		wantCode(t, s.bare("logs", "-config-file", file, tasks[0]), exitOK)
+		wantText(t, s.bare("logs", "-config-file", file, tasks[1]).stderr, "there is no task and no run")
 	}
 
 	// A mistake elsewhere in the files does not hide the store.
 	s.write("one.hcl", s.read("one.hcl")+"\nnonsense = 1\n")
-	r := inFolder(t, s.dir, "status", "-config-file", one)
+	r := s.bare("status", "-config-file", one)
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "lb")
 	s.write("one.hcl", s.read("one.hcl")+"\n{\n")
-	r = inFolder(t, s.dir, "status", "-config-file", one)
+	r = s.bare("status", "-config-file", one)
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "one.hcl", "not valid HCL")
 }
@@ -72,26 +63,27 @@ func TestStore_WithoutTaskFilesIsInTheDefaultWorkingDir(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	t.Setenv("TERRAPULSE_STORE", "")
-	r := inFolder(t, s.dir, "status")
+	t.Chdir(s.dir)
+	r := s.bare("status")
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, filepath.Join("sync-tasks", stores.DefaultFile), "-config-file", "-store")
 
 	s.config(s.task("lb", onWeb))
 	text := strings.Replace(s.read("tasks.hcl"), "working_dir", "#", 1)
 	file := s.write("tasks.hcl", text)
-	wantCode(t, inFolder(t, s.dir, "start", "-once", "-config-file", file), exitOK)
-	r = inFolder(t, s.dir, "status")
+	wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)
+	r = s.bare("status")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "lb")
 
 	// The store of a cluster is found with its files, too.
 	clustered := s.write("clustered.hcl", s.read("tasks.hcl")+"high_availability {\n  cluster {\n    name = \"network\"\n  }\n}\n")
-	r = inFolder(t, s.dir, "status", "-config-file", clustered)
+	r = s.bare("status", "-config-file", clustered)
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "No task has been decided on yet")
 
 	t.Setenv("TERRAPULSE_STORE", "sqlite:"+s.path("named.db"))
-	wantCode(t, inFolder(t, s.dir, "start", "-once", "-config-file", file), exitOK)
+	wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)
 	if _, err := os.Stat(s.path("named.db")); err != nil {
 		t.Error(err)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
 const orderedFile = `
@@ -14,13 +12,6 @@ task:
   - {name: dns, module: ./m, condition: {services: {names: [web]}}, after: [lb]}
   - {name: other, module: ./m, condition: {services: {names: [web]}}}
 `
-
-// graphed runs the program without the store of a site.
-func graphed(t *testing.T, args ...string) result {
-	var stdout, stderr testtools.Output
-	code := run(t.Context(), args, &stdout, &stderr)
-	return result{code, stdout.String(), stderr.String()}
-}
 
 func TestTaskGraph_OfTaskFiles(t *testing.T) {
 	s := &site{t: t, dir: t.TempDir()}
@@ -32,18 +23,18 @@ func TestTaskGraph_OfTaskFiles(t *testing.T) {
 		{"-format mermaid", "flowchart LR"},
 		{"-json", `"fire*": [`},
 	} {
-		r := graphed(t, append(strings.Fields("task graph -config-file tasks.yaml"), strings.Fields(test.flags)...)...)
+		r := s.bare("task", strings.Fields("graph -config-file tasks.yaml "+test.flags)...)
 		wantCode(t, r, exitOK)
 		wantText(t, r.stdout, test.want)
 		if strings.Contains(r.stdout, "other") {
 			t.Errorf("a task without an order is shown:\n%s", r.stdout)
 		}
 	}
-	r := graphed(t, "task", "graph", "-format", "svg", "-config-file", "tasks.yaml")
+	r := s.bare("task", "graph", "-format", "svg", "-config-file", "tasks.yaml")
 	wantCode(t, r, exitFlags)
 	wantText(t, r.stderr, "use text, dot, mermaid")
 	s.write("wrong.yaml", strings.Replace(orderedFile, "{name: firewall, module: ./m,", "{name: firewall, module: ./m, after: dns,", 1))
-	r = graphed(t, "task", "graph", "-config-file", "wrong.yaml")
+	r = s.bare("task", "graph", "-config-file", "wrong.yaml")
 	wantCode(t, r, exitConfig)
 	wantText(t, r.stderr, "wrong.yaml:3: task[0].after: no task of a cycle could run: firewall comes after dns, dns comes after lb, lb comes after firewall")
 }

@@ -101,40 +101,6 @@ task {
 	}
 }
 
-func TestASecretThatIsMissingIsAFailedRunThatNamesIt(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(fmt.Sprintf(`
-terraform_provider "local" {
-  task_env { API_TOKEN = "{{ key \"api/token\" }}" }
-}
-task {
-  name      = "tell"
-  module    = %q
-  providers = ["local"]
-  %s
-}
-`, s.tellingModule("API_TOKEN"), onWeb) + s.task("other", onWeb))
-	r := s.run("-once", "-config-file", file)
-	wantCode(t, r, exitError)
-	wantText(t, r.stderr, `Task tell failed: provider "local", task_env.API_TOKEN: key "api/token": no such key`)
-	wantRow(t, r.stdout, "other", "succeeded", "1", "0", "0")
-	wantText(t, s.run("inspect", "-config-file", file, "tell").stderr, `key "api/token"`)
-	wantText(t, s.run("status").stdout, "api/token")
-}
-
-func TestAnUnknownFunctionIsFoundByValidate(t *testing.T) {
-	s := newSite(t)
-	file := s.config(`
-terraform_provider "local" {
-  task_env { API_TOKEN = "{{ key \"api/token\" | shout }}" }
-}
-` + s.task("lb", onWeb+"\n  providers = [\"local\"]"))
-	r := s.run("validate", "-config-file", file)
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stdout+r.stderr, `function "shout" not defined`)
-}
-
 func TestWhatAnApplyChangedOnAFirewallIsCommitted(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
