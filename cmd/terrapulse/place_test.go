@@ -138,7 +138,9 @@ func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
 
 	_, port, _ := strings.Cut(strings.TrimPrefix(first.served(), "http://"), ":")
 	busy := s.write("busy.yaml", "port: "+port+"\n")
-	wantCode(t, s.bare("start", "-store=sqlite:"+s.path("busy.db"), "-config-file", file, "-config-file", busy), exitError)
+	r := s.bare("start", "-store=sqlite:"+s.path("busy.db"), "-config-file", file, "-config-file", busy)
+	wantCode(t, r, exitError)
+	wantText(t, r.stderr, "port "+port, "another program has it", "set port in the configuration")
 	wants("after a start that found its port in use", s.path("state.db"))
 
 	// The store stays where it is when working_dir is changed, until the restart.

@@ -135,27 +135,15 @@ consul {
 			s := base.beside(t)
 			name := fmt.Sprintf("%d-%s", n, p.section)
 			s.useToken(name, policy)
-			to := "1001"
 			if p.change != nil {
-				p.change(s, to)
+				p.change(s, "1001")
 			}
-			if p.section == "Services of a peer" {
-				base.consul.Eventually("the change is imported", func() error { return there.SameAs(base.consul, "cluster-02", "web") })
-			}
-			wantCode(t, s.run("start", "-once", "-config-file", p.config(s)), exitOK)
-			if !p.shows(s, to) {
-				t.Errorf("out.txt = %q", s.read("out.txt"))
-			}
-
-			d := base.beside(t)
-			d.env = s.env
-			to = "1002"
-			program := d.start("-config-file", p.config(d))
-			eventually(t, "the first apply", func() bool { return fileExists(d.path("out.txt")) })
+			program := s.start("-config-file", p.config(s))
+			eventually(t, "the first apply", func() bool { return fileExists(s.path("out.txt")) })
 			if p.change != nil {
-				p.change(d, to)
-				eventually(t, "a change is seen and applied", func() bool { return p.shows(d, to) })
+				p.change(s, "1002")
 			}
+			eventually(t, "a change is seen and applied", func() bool { return p.shows(s, "1002") })
 			program.stop()
 
 			started := map[*process]func(){}
