@@ -62,6 +62,8 @@ api {
 	if s.read("lb.txt") != "" || s.named("lb").Phase != apispec.PhaseWaiting {
 		t.Fatalf("one person of two is enough: %s", s.named("lb").Phase)
 	}
+	status := s.bare("status", "-http-addr", address, "-token", key)
+	wantText(t, unwrapped(status.stdout), "1 of 2 approvals: token:ann-laptop has approved")
 	s.approvedBy(address, "bob-1", "lb", exitOK, "")
 	applied("lb")
 
@@ -74,7 +76,7 @@ api {
 	applied("fw")
 
 	audit := s.bare("audit", "-http-addr", address, "-token", key)
-	wantText(t, audit.stdout, "token:ann-laptop", "token:ann-phone", "token:bob-1", "token:bob-2", "token:cho")
+	wantText(t, audit.stdout, "token:ann-laptop", "token:ann-phone", "token:bob-1", "token:bob-2", "token:cho", "by ann-laptop")
 }
 
 // approvedBy has a named token, which is created when it is needed, approve the plan of a task.

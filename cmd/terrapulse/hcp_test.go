@@ -224,10 +224,14 @@ func TestHCP_ApprovalInEitherSystemCounts(t *testing.T) {
 	s, hcp := newCloudSite(t)
 	s.env = slices.DeleteFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "TFC_TOKEN=") })
 	s.env = append(s.env, "TEAM_TOKEN="+hcp.Token)
-	file := s.write("cts.hcl", strings.Replace(s.cloudFile(0, `approval = "always"`), `workspace_prefix = "cts"`,
-		`workspace_prefix = "cts"
-  token            = "{{ env \"TEAM_TOKEN\" }}"`, 1))
-	s.start("-config-file", file)
+	port := testtools.FreePort(t)
+	file := s.write("cts.hcl", strings.Replace(s.cloudFile(port, `approval = "always"`), `workspace_prefix = "cts"`, fmt.Sprintf(`workspace_prefix = "cts"
+  token            = "{{ env \"TEAM_TOKEN\" }}"
+  notification {
+    url   = "http://127.0.0.1:%d/v1/notifications/terraform-cloud"
+    token = "{{ env \"TFC_ORGANIZATION\" }}-key"
+  }`, port), 1))
+	p := s.start("-config-file", file)
 	waits := func() (run apispec.Run) {
 		t.Helper()
 		eventually(t, "the run waits for an approval", func() bool {
@@ -253,6 +257,10 @@ func TestHCP_ApprovalInEitherSystemCounts(t *testing.T) {
 	eventually(t, "that is applied, too", func() bool { return s.shown("lb")[0].State == apispec.RunStateSucceeded })
 	if by := apispec.Deref(s.shown("lb")[0].ApprovedBy); !strings.HasPrefix(by, "jane") {
 		t.Errorf("it was approved by %q", by)
+	}
+	// HCP Terraform enables only a notification whose destination accepts it.
+	if log := p.stderr.String(); hcp.Count("POST workspaces/*/notification-configurations") != 1 || strings.Contains(log, "sends no notifications") {
+		t.Errorf("notifications are not set up:\n%s", log)
 	}
 	if !strings.Contains(s.read("lb.txt"), "8081") {
 		t.Errorf("applied: %s", s.read("lb.txt"))
