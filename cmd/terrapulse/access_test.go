@@ -59,7 +59,7 @@ api {
 		}
 		r := s.bare("task", append([]string{"disable", "-http-addr", address, "lb"}, test.args...)...)
 		wantCode(t, r, test.code)
-		wantText(t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), test.want)
+		wantText(t, unwrapped(r.stdout+r.stderr), test.want)
 		for k := range test.env {
 			t.Setenv(k, "")
 		}

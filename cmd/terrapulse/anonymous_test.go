@@ -50,17 +50,17 @@ func TestStart_WithoutATokenOtherMachinesReadAndChangeNothing(t *testing.T) {
 	}
 	r := s.bare("task", "disable", "-http-addr", there, "lb")
 	wantCode(t, r, exitError)
-	wantText(t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), "set api.token or tls.verify_incoming")
+	wantText(t, unwrapped(r.stdout+r.stderr), "set api.token or tls.verify_incoming")
 }
 
 func TestMigrateCheck_SaysWhoMayChangeSomethingThroughTheAPI(t *testing.T) {
 	const says = "set api.token (they send it as a bearer token) or tls.verify_incoming"
 	s := newSite(t)
 	file := s.config(s.task("lb", "enabled = false"))
-	wantText(t, strings.Join(strings.Fields(s.migrate(file).stdout), " "), says)
+	wantText(t, unwrapped(s.migrate(file).stdout), says)
 	for _, closed := range []string{`api { token = "the-token-that-may-act" }`, `api { bind_address = "127.0.0.1" }`} {
 		r := s.migrate(file, "-config-file", s.write("api.hcl", closed))
-		if strings.Contains(strings.Join(strings.Fields(r.stdout), " "), says) {
+		if strings.Contains(unwrapped(r.stdout), says) {
 			t.Errorf("with %s: %s", closed, r.stdout)
 		}
 	}

@@ -84,7 +84,7 @@ func (s *site) approvedBy(address, name, task string, code int, says string) {
 	s.t.Helper()
 	r := s.bare("approve", "-http-addr", address, "-token", s.namedToken(name), "-comment=by "+name, task)
 	wantCode(s.t, r, code)
-	wantText(s.t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), says)
+	wantText(s.t, unwrapped(r.stdout+r.stderr), says)
 }
 
 // namedTokens creates named tokens. One that is made while a plan waits cannot approve it.

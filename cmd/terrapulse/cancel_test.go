@@ -17,7 +17,7 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 
 	r := s.program("task", "disable", "slow")
 	wantCode(t, r, exitError)
-	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "active and cannot be updated", "`terrapulse cancel slow`")
+	wantText(t, unwrapped(r.stderr), "active and cannot be updated", "`terrapulse cancel slow`")
 
 	r = s.program("cancel", "slow")
 	wantCode(t, r, exitOK)
@@ -49,7 +49,7 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 	wantText(t, r.stdout, "succeeded")
 	r = s.program("retry", "slow")
 	wantCode(t, r, exitError)
-	wantText(t, strings.Join(strings.Fields(r.stderr), " "), "nothing to retry")
+	wantText(t, unwrapped(r.stderr), "nothing to retry")
 	r = s.program("run", "slow")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "succeeded")

@@ -39,7 +39,7 @@ func said(t *testing.T, stderr, task string) string {
 		return ""
 	}
 	rest, _, _ = strings.Cut(rest, "\nTask ")
-	return strings.Join(strings.Fields(rest), " ")
+	return unwrapped(rest)
 }
 
 func TestOnce_SaysWhatIsWrongWithEachTaskAndRunsTheOthers(t *testing.T) {

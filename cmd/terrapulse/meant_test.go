@@ -40,7 +40,7 @@ func TestMeant_UnknownTasksAndLabelsOfAnInstanceAreCorrected(t *testing.T) {
 		if r.code == exitOK {
 			t.Errorf("%q succeeds", args)
 		}
-		wantText(t, strings.Join(strings.Fields(r.stderr), " "), "did you mean firewall?")
+		wantText(t, unwrapped(r.stderr), "did you mean firewall?")
 	}
 	wantText(t, s.bare("status", at, "-label=stie=muc").stdout, "no task has the label stie=muc; did you mean site=muc?")
 	wantText(t, s.bare("approve", at, "-label=site=mcu").stderr, "no task has the label site=mcu; did you mean site=muc?")

@@ -158,7 +158,7 @@ func TestMigrateCheckPlansAgainstTheStateThatCTSHasLeftAndTouchesNothing(t *test
 func wantLine(t *testing.T, in string, texts ...string) {
 	t.Helper()
 	for _, line := range strings.Split(in, "\n") {
-		line = strings.Join(strings.Fields(line), " ")
+		line = unwrapped(line)
 		all := strings.HasPrefix(line, texts[0])
 		for _, text := range texts {
 			all = all && strings.Contains(line, text)

@@ -25,7 +25,7 @@ func TestMisspeltService_IsNamedByEachCommandThatChecksATask(t *testing.T) {
 	wants := []string{`task lb: Consul has no service "wbe"; did you mean "web"?`, `task pay: Consul has no service "payment-api"; did you mean "payments-api"?`}
 	wantsAll := func(what, text string) {
 		t.Helper()
-		text = strings.Join(strings.Fields(strings.ReplaceAll(text, `\"`, `"`)), " ")
+		text = unwrapped(strings.ReplaceAll(text, `\"`, `"`))
 		for _, want := range wants {
 			if strings.Count(text, want) != 1 {
 				t.Errorf("%s does not say once %s:\n%s", what, want, text)

@@ -43,7 +43,7 @@ tls {
 			}
 			r := (&site{t: t}).bare("task", append([]string{"disable", "lb"}, test.args...)...)
 			wantCode(t, r, test.code)
-			wantText(t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), test.want)
+			wantText(t, unwrapped(r.stdout+r.stderr), test.want)
 		})
 	}
 }

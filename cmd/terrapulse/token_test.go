@@ -74,7 +74,7 @@ api {
 		args := append(words[1:], "-http-addr", address, "-token", token)
 		r := s.bare(words[0], append(args, command[1:]...)...)
 		wantCode(t, r, want)
-		wantText(t, strings.Join(strings.Fields(r.stdout+r.stderr), " "), says)
+		wantText(t, unwrapped(r.stdout+r.stderr), says)
 	}
 	const fix = ": an administrator can give it with a grant in api.access of the configuration"
 	as(token, exitOK, "Task lb is on hold", "hold", "lb")
