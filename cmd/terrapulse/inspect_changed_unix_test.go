@@ -197,55 +197,8 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestCommentScript_UpdatesItsOwnComment(t *testing.T) {
-	for _, tool := range []string{"curl", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("there is no %s here", tool)
-		}
-	}
-	root := testtools.Root(t)
-	for name, env := range map[string][]string{
-		"github": {"GITHUB_API_URL=URL", "GITHUB_REPOSITORY=o/r", "PULL_REQUEST=7", "GITHUB_TOKEN=hunter2"},
-		"gitlab": {"GITLAB_CI=true", "CI_API_V4_URL=URL", "CI_PROJECT_ID=3", "CI_MERGE_REQUEST_IID=7", "COMMENT_TOKEN=hunter2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &forge{}
-			for i := range 130 {
-				f.comments = append(f.comments, map[string]any{"id": i, "body": "looks <b>good</b>"})
-			}
-			server := httptest.NewServer(f)
-			defer server.Close()
-			file := filepath.Join(t.TempDir(), "plan.md")
-			for _, text := range []string{"first \"plan\" $HOME\n", "second plan\n"} {
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				cmd := exec.Command("sh", filepath.Join(root, "examples/ci/daemon/comment.sh"), file)
-				for _, e := range env {
-					cmd.Env = append(cmd.Env, strings.ReplaceAll(e, "URL", server.URL)) // API_URL has it in its name, too
-				}
-				for i := range cmd.Env {
-					cmd.Env[i] = strings.Replace(cmd.Env[i], "GITHUB_API_"+server.URL+"=", "GITHUB_API_URL=", 1)
-					cmd.Env[i] = strings.Replace(cmd.Env[i], "CI_API_V4_"+server.URL+"=", "CI_API_V4_URL=", 1)
-				}
-				cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
-				}
-				last := f.comments[len(f.comments)-1]
-				if len(f.comments) != 131 || !strings.HasSuffix(last["body"].(string), "-->\n"+text) {
-					t.Fatalf("%d comments, the last is %v", len(f.comments), last)
-				}
-			}
-			if !strings.Contains(f.seen[0], "hunter2") {
-				t.Errorf("requests are %v", f.seen)
-			}
-		})
-	}
-}
-
-// The scripts of both jobs, as GitHub and GitLab run them, write the plans of the changed files as a comment. The job
-// fails if a plan does, and the comment says so.
+// The scripts of both jobs, as GitHub and GitLab run them, write the plans of the changed files as a comment, and
+// write it again among many others. The job fails if a plan does, and the comment says so.
 func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
 	for _, tool := range []string{"curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -277,26 +230,29 @@ func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
 	defer server.Close()
 	settings := map[string]string{"TERRAPULSE_ADDRESS": address, "TERRAPULSE_TOKEN": "the-token-of-the-instance"}
 	jobs := map[string]ciJob{"github": githubJob(t, server.URL, settings), "gitlab": gitlabJob(t, server.URL, settings)}
+	changed := s.read("repository/tasks/tasks.hcl")
 	for name, job := range jobs {
-		f.comments = nil
-		if out, err := job.run(s); err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, out)
+		f.comments, f.seen = nil, nil
+		for i := range 130 {
+			f.comments = append(f.comments, map[string]any{"id": i, "body": "looks <b>good</b>"})
 		}
-		if len(f.comments) != 1 {
-			t.Fatalf("%s: %d comments", name, len(f.comments))
+		says := func(fails bool, want ...string) {
+			t.Helper()
+			if out, err := job.run(s); (err != nil) != fails {
+				t.Fatalf("%s: %v\n%s", name, err, out)
+			}
+			if len(f.comments) != 131 {
+				t.Fatalf("%s: %d comments", name, len(f.comments))
+			}
+			wantText(t, f.comments[130]["body"].(string), want...)
 		}
-		wantText(t, f.comments[0]["body"].(string), "### Terrapulse: 2 of 2 tasks planned, 1 with changes, 0 failed", "| web | no changes |", "| new (new) | 1 to add", "Changed: guard")
-	}
-	s.write("repository/tasks/tasks.hcl", strings.Replace(s.task("new", onWeb), s.path("mod"), s.path("nowhere"), 1))
-	for name, job := range jobs {
-		f.comments = nil
-		if out, err := job.run(s); err == nil {
-			t.Errorf("%s: the job does not fail with its plan:\n%s", name, out)
+		s.write("repository/tasks/tasks.hcl", changed)
+		says(false, "### Terrapulse: 2 of 2 tasks planned, 1 with changes, 0 failed", "| web | no changes |", "| new (new) | 1 to add", "Changed: guard")
+		s.write("repository/tasks/tasks.hcl", strings.Replace(s.task("new", onWeb), s.path("mod"), s.path("nowhere"), 1))
+		says(true, "1 failed", "| new (new) | failed |")
+		if !strings.Contains(f.seen[0], "hunter2") {
+			t.Errorf("%s: requests are %v", name, f.seen)
 		}
-		if len(f.comments) != 1 {
-			t.Fatalf("%s: %d comments", name, len(f.comments))
-		}
-		wantText(t, f.comments[0]["body"].(string), "1 failed", "| new (new) | failed |")
 	}
 }
 
