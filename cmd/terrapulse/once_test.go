@@ -42,13 +42,19 @@ func TestOnceAppliesWhatConsulSays(t *testing.T) {
 	wantText(t, s.run("status").stdout, "lb", "applied", "on change")
 }
 
-func TestInspectChangesNothing(t *testing.T) {
+func TestInspectRenderAndValidateChangeNothing(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	before := tree(t, s.dir)
 
-	r := s.run("-inspect", "-config-file", file, "-detailed-exitcode")
+	r := s.run("render", "-config-file", file, "lb")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "### main.tf", "### terraform.tfvars", `address         = "10.0.0.1"`, "8080")
+	r = s.run("validate", "-config-file", file, "-consul")
+	wantCode(t, r, exitOK)
+	wantText(t, r.stdout, "valid: 1 task.", s.consul.Addr())
+	r = s.run("-inspect", "-config-file", file, "-detailed-exitcode")
 	wantCode(t, r, exitChanges)
 	wantText(t, r.stdout, "Task lb", "local_file.out", "will be created", "1 to add")
 	if after := tree(t, s.dir); after != before {
@@ -81,36 +87,6 @@ func tree(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func TestRenderPrintsAndTouchesNothing(t *testing.T) {
-	s := newSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("lb", onWeb))
-	before := tree(t, s.dir)
-	r := s.run("render", "-config-file", file, "lb")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "### main.tf", "### terraform.tfvars", `address         = "10.0.0.1"`, "8080")
-	if after := tree(t, s.dir); after != before {
-		t.Errorf("rendering left files behind:\n%s", after)
-	}
-}
-
-func TestValidate(t *testing.T) {
-	s := newSite(t)
-	file := s.config(s.task("lb", onWeb))
-	r := s.run("validate", "-config-file", file, "-consul")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "valid: 1 task.", s.consul.Addr())
-
-	s.consul.Stop()
-	wantCode(t, s.run("validate", "-config-file", file), exitOK)
-	wantCode(t, s.run("validate", "-config-file", file, "-consul"), exitConfig)
-
-	bad := s.write("bad.yaml", "bufer_period: {}\ntask:\n  - module: ./x\n")
-	r = s.run("validate", "-config-file", bad)
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "bad.yaml:1", "buffer_period", "bad.yaml:3", "name")
 }
 
 func TestValidateLooksIntoLocalModules(t *testing.T) {
