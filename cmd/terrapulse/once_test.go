@@ -89,40 +89,6 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func TestValidateLooksIntoLocalModules(t *testing.T) {
-	s := newSite(t)
-	s.write("bare/main.tf", "")
-	file := s.config(s.task("good", onWeb) + `
-task {
-  name = "nowhere"
-  module = "` + s.path("nowhere") + `"
-}
-task {
-  name = "versioned"
-  module = "` + s.path("mod") + `"
-  version = "1.2.0"
-}
-task {
-  name = "bare"
-  module = "` + s.path("bare") + `"
-}
-task {
-  name = "env"
-  module = "` + s.path("mod") + `"
-  variable_files = ["` + s.path("good.tfvars") + `"]
-  providers = ["local"]
-}
-terraform_provider "local" {
-  task_env {
-    TF_VAR_x = "1"
-  }
-}
-`)
-	r := s.run("validate", "-config-file", file)
-	wantCode(t, r, exitConfig)
-	wantText(t, r.stderr, "there is no directory "+s.path("nowhere"), `task versioned has a version ("1.2.0")`, `task bare has no variable "services"`, "TF_VAR_x")
-}
-
 func TestNothingIsRunWithoutAUsableTerraform(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a shell")

@@ -169,8 +169,9 @@ func TestCommands_FindTheStoreOfTheInstanceThatStays(t *testing.T) {
 func TestOnce_WithoutStoreUsesThatOfTheInstanceWithTheseTaskFiles(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
+	t.Setenv("API_TOKEN", "0123456789abcdef")
 	lb, second := s.task("lb", onWeb), s.task("second", onWeb)
-	file := s.config(lb + second)
+	file := s.config("api {\n  token = \"{{ env \\\"API_TOKEN\\\" }}\"\n}\n" + lb + second)
 	once := func(code int, file string, texts ...string) result {
 		t.Helper()
 		r := s.bare("start", "-once", "-config-file", file)
@@ -204,7 +205,11 @@ func TestOnce_WithoutStoreUsesThatOfTheInstanceWithTheseTaskFiles(t *testing.T) 
 	}
 
 	// Another configuration may share the working_dir.
-	once(exitOK, s.write("other.hcl", head+s.task("elsewhere", onWeb)), "has other tasks")
+	other := s.write("other.hcl", head+s.task("elsewhere", onWeb))
+	r = s.run("-once", "-config-file", other) // with -store=sqlite:state.db
+	wantCode(t, r, exitError)
+	wantText(t, unwrapped(r.stderr), "Task elsewhere was not run", "a task with name 'elsewhere' does not exist")
+	once(exitOK, other, "has other tasks")
 	if !configured() {
 		t.Error("the tasks of another configuration are not in the store that it configures")
 	}

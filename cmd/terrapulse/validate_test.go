@@ -164,6 +164,7 @@ func TestValidate_ChecksTheRootModuleThatItWouldWrite(t *testing.T) {
 	t.Chdir(s.dir)
 	const services = "variable \"services\" {}\n"
 	s.write("web/main.tf", services+"variable \"fw\" {}\nvariable \"size\" {}\n")
+	s.write("bare/main.tf", services)
 	s.write("calls/main.tf", services+"module \"inner\" {\n  source = \"./inner\"\n}\nmodule \"sibling\" {\n  source = \"../web\"\n  services = 1\n  fw = 1\n  size = 1\n}\n")
 	s.write("calls/inner/main.tf", "module \"next\" {\n  source = \"../beside\"\n}\n")
 	s.write("calls/beside/main.tf", "")
@@ -171,6 +172,8 @@ func TestValidate_ChecksTheRootModuleThatItWouldWrite(t *testing.T) {
 	s.write("tasks.yaml", `terraform_provider:
   fw:
     host: 10.0.0.1
+  local:
+    task_env: {TF_VAR_x: "1"}
 task:
   - name: input
     module: ./web
@@ -184,6 +187,14 @@ task:
     variables:
       size: 1
       fw: 1
+  - name: env
+    module: ./bare
+    condition: {services: {names: [web]}}
+    providers: [local]
+  - name: versioned
+    module: ./bare
+    version: 1.2.0
+    condition: {services: {names: [web]}}
   - name: calls
     module: ./calls
     condition: {services: {names: [web]}}
@@ -201,13 +212,15 @@ task:
 	}
 	for _, want := range []string{
 		`own.tfvars:2: the root module of task input would have two variables "services": Terrapulse sets it with data from Consul, and variables or variable_files of the task set it: remove or rename that one`,
-		`tasks.yaml:16: the root module of task provider would have two variables "fw": one has the values of the terraform_provider block "fw", and variables`,
+		`TF_VAR_x`,
+		`task versioned has a version ("1.2.0")`,
+		`tasks.yaml:18: the root module of task provider would have two variables "fw": one has the values of the terraform_provider block "fw", and variables`,
 		s.path("calls/main.tf") + `:5: the module "sibling" is not below the module of task calls (` + s.path("calls") + `), so that Terraform refuses it: move ` + s.path("web") + ` there`,
-		`tasks.yaml:20: the module "web" of task name is no address that Terraform can read: write ./web for a directory beside the task files`,
+		`tasks.yaml:30: the module "web" of task name is no address that Terraform can read: write ./web for a directory beside the task files`,
 	} {
 		wantText(t, r.stderr, want)
 	}
-	if len(lines) != 4 {
+	if len(lines) != 6 {
 		t.Errorf("%d errors", len(lines))
 	}
 }
