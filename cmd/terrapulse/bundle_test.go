@@ -133,14 +133,7 @@ func TestAPushToAStackIsInForceAtOnce(t *testing.T) {
 	}
 }
 
-func TestBundlePush_SaysThatAPausedStackAppliesNothing(t *testing.T) {
-	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann", Reason: "maintenance"}}, nil
-	})
-	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "is pushed", "paused by ann", "maintenance", "terrapulse resume -stack=prod", "invoke -stack=prod -inspect -wait")
-}
-
-func TestBundlePush_WarnsOfProvidersWithoutABuildForTheContainers(t *testing.T) {
+func TestBundlePush_WarnsOfProvidersWithoutABuildAndOfAPausedStack(t *testing.T) {
 	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/.well-known/terraform.json" {
 			fmt.Fprint(w, `{"providers.v1": "/v1/providers/"}`)
@@ -153,10 +146,11 @@ func TestBundlePush_WarnsOfProvidersWithoutABuildForTheContainers(t *testing.T) 
 	http.DefaultClient = registry.Client()
 	defer func() { http.DefaultClient = before }()
 	d := newBundleStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann"}}, nil
+		return invoke.Answer{Mode: req.Mode, Skipped: "another tick leads", Paused: &state.Paused{By: "ann", Reason: "maintenance"}}, nil
 	})
 	put(t, "lb/main.tf", fmt.Sprintf("variable \"services\" {}\nterraform {\n  required_providers {\n    firewall = { source = %q }\n  }\n}\n", strings.TrimPrefix(registry.URL, "https://")+"/own/firewall"))
-	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "is pushed")
+	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "is pushed",
+		"paused by ann", "maintenance", "terrapulse resume -stack=prod", "invoke -stack=prod -inspect -wait")
 	d.runs(exitOK, "bundle push -stack=prod -config-dir=tasks -json", `"warnings": [`, "has no build for linux_arm64")
 	d.runs(exitError, "doctor -stack=prod -quick", "providers: ", "own/firewall 1.0.0, which Terraform installs, has no build for linux_arm64", "To fix it: deploy with the other value of Architecture")
 }

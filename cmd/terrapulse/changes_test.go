@@ -43,6 +43,7 @@ resource "local_file" "told" {
 	told(`{"added":[],"changed":["cfg/a"],"removed":["web-02.racks.dc1"]}`)
 	eventually(t, "the end of the run", func() bool { return strings.Count(p.stderr.String(), "run succeeded") == 2 })
 	wantText(t, s.run("runs", "told").stdout, "condition_changed: web: -web-02 (10.0.0.1:8002)", "changed in Consul: web: -web-02 (10.0.0.1:8002); keys: ~cfg/a")
+	wantText(t, s.run("status").stdout, "last run: web: -web-02 (")
 	wantText(t, p.stderr.String(), `msg="change seen" task=told detail="web: -web-02 (10.0.0.1:8002)"`)
 
 	wantCode(t, s.run("run", "-http-addr="+p.served(), "told"), exitOK)

@@ -137,17 +137,14 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 	good := s.read("state.db")
 	s.register("web", "web-2", 8081, "passing")
 
-	statement := func(statement string) func() {
-		return func() {
-			t.Helper()
-			db, err := sql.Open("sqlite", s.path("state.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			if _, err := db.Exec(statement); err != nil {
-				t.Fatal(err)
-			}
+	newer := func() {
+		db, err := sql.Open("sqlite", s.path("state.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec("PRAGMA user_version=7"); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for _, tt := range []struct {
@@ -158,23 +155,12 @@ func TestStore_NothingIsAppliedIfItCannotBeUsed(t *testing.T) {
 	}{
 		{"a store that is cut off", func() { s.write("state.db", good[:len(good)/2]) },
 			[]string{"damaged", "it was not changed", "backup"}, []string{"damaged", "backup"}},
-		{"something else than a store", func() { s.write("state.db", strings.Repeat("not a store\n", 1000)) },
-			[]string{"it is not a store", "it was not changed"}, []string{"it is not a store"}},
-		{"a store of a newer version", statement("PRAGMA user_version=7"),
+		{"a store of a newer version", newer,
 			[]string{"a newer version of Terrapulse has written it (format 7, this version supports 1)", "-store"},
 			[]string{"a newer version of Terrapulse"}},
-		{"the database of another program", statement("PRAGMA application_id=7"),
-			[]string{"the SQLite database of another program", "-store"}, []string{"another program"}},
-		{"a folder", func() { s.write("state.db/x", "") },
-			[]string{"is not a file", "-store"}, []string{"is not a file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := os.RemoveAll(s.path("state.db")); err != nil {
-				t.Fatal(err)
-			}
-			if tt.name != "a folder" {
-				s.write("state.db", good)
-			}
+			s.write("state.db", good)
 			tt.harm()
 			before := s.read("state.db")
 			for _, mode := range []string{"-once", "start"} {

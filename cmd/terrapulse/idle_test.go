@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,44 +86,6 @@ func documentTasks(s *site) string {
 			s.task(fmt.Sprintf("artists-%d", i), "condition \"resources\" {\n    group = \"demo\"\n    version = \"v2\"\n    kind = \"artist\"\n  }")
 	}
 	return tasks
-}
-
-func TestIdleTick_ReadsEachKindOfResourcesOnce(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	proxy := consultest.NewProxy(t, s.consul.Addr())
-	s.config(s.task("one", onWeb) + s.task("two", `condition "services" { names = ["web", "api"] }`) + documentTasks(s))
-	file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), s.consul.Addr(), proxy.Addr(), 1))
-	cfg, err := config.Load(config.Options{Paths: []config.Path{{Name: file}}, Getenv: os.Getenv, Hostname: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	newClient := func() *consul.Client {
-		client, err := consul.New(cfg.Consul)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-	q := newQuiet(t, cfg, newClient())
-	for _, step := range []struct {
-		what  string
-		fresh bool
-		want  int // two gates of the catalog, one of the config entries
-	}{{"a process that has polled the resources", false, 3}, {"a new process", true, 5}} {
-		if step.fresh {
-			q.Consul = newClient()
-		}
-		q.store.Reset()
-		proxy.Reset()
-		report, err := q.Tick(t.Context(), reconcile.TickOptions{})
-		if err != nil || !report.Idle {
-			t.Fatalf("%s: the tick is not idle (%v): %+v", step.what, err, report.Decisions)
-		}
-		if got := proxy.Total(); got != step.want || q.store.Reads.Load() != 1 || q.store.Writes.Load() != 0 {
-			t.Errorf("%s: an idle tick makes %d requests, %d reads and %d writes: %v", step.what, got, q.store.Reads.Load(), q.store.Writes.Load(), proxy.Requests())
-		}
-	}
 }
 
 func TestEightHoursOfIdleTicksLeaveMemoryAndFileFlat(t *testing.T) {

@@ -81,69 +81,6 @@ func TestWhatLibrariesLogIsJSONToo(t *testing.T) {
 	}
 }
 
-func TestStatusAndRunsAsJSON(t *testing.T) {
-	s := newParallelSite(t)
-	s.register("web", "web-1", 8080, "passing")
-	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
-	p := s.start("-config-file", file)
-	eventually(t, "the first apply", func() bool { return s.read("lb.txt") != "" })
-	s.register("web", "web-2", 8081, "passing")
-	eventually(t, "the second apply", func() bool { return strings.Contains(s.read("lb.txt"), "8081") })
-	eventually(t, "the end of the run", func() bool { return strings.Contains(s.run("status").stdout, "nothing changed") })
-
-	var got struct {
-		Leader struct {
-			Owner string
-			Fence int
-		}
-		Tasks []struct {
-			Name, Phase string
-			Reason      struct{ Code, Text string }
-			Last        struct {
-				ID, State string
-				Reason    struct{ Code, Text string }
-				Changes   struct{ Add, Destroy int }
-			} `json:"last_run"`
-		}
-	}
-	decode(t, s.run("status", "-json"), &got)
-	if got.Leader.Owner == "" || got.Leader.Fence != 1 || len(got.Tasks) != 2 {
-		t.Fatalf("status: %+v", got)
-	}
-	lb, off := got.Tasks[0], got.Tasks[1]
-	if lb.Phase != "applied" || lb.Reason.Code != "unchanged" || lb.Last.State != "succeeded" ||
-		lb.Last.Reason.Code != "condition_changed" || !strings.Contains(lb.Last.Reason.Text, "web: +web-2 (") || lb.Last.Changes.Add != 1 {
-		t.Errorf("lb: %+v", lb)
-	}
-	if off.Phase != "stopped" || off.Last.ID != "" {
-		t.Errorf("off: %+v", off)
-	}
-	wantText(t, s.run("status").stdout, "last run: web: +web-2 (")
-
-	var runs []struct{ ID, Task, State string }
-	decode(t, s.run("runs", "-json", "lb"), &runs)
-	if len(runs) != 2 || runs[0].ID != lb.Last.ID || runs[0].Task != "lb" || runs[1].State != "succeeded" {
-		t.Errorf("runs: %+v", runs)
-	}
-	wantText(t, s.run("logs", runs[1].ID).stdout, "Apply complete!")
-	wantText(t, s.run("runs", "lb").stdout, runs[1].ID[:shortID]+"  ", "condition_changed: web: +web-2 (", "changed in Consul: web: +web-1 (")
-	wantText(t, s.run("logs", strings.ToUpper(runs[1].ID[:shortID])).stdout, "Apply complete!")
-	r := s.run("logs", runs[1].ID[:leastID])
-	wantCode(t, r, exitError)
-	wantText(t, r.stderr, "is the beginning of 2 runs", runs[0].ID, runs[1].ID, "write more of the id")
-	var log struct {
-		Run    struct{ ID string }
-		Output string
-	}
-	decode(t, s.run("logs", "-json", "lb"), &log)
-	if log.Run.ID != runs[0].ID || !strings.Contains(log.Output, "Apply complete!") {
-		t.Errorf("the log in JSON: %+v", log)
-	}
-	if code := p.stop(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-}
-
 func decode(t *testing.T, r result, into any) {
 	t.Helper()
 	wantCode(t, r, exitOK)

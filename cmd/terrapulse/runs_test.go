@@ -70,6 +70,25 @@ func TestRuns_OfOneTaskOrOfAllThatFlagsSelect(t *testing.T) {
 			t.Errorf("%s: the runs of one task name it: %s", where, text)
 		}
 	}
+	if err := state.SaveLog(t.Context(), store, "web", ids[4], []byte("Apply complete!\n"), time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	at := "-store=sqlite:" + path
+	for _, name := range []string{"web", ids[4], ids[4][:shortID], strings.ToUpper(ids[4][:shortID])} {
+		if text, _ := commandOf(t, exitOK, "logs", at, name); text != "Apply complete!\n" {
+			t.Errorf("logs %s prints %s", name, text)
+		}
+	}
+	text, _ := commandOf(t, exitOK, "logs", at, "-json", "web")
+	var log struct {
+		Run    struct{ ID string }
+		Output string
+	}
+	if err := json.Unmarshal([]byte(text), &log); err != nil || log.Run.ID != ids[4] || log.Output != "Apply complete!\n" {
+		t.Errorf("the log in JSON: %+v, %v", log, err)
+	}
+	_, errs := commandOf(t, exitError, "logs", at, ids[4][:leastID])
+	wantText(t, errs, "is the beginning of 6 runs", ids[5], "write more of the id")
 	for _, limit := range []string{"0", "201"} {
 		_, errs := commandOf(t, exitFlags, "runs", "-limit="+limit)
 		wantText(t, errs, "-limit is "+limit+": give a number from 1 to 200")
