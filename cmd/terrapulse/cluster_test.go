@@ -129,39 +129,6 @@ func (m *member) leads() bool {
 	return strings.Contains(m.stderr.String(), "acquired leadership lock: id="+m.id)
 }
 
-// overlapModule is a module whose apply takes a second or two and writes down
-// when it began and ended, and which proves with a directory that no other is
-// under way.
-func (e *ensemble) overlapTask(name, body string) string {
-	e.write("overlap/main.tf", `
-variable "services" {}
-resource "terraform_data" "one" {
-  input = join(" ", sort([for s in var.services : "${s.name}:${s.port}"]))
-  triggers_replace = join(" ", sort([for s in var.services : "${s.name}:${s.port}"]))
-  provisioner "local-exec" {
-    command = <<-EOT
-      echo "began $$" >> `+e.path("log")+`
-      for pid in $(ls `+e.path("live")+`); do kill -0 $pid 2>/dev/null && echo "overlap $pid $$" >> `+e.path("log")+`; done
-      touch `+e.path("live")+`/$$
-      while [ -e `+e.path("hold")+` ]; do sleep 0.05; done
-      echo "${self.input}" > `+e.path(name+".out")+`
-      rm `+e.path("live")+`/$$
-    EOT
-  }
-}
-`)
-	if err := os.MkdirAll(e.path("live"), 0o700); err != nil {
-		e.t.Fatal(err)
-	}
-	return fmt.Sprintf(`
-task {
-  name = %q
-  module = %q
-  %s
-}
-`, name, e.path("overlap"), body)
-}
-
 func (e *ensemble) publish(server *consultest.Server, id string, port int) {
 	e.t.Helper()
 	_, err := server.Client().Catalog().Register(&api.CatalogRegistration{Node: "worker", Address: "10.0.0.1",
@@ -178,12 +145,12 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	t.Parallel()
 	const session = 10 * time.Second
 	e := newEnsemble(t, session, consultest.StartCluster(t)...)
-	task := e.overlapTask("slow", onWeb)
+	task := e.heldTask("t0")
 	e.publish(e.servers[0], "web-1", 8080)
 
 	first := e.instance(1, task)
 	eventually(t, "the first instance leads", first.leads)
-	eventually(t, "the first apply", func() bool { return e.read("slow.out") == "web:8080\n" })
+	eventually(t, "the first apply", func() bool { return e.read("t0.out") == "web:8080\n" })
 	others := []*member{e.instance(2, task), e.instance(3, task)}
 	for _, m := range append(others, first) {
 		eventually(t, m.id+" sees three instances", func() bool { return m.sees(3, "cts-01") })
@@ -196,7 +163,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	// must not be lost.
 	e.write("hold", "")
 	e.publish(e.servers[1], "web-2", 8081)
-	eventually(t, "the second apply has begun", func() bool { return strings.Count(e.read("log"), "began") == 2 })
+	eventually(t, "the second apply has begun", func() bool { return strings.Count(e.read("log"), "t0 ") == 2 })
 	first.Process.Signal(syscall.SIGKILL)
 	killed := time.Now()
 	<-first.ended
@@ -213,7 +180,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 		return i >= 0
 	})
 	t.Logf("taken over after %s", time.Since(killed))
-	eventually(t, "the change is applied", func() bool { return e.read("slow.out") == "web:8080 web:8081 web:8082\n" })
+	eventually(t, "the change is applied", func() bool { return e.read("t0.out") == "web:8080 web:8081 web:8082\n" })
 	t.Logf("all was applied after %s", time.Since(killed))
 	if log := e.read("log"); strings.Contains(log, "overlap") {
 		t.Errorf("two runs of one task at once:\n%s", log)
@@ -221,14 +188,14 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	for _, m := range others {
 		eventually(t, m.id+" sees who leads and who has died", func() bool { return m.sees(2, next.id) })
 	}
-	r := e.run("runs", "-store", clusterStore, "slow")
+	r := e.run("runs", "-store", clusterStore, "t0")
 	wantText(t, r.stdout, "lost")
 
 	// One that comes back follows.
 	back := e.instance(1, task)
 	eventually(t, "it is one of three again", func() bool { return back.sees(3, next.id) })
 	e.publish(e.servers[2], "web-4", 8083)
-	eventually(t, "changes are followed", func() bool { return strings.Contains(e.read("slow.out"), "web:8083") })
+	eventually(t, "changes are followed", func() bool { return strings.Contains(e.read("t0.out"), "web:8083") })
 	for _, m := range []*member{back, others[0], others[1]} {
 		if code := m.stop(); code != exitOK {
 			t.Errorf("%s: exit code %d", m.id, code)

@@ -193,7 +193,7 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 }
 
 func TestLogout_RevokesTheRefreshTokenAndNeedsNoProvider(t *testing.T) {
-	s := newSite(t)
+	s := &site{t: t, dir: t.TempDir()}
 	t.Setenv("XDG_CONFIG_HOME", s.path("config"))
 	provider := openidtest.New(t)
 	provider.Offer("revocation_endpoint", provider.URL+"/revoke")

@@ -1,56 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 )
-
-func TestPages_OpenOnesDoNotDelayTheEnd(t *testing.T) {
-	s := newParallelSite(t)
-	p := s.start("-config-file", s.config(s.task("lb", "enabled = false")))
-	address := strings.Replace(p.served(), "http://localhost", "127.0.0.1", 1)
-	var open []net.Conn
-	for range 20 {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := conn.Write([]byte("GET /ui/news?topic= HTTP/1.1\r\nHost: localhost\r\n\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, conn)
-	}
-	for i, conn := range open {
-		if i%2 > 0 {
-			continue // this one reads nothing
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(browsertest.Patience)); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
-			t.Fatalf("the answer is %s with %s, which is no stream", answer.Status, kind)
-		}
-	}
-	if code := p.stop(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-	if log := p.stderr.String(); strings.Contains(log, "aborted at shutdown") {
-		t.Errorf("the streams were aborted:\n%s", log)
-	}
-}
 
 // addresses are those that ui has printed.
 func (p *process) addresses(n int) []string {

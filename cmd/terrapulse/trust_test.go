@@ -91,7 +91,6 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &plan); err != nil || plan.ID == "" || plan.Content.Plan == nil || plan.Plan == nil || len(plan.Causes) == 0 || plan.Causes[0].Rule != "input_guard" {
 		t.Errorf("%v: %s", err, r.stdout)
 	}
-	s.saysWhatIsHeld("-http-addr="+p.served(), plan)
 	wantCode(t, s.run("approve", "-config-file", file, "-plan=none", "lb"), exitError)
 	wantCode(t, s.run("reject", "-config-file", file, "lb"), exitMissing)
 	wantCode(t, s.run("reject", "-config-file", file, "-comment=they come back", "lb"), exitOK)
@@ -148,33 +147,6 @@ func TestGuard_ManyVanishedInstancesAreHeldUntilApproved(t *testing.T) {
 		return strings.Contains(s.run("runs", at, "lb").stdout, "why: forced: requested by ")
 	})
 	wantText(t, s.run("resume", at).stdout, "Nothing is paused")
-}
-
-// saysWhatIsHeld checks that people see what is gone, which limit holds it, and what it
-// would change.
-func (s *site) saysWhatIsHeld(at string, plan apispec.WaitingPlan) {
-	s.t.Helper()
-	r := s.runInTest("status", "-json", at)
-	var o apispec.Overview
-	if err := json.Unmarshal([]byte(r.stdout), &o); err != nil || len(o.Tasks) != 1 {
-		s.t.Fatalf("%v: %s", err, r.stdout)
-	}
-	task := o.Tasks[0]
-	if e := apispec.Deref(task.Entries); e.Removed != 40 || e.Added != 0 || task.ChangedSince == nil {
-		s.t.Errorf("the overview shows the entries %+v since %v", e, task.ChangedSince)
-	}
-	guards := apispec.Deref(task.Guards)
-	if len(guards) != 2 || apispec.Deref(guards[0].Applied) != 60 || apispec.Deref(guards[0].Now) != 20 || !apispec.Deref(guards[0].Exceeded) {
-		s.t.Errorf("the guards are %+v", guards)
-	}
-	if runs := apispec.Deref(task.Recent); len(runs) != 1 || runs[0].State != apispec.RunStateSucceeded || runs[0].Seconds == nil {
-		s.t.Errorf("the newest runs are %+v", runs)
-	}
-	for _, r := range apispec.Deref(plan.Plan).Resources {
-		if causes := apispec.Deref(r.Causes); len(causes) != 20 {
-			s.t.Errorf("%s is changed because of %v", r.Address, causes)
-		}
-	}
 }
 
 func TestOnce_TaskThatNeedsAnApprovalExitsWithItsOwnCode(t *testing.T) {
