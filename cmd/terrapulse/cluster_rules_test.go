@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +17,6 @@ import (
 func (e *ensemble) ruled(name, service, rules string) string {
 	e.write("free."+name, "")
 	return strings.Replace(e.heldTask(name), onWeb, strings.ReplaceAll(onWeb, "web", service)+"\n"+rules, 1)
-}
-
-// remove removes a file.
-func (e *ensemble) remove(name string) {
-	e.t.Helper()
-	if err := os.Remove(e.path(name)); err != nil {
-		e.t.Fatal(err)
-	}
 }
 
 // has registers instances of a service with a port.

@@ -140,9 +140,7 @@ func TestAClusterSharesItsRuns(t *testing.T) {
 		return strings.Contains(r.stdout, "cancelled")
 	})
 
-	if err := os.Remove(e.path("hold")); err != nil {
-		t.Fatal(err)
-	}
+	e.remove("hold")
 	eventually(t, "all but the cancelled task are applied", func() bool {
 		for i := range n {
 			if name := fmt.Sprintf("t%d", i); name != cancelled && !strings.Contains(e.read(name+".out"), "8080") {

@@ -168,9 +168,7 @@ func TestAClusterGoesOnWhenItsLeaderIsKilledInTheMidstOfAnApply(t *testing.T) {
 	killed := time.Now()
 	<-first.ended
 	e.publish(e.servers[1], "web-3", 8082)
-	if err := os.Remove(e.path("hold")); err != nil {
-		t.Fatal(err)
-	}
+	e.remove("hold")
 	var next *member
 	eventually(t, "another instance leads", func() bool {
 		i := slices.IndexFunc(others, (*member).leads)

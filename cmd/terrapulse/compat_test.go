@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -305,15 +304,12 @@ resource "terraform_data" "env" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrapper := s.write("bin/terraform", `#!/bin/sh
+	s.write("bin/terraform", `#!/bin/sh
 for a in "$@"; do
   case "$a" in -var-file=*) sha256sum < "${a#-var-file=}" >> `+s.path("seen-values")+` ;; esac
 done
 exec `+terraform+` "$@"
 `)
-	if err := os.Chmod(wrapper, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	file := s.config(taskOf("env", s.path("env"), onWeb+"\nproviders = [\"local.env\"]") + taskOf("password", s.path("mod"), onWeb+"\nproviders = [\"local\"]\nvariables {\n file = \"\\\"x\\\"\"\n}"))
 	text := s.read("tasks.hcl")
 	t.Setenv("API_TOKEN", "of the surroundings")
@@ -354,24 +350,12 @@ terraform_provider "local" {
 	if err := os.Remove(file); err != nil { // it may hold them
 		t.Fatal(err)
 	}
-	places := map[string]string{}
 	for i, r := range results {
-		places[fmt.Sprintf("output %d", i)] = r.stdout + r.stderr
-	}
-	err = filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
+		if strings.Contains(r.stdout+r.stderr, "hunter2") {
+			t.Errorf("a secret is in output %d: %.2000s%.2000s", i, r.stdout, r.stderr)
 		}
-		data, err := os.ReadFile(path)
-		places[path] = string(data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	for where, text := range places {
-		if strings.Contains(text, "hunter2") {
-			t.Errorf("a secret is in %s: %.2000s", where, text)
-		}
+	if found := s.holding("hunter2"); len(found) > 0 {
+		t.Errorf("a secret is in %q", found)
 	}
 }

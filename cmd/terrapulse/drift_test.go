@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -26,9 +25,7 @@ func TestDrift_IsReportedAndEndsWithARun(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	if err := os.Remove(s.path("lb.txt")); err != nil {
-		t.Fatal(err)
-	}
+	s.remove("lb.txt")
 	s.inPhase(apispec.PhaseDrifted, "1 resource differs: module.lb.local_file.out (is missing)")
 	shown := s.run("plan", "show", "-config-file", file, "lb")
 	wantCode(t, shown, exitOK)
@@ -67,9 +64,7 @@ func TestDrift_IsAppliedAfterItsApproval(t *testing.T) {
 	wantCode(t, s.run("approve", "-config-file", file, "lb"), exitOK)
 	eventually(t, "a check finds no drift", func() bool { return s.drift().Checked != nil })
 
-	if err := os.Remove(s.path("lb.txt")); err != nil {
-		t.Fatal(err)
-	}
+	s.remove("lb.txt")
 	s.inPhase(apispec.PhaseWaiting, "every plan of the task needs an approval")
 	if reason := s.overview().Run.Reason; reason.Code != state.ReasonDrift || s.read("lb.txt") != "" {
 		t.Errorf("the run is for %+v", reason)

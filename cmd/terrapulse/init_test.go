@@ -22,9 +22,6 @@ func TestInit_ThePrintedCommandsPlanAndApplyTheTaskInAShell(t *testing.T) {
 	// terrapulse on PATH is this program; its port is a free one.
 	port := s.write("port.yaml", "port: 0\n")
 	s.write("bin/terrapulse", "#!/bin/sh\ncase \"$1\" in start) exec \""+os.Args[0]+"\" \"$@\" -config-file \""+port+"\";; *) exec \""+os.Args[0]+"\" \"$@\";; esac\n")
-	if err := os.Chmod(s.path("bin/terrapulse"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	lines := strings.Split(strings.TrimSpace(next), "\n")
 	last := len(lines) - 1
 	lines[last], _, _ = strings.Cut(lines[last], "#")

@@ -100,9 +100,7 @@ func TestInspect_OfChangedFilesNeedsTheRoleThatCreatesTheTasks(t *testing.T) {
 	})
 	tokens := map[string]string{"nobody": "a-token-that-is-not-known-here"}
 	for _, name := range []string{"ci", "web", "reader", "operator", "stranger"} {
-		made := s.bare("token", "create", "-store", "sqlite:"+s.path("state.db"), name)
-		wantCode(t, made, exitOK)
-		tokens[name] = strings.TrimSpace(made.stdout)
+		tokens[name] = s.namedToken(name)
 	}
 	as := func(name, file string, code int, args ...string) result {
 		t.Helper()
@@ -219,11 +217,6 @@ func TestCIExamples_CommentThePlansOfTheChangedFiles(t *testing.T) {
 	s.write("bin/git", "#!/bin/sh\n") // it makes the folder base
 	for file, text := range map[string]string{"repository/comment.sh": string(script), "repository/base/tasks/tasks.hcl": "guard {\n enabled = false\n}\n" + s.task("web", onWeb), "repository/tasks/tasks.hcl": s.task("web", "approval = \"always\"\n"+onWeb) + s.task("new", onWeb)} {
 		s.write(file, text)
-	}
-	for _, file := range []string{"bin/terrapulse", "bin/git", "repository/comment.sh"} {
-		if err := os.Chmod(s.path(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	f := &forge{}
 	server := httptest.NewServer(f)

@@ -122,9 +122,6 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 	}
 	s, address := newSignIn(t)
 	s.write("bin/xdg-open", "#!/bin/sh\nprintf '%s' \"$1\" > "+s.path("opened")+"\n")
-	if err := os.Chmod(s.path("bin/xdg-open"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("PATH", s.path("bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("DISPLAY", ":0")
 	p := s.start("login", "-http-addr", address)

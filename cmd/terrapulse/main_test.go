@@ -162,21 +162,32 @@ const onWeb = `condition "services" {
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
-// write replaces a file as a whole: an instance may read it at any time.
+// write replaces a file as a whole: an instance may read it at any time. A script can be run.
 func (s *site) write(name, text string) string {
 	s.t.Helper()
 	path := s.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
+	mode := os.FileMode(0o644)
+	if strings.HasPrefix(text, "#!") {
+		mode = 0o755
+	}
 	next := path + ".next"
-	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(next, []byte(text), mode); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := os.Rename(next, path); err != nil {
 		s.t.Fatal(err)
 	}
 	return path
+}
+
+func (s *site) remove(name string) {
+	s.t.Helper()
+	if err := os.Remove(s.path(name)); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *site) read(name string) string {

@@ -134,13 +134,6 @@ func (o *orchard) runs(task string) (runs []ranRun) {
 
 func (o *orchard) began() int { return strings.Count(o.read("log"), "began") }
 
-func (o *orchard) release() {
-	o.t.Helper()
-	if err := os.Remove(o.path("hold")); err != nil {
-		o.t.Fatal(err)
-	}
-}
-
 func TestNomad_ADispatchedJobAppliesAChange(t *testing.T) {
 	o := newOrchard(t)
 	file := o.config(o.task("web", onWeb))
@@ -226,7 +219,7 @@ func TestNomad_RunsWhoseJobsEndEarly(t *testing.T) {
 	eventually(t, "the run is interrupted", func() bool {
 		return slices.ContainsFunc(o.runs("slow"), func(r ranRun) bool { return r.State == "interrupted" })
 	})
-	o.release()
+	o.remove("hold")
 	eventually(t, "the task runs again", func() bool {
 		return o.runs("slow")[0].State == "succeeded" && strings.Contains(o.read("slow.out"), "web:8080")
 	})
@@ -269,7 +262,7 @@ func TestNomad_ATakeoverDispatchesNoSecondJob(t *testing.T) {
 	first.Process.Kill()
 	<-first.ended
 	eventually(t, "it leads", func() bool { return strings.Contains(second.stderr.String(), "acquired leadership lock: id=two") })
-	o.release()
+	o.remove("hold")
 	eventually(t, "the run ends", func() bool { return o.runs("slow")[0].State == "succeeded" })
 	if runs, jobs := o.runs("slow"), o.agent.Dispatched("runner"); len(runs) != 1 || len(jobs) != 1 || o.began() != 1 {
 		t.Errorf("%d applies, runs %+v, jobs %+v", o.began(), runs, jobs)

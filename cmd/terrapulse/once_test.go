@@ -102,9 +102,6 @@ func TestNothingIsRunWithoutAUsableTerraform(t *testing.T) {
 		"exit 1": "incompatible Terraform binary",
 	} {
 		s.write("bin/terraform", "#!/bin/sh\n"+program+"\n")
-		if err := os.Chmod(s.path("bin/terraform"), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		for _, command := range []string{"start", "-once", "inspect"} {
 			r := s.run(command, "-config-file", file)
 			if r.code != exitTerraform {

@@ -126,7 +126,7 @@ resource "terraform_data" "slow" {
 func TestASecondSignalEndsTheProgramAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.register("web", "web-1", 8080, "passing")
-	stubborn := s.write("bin/terraform", `#!/bin/sh
+	s.write("bin/terraform", `#!/bin/sh
 case "$*" in
 *apply*)
 	trap '' INT TERM
@@ -136,9 +136,6 @@ case "$*" in
 *) exec '`+testtools.Terraform(t)+`' "$@" ;;
 esac
 `)
-	if err := os.Chmod(stubborn, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("PATH", s.path("bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	p := s.start("-config-file", s.config(s.task("lb", onWeb)))
 	eventually(t, "an apply is under way", func() bool { _, err := os.Stat(s.path("begun")); return err == nil })

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -59,9 +58,7 @@ func TestPages_StoryOfAHold(t *testing.T) {
 
 	// The hold appears on the open page, before everything else.
 	same := stays(b)
-	if err := os.Remove(s.path("go")); err != nil {
-		t.Fatal(err)
-	}
+	s.remove("go")
 	s.instances(1, 40, false)
 	b.Until("Needs attention", "waiting", "40 of 60")
 	if text := b.Text("main"); !same() || strings.Index(text, "Needs attention") > strings.Index(text, "All tasks") {

@@ -86,10 +86,7 @@ func TestTerraformOutlivesTheTerminalAndWhoReadsTheOutput(t *testing.T) {
 
 func TestToStopWhileTerraformIsLookedForIsNoFaultOfTerraforms(t *testing.T) {
 	s := newParallelSite(t)
-	hangs := s.write("hangs/terraform", "#!/bin/sh\necho asked > "+s.path("asked")+"\nexec sleep 60\n")
-	if err := os.Chmod(hangs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	s.write("hangs/terraform", "#!/bin/sh\necho asked > "+s.path("asked")+"\nexec sleep 60\n")
 	s.config(s.task("lb", onWeb))
 	file := s.write("tasks.hcl", strings.Replace(s.read("tasks.hcl"), `backend "local"`, fmt.Sprintf("path = %q\n  backend \"local\"", s.path("hangs")), 1))
 	for _, c := range []struct {

@@ -97,25 +97,6 @@ func TestTaskFile_NamesItsWorkspaceInHCPTerraform(t *testing.T) {
 	}
 }
 
-func TestTaskFile_MayHaveEveryFormat(t *testing.T) {
-	want, _, err := readTaskFile(taskFile(t, "task.hcl", newTask))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"task.json": `{"task": {"name": "newt", "module": "./mod", "condition": {"services": {"names": ["web"]}}}}`,
-		"task.yaml": "task:\n- name: newt\n  module: ./mod\n  condition:\n    services:\n      names: [web]\n",
-	} {
-		got, warnings, err := readTaskFile(taskFile(t, name, text))
-		if err != nil || len(warnings) > 0 {
-			t.Errorf("%s: %v %v", name, err, warnings)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s is read as (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestTaskFile_DeprecatedKeysAreRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"source":              "task {\n name = \"a\"\n source = \"./m\"\n condition \"services\" {\n  names = [\"web\"]\n }\n}",
