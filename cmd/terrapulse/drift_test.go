@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -49,9 +48,9 @@ func TestDrift_IsReportedAndEndsWithARun(t *testing.T) {
 		t.Errorf("%d instances are applied", s.applied())
 	}
 	var runs []apispec.Run
-	r := s.run("runs", "-json", "lb")
-	if err := json.Unmarshal([]byte(r.stdout), &runs); err != nil || len(runs) > 5 || s.overview().LastRun.Kind != apispec.RunKindApply {
-		t.Errorf("the history is full of checks: %v\n%s", err, r.stdout)
+	decode(t, s.run("runs", "-json", "lb"), &runs)
+	if len(runs) > 5 || s.overview().LastRun.Kind != apispec.RunKindApply {
+		t.Errorf("the history is full of checks: %+v", runs)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -94,12 +93,8 @@ func TestMigrateCheck_WorkspacesOfCTSEnterprise(t *testing.T) {
 
 	// What it says is what happens.
 	file = s.write("cts.hcl", head+s.task("same", `providers = ["local"]`+"\n"+onWeb))
-	r = s.run("migrate", "check", "-config-file", file, "-detailed-exitcode", "-json")
-	wantCode(t, r, exitOK)
 	var m migrate.Report
-	if err := json.Unmarshal([]byte(r.stdout), &m); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, s.run("migrate", "check", "-config-file", file, "-detailed-exitcode", "-json"), &m)
 	if len(m.Tasks) != 1 || m.Tasks[0].Will != migrate.WillNothing || len(m.Tasks[0].FirstRun) != 5 {
 		t.Errorf("the check says %+v", m.Tasks)
 	}

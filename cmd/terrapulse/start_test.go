@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,13 +59,9 @@ func TestStartFollowsConsul(t *testing.T) {
 	})
 
 	var st apispec.Overview
-	r := s.runInTest("status", "-json")
-	wantCode(t, r, exitOK)
-	if err := json.Unmarshal([]byte(r.stdout), &st); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, s.runInTest("status", "-json"), &st)
 	if st.Leader == nil || len(st.Tasks) != 3 || st.LastGoodTick == nil {
-		t.Errorf("status while start runs: %s", r.stdout)
+		t.Errorf("status while start runs: %+v", st)
 	}
 	wantText(t, s.runInTest("runs", "lb").stdout, "condition_changed", "web-2")
 

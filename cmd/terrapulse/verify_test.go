@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -83,16 +82,8 @@ func (s *site) named(task string) apispec.TaskOverview {
 // phase is the phase of a task in the store, and why; empty if the task is not there.
 func (s *site) phase(task string) (apispec.Phase, string) {
 	s.t.Helper()
-	r := s.runInTest("status", "-json")
-	var shown apispec.Overview
-	if json.Unmarshal([]byte(r.stdout), &shown) == nil {
-		for _, t := range shown.Tasks {
-			if t.Name == task {
-				return t.Phase, t.Reason.Text
-			}
-		}
-	}
-	return "", ""
+	named := s.named(task)
+	return named.Phase, named.Reason.Text
 }
 
 // awaitPhase waits until a task is in a phase, and its reason has a text.
