@@ -102,8 +102,8 @@ test-consul: ## Run the tests that need Consul with other versions of it; CONSUL
 		go test -p $(JOBS) -parallel $(JOBS) -timeout 20m ./internal/consul/... ./internal/stores/consulkv ./internal/consul/registration ./internal/consul/dynamic && \
 		go test -parallel $(JOBS) -timeout 20m -run '$(CONSUL_TESTS)' ./cmd/terrapulse || exit 1; done
 
-# The tests of the program that differ with Consul: rights, outages, a cluster, the values of a module.
-CONSUL_TESTS = ConfigEntries|Resources|Compat|Polic|Rights|Cluster|Consul|Ports
+# The tests of the program that differ with Consul: rights, outages, a cluster.
+CONSUL_TESTS = Compat|Polic|Rights|Cluster|Consul
 
 test-terraform: ## Run the tests that need Terraform with each tested version of it; TERRAFORM=1.11.4 chooses one
 	@$(SAME) go run ./tools/fetch run terraforms
