@@ -77,7 +77,7 @@ func TestVerify_FunctionSendsTheRequests(t *testing.T) {
 			if v := run.Verification; run.State != state.RunSucceeded || v == nil || v.State != tt.want || !strings.Contains(v.String(), tt.says) {
 				t.Errorf("%s %+v %s", run.State, run.Verification, run.Error)
 			}
-			if task.Applied == "" || lifecycle.Verified(task) != (tt.want == state.VerifyPassed) || len(r.steps) != 3 {
+			if task.Applied.Digest == "" || lifecycle.Verified(task) != (tt.want == state.VerifyPassed) || len(r.steps) != 3 {
 				t.Errorf("after steps %q, the task reads %+v", r.steps, task)
 			}
 		})
@@ -116,7 +116,7 @@ func TestVerify_NextInvocationContinues(t *testing.T) {
 	if run.State != state.RunSucceeded || run.Verification.State != state.VerifyPassed || run.Verifying != nil || run.Changes.Add != 1 {
 		t.Errorf("%s %+v %s", run.State, run.Verification, run.Error)
 	}
-	if task.Applied == "" || !lifecycle.Verified(task) || len(r.steps) != 3 || r.polls != polls {
+	if task.Applied.Digest == "" || !lifecycle.Verified(task) || len(r.steps) != 3 || r.polls != polls {
 		t.Errorf("after steps %q and %d more polls, the task reads %+v", r.steps, r.polls-polls, task)
 	}
 }
@@ -180,8 +180,8 @@ func TestVerify_WhatHappensWhileItWaitsForTheNextInvocation(t *testing.T) {
 				if run.Verification != nil {
 					got = run.Verification.State
 				}
-				if run.State != state.RunSucceeded || got != tt.want || task.AppliedAt.IsZero() {
-					t.Errorf("%s %+v %s; applied at %s", run.State, run.Verification, run.Error, task.AppliedAt)
+				if run.State != state.RunSucceeded || got != tt.want || task.Applied.At.IsZero() {
+					t.Errorf("%s %+v %s; applied at %s", run.State, run.Verification, run.Error, task.Applied.At)
 				}
 				if more := len(r.steps) - steps; (name == "other input" || name == "another module") != (more > 0) {
 					t.Errorf("%d steps follow", more)

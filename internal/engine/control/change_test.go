@@ -84,7 +84,7 @@ func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
 	}
 	b.end()
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}))
-	if record := b.task("task-0"); record.Applied != "" || record.Last != nil || len(record.History) != 1 {
+	if record := b.task("task-0"); record.Applied.Digest != "" || record.Last != nil || len(record.History) != 1 {
 		t.Errorf("the new task has of the old one more than its history: %+v", record)
 	}
 }
@@ -101,13 +101,13 @@ func TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask(t *testing.T
 			b.tick()
 		}
 		was := b.task("task-0")
-		if was.RemovedAt.IsZero() == seen || was.Applied == "" {
+		if was.RemovedAt.IsZero() == seen || was.Applied.Digest == "" {
 			t.Fatalf("the task is removed: %v, %+v", seen, was)
 		}
 		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}))
 		b.tick()
 		is := b.task("task-0")
-		if is.Applied != was.Applied || !is.AppliedAt.Equal(was.AppliedAt) || is.OnHold == nil || !is.RemovedAt.IsZero() {
+		if is.Applied.Digest != was.Applied.Digest || !is.Applied.At.Equal(was.Applied.At) || is.OnHold == nil || !is.RemovedAt.IsZero() {
 			t.Errorf("seen %v: what was applied and said is lost: %+v", seen, is)
 		}
 	}

@@ -209,7 +209,7 @@ func holdBuffering(d *decider, t trigger) *hold {
 // has to be judged is made all the same, so that it can be approved meanwhile: the
 // runner does not apply it outside of the windows either.
 func holdOutsideWindow(d *decider, t trigger) *hold {
-	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Entries.OnlyRemovals() && d.state.Definition == d.Definition}
+	change := window.Change{Action: window.Apply, Removals: d.state.Pending != nil && d.state.Pending.Entries.OnlyRemovals() && d.state.Applied.Definition == d.Definition}
 	planned := d.Task.PlansFirst()
 	if d.destroys() {
 		change, planned = window.Change{Action: window.Destroy}, d.Task.PlansDestroyFirst()

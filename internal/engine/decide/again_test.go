@@ -38,10 +38,10 @@ func TestDecide_WhatAGuardHoldsIsJudgedAgainInTime(t *testing.T) {
 // A peak of a clock that was ahead counts for no longer than one of now.
 func TestDecide_AClockThatWasAheadDoesNotHoldForLonger(t *testing.T) {
 	s := with(applied(), func(s *state.Task) {
-		s.Counts = []state.Count{{Of: "service instances", Applied: 30, Now: 30, Peaks: state.Peaks{{Count: 60, Until: noon.Add(5 * time.Hour)}}}}
+		s.Applied.Counts = []state.Count{{Of: "service instances", Applied: 30, Now: 30, Peaks: state.Peaks{{Count: 60, Until: noon.Add(5 * time.Hour)}}}}
 	})
 	d := Decide([]Input{{Task: webTask(), Definition: "def", State: s, Skew: time.Minute, Reading: Reading{Observed: &Observed{Digest: "A"}}}}, noon)[0]
-	if got := d.State.Counts[0].Peaks[0].Until; got.After(noon.Add(time.Minute)) {
+	if got := d.State.Applied.Counts[0].Peaks[0].Until; got.After(noon.Add(time.Minute)) {
 		t.Errorf("until %s", got)
 	}
 }

@@ -102,9 +102,9 @@ func ruledInput(i int, all config.Rules) Input {
 		in.State.Run = &state.LiveRun{ID: "r", Wait: &w, Input: "B"}
 		in.State.Observed, in.State.Attempted.Definition = "B", "def"
 	}
-	in.State.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 48, Now: 20}}
+	in.State.Applied.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 48, Now: 20}}
 	for n := range 12 { // what was applied in the last quarter of an hour
-		in.State.Counts[0].Peaks = append(in.State.Counts[0].Peaks, state.Peak{Count: 60 - n, Until: noon.Add(time.Duration(n-12) * time.Minute)})
+		in.State.Applied.Counts[0].Peaks = append(in.State.Applied.Counts[0].Peaks, state.Peak{Count: 60 - n, Until: noon.Add(time.Duration(n-12) * time.Minute)})
 	}
 	t.AfterTimeout = 10 * time.Minute
 	switch i % 10 {

@@ -195,11 +195,11 @@ func (d *decider) noteObserved() {
 		if d.scheduled() {
 			s.Scheduled = d.now // times that came due before do not count
 		}
-	case !d.stopped() && !s.AppliedAt.IsZero():
+	case !d.stopped() && !s.Applied.At.IsZero():
 		s.EndStop()
 	}
 	switch {
-	case s.Observed == s.Applied && !s.Unfinished() && !s.AppliedAt.IsZero():
+	case s.UpToDate():
 		s.Pending = nil // it went back to what is applied before a run took it up
 	case moved, s.Pending != nil:
 		pending := d.pending()
@@ -216,9 +216,9 @@ func (d *decider) noteObserved() {
 func (d *decider) noteChased(moved bool) {
 	switch s := &d.state; {
 	case !s.Recheck && !moved || s.Run != nil:
-	case s.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied:
+	case s.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied.Digest:
 		s.Chased++
-	case !s.Recheck || d.Observed.Digest == s.Applied:
+	case !s.Recheck || d.Observed.Digest == s.Applied.Digest:
 		s.Chased = 0
 	}
 }
@@ -226,8 +226,7 @@ func (d *decider) noteChased(moved bool) {
 // settled reports whether there is nothing to run the task for. Such a task needs no stop.
 func (d *decider) settled() bool {
 	s := &d.state
-	applied := !s.AppliedAt.IsZero() && s.Definition == d.Definition && s.Observed == s.Applied && !s.Unfinished()
-	return applied && s.Doubt == "" && !AppliesDrift(d.Task, s)
+	return s.UpToDate() && s.Applied.Definition == d.Definition && s.Applied.Doubt == "" && !AppliesDrift(d.Task, s)
 }
 
 // noteUnreadable notes since when the condition cannot be read.

@@ -41,7 +41,7 @@ func hourlyTask() *config.Task {
 // applied is the state of a task that applied digest "A" an hour ago.
 func applied() state.Task {
 	at := noon.Add(-time.Hour)
-	return state.Task{Observation: state.Observation{Definition: "def", Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at}, Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}}, Requests: state.Requests{Scheduled: at}}
+	return state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: "A", ObservedAt: at}, Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}}, Requests: state.Requests{Scheduled: at}}
 }
 
 func with(s state.Task, change func(*state.Task)) state.Task {
@@ -128,7 +128,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Reading: Reading{Observed: &Observed{Digest: "A"}}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Reading: Reading{Observed: &Observed{}}}, Run, state.ReasonFirst, "", time.Time{}},
-		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
+		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied.Digest = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
 		{"a schedule that is not due waits",
 			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at 2086-03-14T13:00:00Z", noon.Add(time.Hour)},
 		{"a schedule that is due on another day says which",
@@ -202,7 +202,7 @@ func TestDecide_MissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
 		t.Fatalf("50 missed times: got %v (%s), want one run", first.Action, first.Reason.Text)
 	}
 	in.State = first.State
-	in.State.Applied = "B"
+	in.State.Applied.Digest = "B"
 	if again := Decide([]Input{in}, noon.Add(time.Second))[0]; again.Action != Wait {
 		t.Errorf("a second later: got %v (%s), want to wait for the next time", again.Action, again.Reason.Text)
 	}
@@ -321,9 +321,9 @@ func (w *world) end(t *rapid.T, outcome state.RunState) {
 	if outcome == state.RunSucceeded {
 		run.Digest = w.consul // a fresh snapshot
 	}
-	was := w.state.Applied
+	was := w.state.Applied.Digest
 	w.state, _ = w.state.Conclude(run, "def")
-	if outcome != state.RunSucceeded && w.state.Applied != was {
+	if outcome != state.RunSucceeded && w.state.Applied.Digest != was {
 		t.Fatalf("a run that %s changed what counts as applied", outcome)
 	}
 	w.run, w.dead = nil, false
@@ -391,8 +391,8 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 			}
 			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
 		}
-		if w.state.Applied != w.consul || w.state.Failures != 0 || w.run != nil {
-			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied, w.state.Failures, w.state.Reason)
+		if w.state.Applied.Digest != w.consul || w.state.Failures != 0 || w.run != nil {
+			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied.Digest, w.state.Failures, w.state.Reason)
 		}
 		if len(w.state.History) > state.History {
 			t.Fatalf("the history holds %d runs", len(w.state.History))

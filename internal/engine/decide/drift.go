@@ -12,8 +12,8 @@ import (
 // atRest reports whether nothing is to be done about a task, so that what a plan
 // changes was changed by somebody else.
 func atRest(s *state.Task, definition string) bool {
-	applied := !s.AppliedAt.IsZero() && s.Definition == definition && s.Observed == s.Applied && !s.Unfinished()
-	requested := s.Pending != nil || s.Forced != "" || s.Doubt != ""
+	applied := s.UpToDate() && s.Applied.Definition == definition
+	requested := s.Pending != nil || s.Forced != "" || s.Applied.Doubt != ""
 	stopped := s.OnHold != nil || s.Stop != nil || !s.UnreadableSince.IsZero()
 	return applied && !requested && !stopped && !s.Recheck && s.Run == nil
 }

@@ -51,7 +51,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, next), Reading: Reading{Unreadable: errors.New("no leader")}}, Wait, state.ReasonUnreadable, next},
 
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonUnchanged, nil},
-		{"enabled, and in doubt", Input{Task: webTask(), State: held(with(applied(), func(s *state.Task) { s.Doubt = "a run went on" }), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
+		{"enabled, and in doubt", Input{Task: webTask(), State: held(with(applied(), func(s *state.Task) { s.Applied.Doubt = "a run went on" }), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
 		{"enabled, with something else than what was applied", Input{Task: unbuffered, State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonHeld, on("def", "B")},
 		{"and read again", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), on("def", "B")), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonHeld, on("def", "B")},
 		{"enabled, with another definition than was applied", Input{Task: unbuffered, Definition: "other", State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, on("other", "A")},

@@ -185,7 +185,7 @@ func restless(d Decision) *state.Reason {
 		return &d.Reason
 	case s.GivenUp() != nil:
 		return &state.Reason{Code: state.ReasonRunning, Text: fmt.Sprintf("remote run %s is to be stopped first", s.GivenUp().ID)}
-	case s.AppliedAt.IsZero() || s.Observed != s.Applied || s.Unfinished():
+	case !s.UpToDate():
 		return &d.Reason
 	case !lifecycle.Verified(*s):
 		return &state.Reason{Code: state.ReasonUnverified, Text: "not verified: " + s.Unverified.Text}

@@ -313,7 +313,7 @@ func TestOrder_HoldsEveryTrigger(t *testing.T) {
 		"-once":        func(in *Input) { in.Force, in.All = "-once", true },
 		"retry":        func(in *Input) { endedAs(state.RunFailed)(in); in.State.Failures = 1 },
 		"interruption": endedAs(state.RunInterrupted),
-		"doubt":        func(in *Input) { in.State.Doubt = "a run went on" },
+		"doubt":        func(in *Input) { in.State.Applied.Doubt = "a run went on" },
 		"schedule": func(in *Input) {
 			in.Task.Condition, in.State.Observed = hourlyTask().Condition, "B"
 		},

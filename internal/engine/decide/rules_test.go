@@ -39,7 +39,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	if w.force = ""; read || w.replaced || w.state.Recheck || w.state.ObservedAt.IsZero() {
 		in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 	}
-	if w.replaced && w.state.Applied != w.consul {
+	if w.replaced && w.state.Applied.Digest != w.consul {
 		in.Observed.Lost, in.Replaced = &Loss{Entries: 1, Text: "1 of 2 entries are gone"}, &state.Replaced{Why: "it is another"}
 	}
 	if w.remotely {
@@ -103,7 +103,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 // shows checks that people see a task that does not run although it should.
 func (w *ruledWorld) shows(t *rapid.T, d Decision) {
 	s := d.State
-	rests := s.Observed == s.Applied && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
+	rests := s.Observed == s.Applied.Digest && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
 	if rests && s.Waits() == nil || s.Run != nil && (s.Waits() == nil || !s.Waits().For.ForPeople()) {
 		return
 	}
@@ -244,8 +244,8 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 			}
 			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
 		}
-		if w.state.Applied != w.consul || w.state.Run != nil || w.state.GivenUp() != nil {
-			t.Fatalf("Consul shows %s, applied is %s: %+v", w.consul, w.state.Applied, w.state.Reason)
+		if w.state.Applied.Digest != w.consul || w.state.Run != nil || w.state.GivenUp() != nil {
+			t.Fatalf("Consul shows %s, applied is %s: %+v", w.consul, w.state.Applied.Digest, w.state.Reason)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRestless_TaskThatIsNotVerified(t *testing.T) {
-	d := Decision{State: state.Task{Observation: state.Observation{AppliedAt: time.Unix(1, 0)}}, Reason: state.Reason{Code: state.ReasonUnchanged}}
+	d := Decision{State: state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Unix(1, 0)}}}, Reason: state.Reason{Code: state.ReasonUnchanged}}
 	if why := restless(d); why != nil {
 		t.Fatalf("an applied task is not at rest: %v", why)
 	}

@@ -49,8 +49,8 @@ func (d *decider) why() trigger {
 	case d.stopped():
 		return d.whyStopped()
 
-	case s.Doubt != "":
-		return triggered(state.ReasonDoubt, "its infrastructure may not be what was applied last: %s", s.Doubt)
+	case s.Applied.Doubt != "":
+		return triggered(state.ReasonDoubt, "its infrastructure may not be what was applied last: %s", s.Applied.Doubt)
 
 	case s.Interrupted():
 		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
@@ -59,7 +59,7 @@ func (d *decider) why() trigger {
 		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)
 
 	// A task that was never applied and was stopped with this definition has changed.
-	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.AppliedAt.IsZero() && s.Failures == 0:
+	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.Applied.At.IsZero() && s.Failures == 0:
 		if d.scheduled() {
 			return d.schedule()
 		}
@@ -72,25 +72,25 @@ func (d *decider) why() trigger {
 		}
 		return t
 
-	case s.AppliedAt.IsZero() && s.Failures == 0:
+	case s.Applied.At.IsZero() && s.Failures == 0:
 		return triggered(state.ReasonFirst, "the task has never been applied")
 
 	// If nothing was ever applied, the latest attempt shows whether the definition
 	// or the input has changed.
-	case s.Definition != d.Definition && !(s.AppliedAt.IsZero() && s.Attempted.Definition == d.Definition):
+	case s.Applied.Definition != d.Definition && !(s.Applied.At.IsZero() && s.Attempted.Definition == d.Definition):
 		return triggered(state.ReasonDefinition, "the task's definition is not the one that was last applied")
 
 	case AppliesDrift(d.Task, s) && atRest(s, d.Definition):
 		return triggered(state.ReasonDrift, "%s", s.Drifted())
 
 	// Its run is the one for a change if there is one, which waits for its buffer period or schedule.
-	case len(s.Moving) > 0 && s.Observed == s.Applied && !s.Unfinished():
+	case len(s.Moving) > 0 && s.UpToDate():
 		return triggered(state.ReasonDefinition, "the task was renamed from %s: its Terraform state is taken along", s.Moving[0])
 
 	case d.scheduled():
 		return d.schedule()
 
-	case s.Observed != s.Applied || s.Unfinished():
+	case !s.UpToDate():
 		return d.changed()
 
 	case d.Task.Condition.Spec == nil:
@@ -127,7 +127,7 @@ func (d *decider) changed() trigger {
 // unapplied says what the task has to apply.
 func (d *decider) unapplied() string {
 	text := "its input is not what was last applied"
-	if d.state.Observed == d.state.Applied {
+	if d.state.Observed == d.state.Applied.Digest {
 		text = "its latest run did not apply everything"
 	}
 	return cmp.Or(d.pending().Entries.String(), text)
@@ -165,7 +165,7 @@ func (d *decider) schedule() trigger {
 	case d.now.Before(due):
 		t = untriggered(state.ReasonUnchanged, "next scheduled at %s", clock.Stamp(due, d.now))
 		t.due = due
-	case s.Observed != s.Applied || s.Unfinished():
+	case !s.UpToDate():
 		return triggered(state.ReasonSchedule, "scheduled for %s: %s", clock.Stamp(due, d.now), d.unapplied())
 	default:
 		t = untriggered(state.ReasonUnchanged, "the schedule came due at %s with nothing to apply", clock.Stamp(due, d.now))

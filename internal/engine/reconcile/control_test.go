@@ -255,7 +255,7 @@ func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 		eventually(t, changed[n].Name+" is applied as it is now", func() bool {
 			read, err := state.Read[state.Task](t.Context(), i.Store, state.TaskKey(changed[n].Name))
 			record = read.Data
-			return err == nil && record.Definition == changed[n].Digest(i.base.Load()) && record.Run == nil
+			return err == nil && record.Applied.Definition == changed[n].Digest(i.base.Load()) && record.Run == nil
 		})
 		for _, ended := range record.RecentRuns() {
 			if ended.State != state.RunSucceeded {

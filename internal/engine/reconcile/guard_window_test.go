@@ -276,7 +276,7 @@ var windowed = map[string]func(s *shrinking){
 		s.pass("")       // it may come back at once
 		s.pass("")
 		s.removed = false
-		if task := s.record(); task.Run != nil || task.Applied != "digest of 33" {
+		if task := s.record(); task.Run != nil || task.Applied.Digest != "digest of 33" {
 			s.t.Fatalf("%+v", task)
 		}
 	},

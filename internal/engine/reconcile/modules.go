@@ -60,7 +60,7 @@ func (t *tick) withInputs(ctx context.Context, in *decide.Input, queries []consu
 		}
 		inputs = append(inputs, consul.Input{Kind: q.Kind, Triggers: q.Triggers, Observation: a.Observation})
 		diff := consul.Diff(q.Kind.Entries, before.Of(q.Kind.Name), before.Details, a.Observation)
-		source := guard.Source{Count: diff.Count().WithPeaks(in.State.Counts), Changes: diff.Changes()}
+		source := guard.Source{Count: diff.Count().WithPeaks(in.State.Applied.Counts), Changes: diff.Changes()}
 		sources = append(sources, source)
 		if n := source.Changes.Removed; n > 0 {
 			lost.Entries += n

@@ -174,7 +174,7 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 		}
 		modules := t.readsModules(task, s)
 		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
-			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Definition != task.definition ||
+			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Applied.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {
@@ -255,7 +255,7 @@ const unknownLoss = "it is not known which entries are gone, because the record 
 // last applied; or why what is missing may only be hidden.
 func (t *tick) observed(ctx context.Context, in *decide.Input, answer consul.Answer) (*decide.Observed, error) {
 	o := &decide.Observed{Digest: answer.Digest}
-	if answer.Digest == in.State.Applied {
+	if answer.Digest == in.State.Applied.Digest {
 		return o, nil
 	}
 	before, err := state.LoadInputs(ctx, t.Store, in.Task.Name)

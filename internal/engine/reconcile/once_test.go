@@ -374,7 +374,7 @@ func TestOnce_TasksFollowTheConfiguration(t *testing.T) {
 			t.Fatalf("%d records (%v)", len(all), err)
 		}
 		for _, record := range all {
-			if record.Data.Run != nil || record.Data.Applied != "A" {
+			if record.Data.Run != nil || record.Data.Applied.Digest != "A" {
 				t.Errorf("%s reads %+v", record.Key, record.Data)
 			}
 		}

@@ -379,7 +379,7 @@ func TestTick_UnconfiguredTaskIsRemoved(t *testing.T) {
 	b.settle()
 	b.Reconciler = b.another(tasks(1))
 	b.tick()
-	if got := b.task("task-1"); got.Reason.Code != state.ReasonRemoved || got.Applied == "" {
+	if got := b.task("task-1"); got.Reason.Code != state.ReasonRemoved || got.Applied.Digest == "" {
 		t.Errorf("the removed task reads %+v", got)
 	}
 	if !b.tick().Idle {

@@ -263,7 +263,7 @@ func TestRemote_RunThatIsGivenUpIsStopped(t *testing.T) {
 				}
 			}
 			task := b.task("task-0")
-			if task.GivenUp() != nil || (task.Doubt != "") != test.doubt {
+			if task.GivenUp() != nil || (task.Applied.Doubt != "") != test.doubt {
 				t.Errorf("its task says %+v", task)
 			}
 			before := len(other.stopped)
@@ -286,7 +286,7 @@ func TestRemote_StopIsRepeatedUntilItWorks(t *testing.T) {
 	other.err, other.confirmed = nil, true
 	b.now = report.Due
 	b.again()
-	if task := b.task("task-0"); len(other.stopped) != 1 || task.GivenUp() != nil || !strings.Contains(task.Doubt, "confirmed there") {
+	if task := b.task("task-0"); len(other.stopped) != 1 || task.GivenUp() != nil || !strings.Contains(task.Applied.Doubt, "confirmed there") {
 		t.Errorf("stopped: %v, and its task says %+v", other.stopped, task)
 	}
 }

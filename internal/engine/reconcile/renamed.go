@@ -100,7 +100,7 @@ func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.T
 
 // takesOver reports whether a task with this record gets the records of the task that
 // its moved_from names.
-func takesOver(s state.Task) bool { return s.AppliedAt.IsZero() && s.Run == nil }
+func takesOver(s state.Task) bool { return s.Applied.At.IsZero() && s.Run == nil }
 
 // noteStates notes to which one task the Terraform state of each name belongs, if a rename has left
 // that open: to the one that has the name, if it is in the configuration and has begun a run, perhaps
@@ -150,7 +150,7 @@ func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.
 func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
 	from := s.Moving
 	for _, name := range task.MovedFrom {
-		if s.AppliedAt.IsZero() && !slices.Contains(s.MovedFrom, name) {
+		if s.Applied.At.IsZero() && !slices.Contains(s.MovedFrom, name) {
 			from = state.Names(from, []string{name})
 		}
 	}
@@ -158,5 +158,5 @@ func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
 	if len(from) == 0 {
 		return nil
 	}
-	return &state.Move{From: from, Expected: !s.AppliedAt.IsZero()}
+	return &state.Move{From: from, Expected: !s.Applied.At.IsZero()}
 }

@@ -349,7 +349,7 @@ var renameCases = []struct {
 		b.Blocked = func() map[string]error { return blocked }
 		b.rename()
 		b.rests(state.ReasonBlocked)
-		if was := b.task("task-0"); was.MovedTo != "" || was.AppliedAt.IsZero() {
+		if was := b.task("task-0"); was.MovedTo != "" || was.Applied.At.IsZero() {
 			b.t.Errorf("the former name has %+v", was)
 		}
 		delete(blocked, "new")
@@ -470,13 +470,13 @@ var renameCases = []struct {
 			b.ends(state.RunSucceeded, "A")
 			b.tick()
 		}
-		if got := b.run(launch.Runs[0]).Data.State; got != state.RunLost || b.task("newest").AppliedAt.IsZero() {
+		if got := b.run(launch.Runs[0]).Data.State; got != state.RunLost || b.task("newest").Applied.At.IsZero() {
 			b.t.Fatalf("the run is %s, and the new name has %+v", got, b.task("newest"))
 		}
 		b.stop(launch, "container", "the container stopped") // only now
 		b.tickAfterEnd()
-		if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || b.task("task-0").Doubt != "" {
-			b.t.Errorf("the run of the new name is %+v: %+v; the former one has the doubt %q", run, b.task("newest").Reason, b.task("task-0").Doubt)
+		if run := b.runs("newest"); run == nil || run.Reason.Code != state.ReasonDoubt || b.task("task-0").Applied.Doubt != "" {
+			b.t.Errorf("the run of the new name is %+v: %+v; the former one has the doubt %q", run, b.task("newest").Reason, b.task("task-0").Applied.Doubt)
 		}
 	}},
 	{"what a run has applied is being verified", "waits for the end", func(b *renameBench) {

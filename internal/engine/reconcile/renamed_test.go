@@ -64,7 +64,7 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 	if got == nil || got.Kind != state.KindApply || got.Reason.Code != state.ReasonDefinition || !reflect.DeepEqual(got.Moves, &state.Move{From: []string{"task-0"}, Expected: true}) {
 		t.Fatalf("the run of the new name: %+v", got)
 	}
-	if task := b.task("new"); task.Applied != "A" || task.AppliedAt.IsZero() {
+	if task := b.task("new"); task.Applied.Digest != "A" || task.Applied.At.IsZero() {
 		t.Errorf("what was applied is not known: %+v", task)
 	}
 	for name, want := range map[string]int{"new": 1, "task-0": 0} {
@@ -239,7 +239,7 @@ func TestTick_RenamedTaskKeepsItsRunUnderWay(t *testing.T) {
 	if got := b.task("new"); got.Run == nil || got.Run.ID != live.ID || b.begun("new") != 1 {
 		t.Errorf("run %s is under way; its task has %+v, and %d runs have begun", live.ID, got.Run, b.begun("new"))
 	}
-	if got := b.task("task-0"); got.MovedTo != "" || got.AppliedAt.IsZero() {
+	if got := b.task("task-0"); got.MovedTo != "" || got.Applied.At.IsZero() {
 		t.Errorf("the task before has lost its records: %+v", got)
 	}
 }

@@ -139,8 +139,8 @@ func (b *verifyBench) holdsAs(name string, how state.VerifyState) {
 	if was := b.task("task-0"); name != "task-0" && (was.MovedTo == "" || was.OnHold != nil) {
 		b.t.Errorf("the former name has %+v", was)
 	}
-	if (is.Unverified != nil) != (how != state.VerifyPassed) || is.Applied != "B" {
-		b.t.Errorf("the new name has %q applied, and %+v", is.Applied, is.Unverified)
+	if (is.Unverified != nil) != (how != state.VerifyPassed) || is.Applied.Digest != "B" {
+		b.t.Errorf("the new name has %q applied, and %+v", is.Applied.Digest, is.Unverified)
 	}
 	if how == state.VerifyFailed {
 		if is.OnHold == nil || is.OnHold.By != "verification vip" || is.Reason.Code != state.ReasonOnHold {
@@ -203,8 +203,8 @@ func TestRename_BackAndOnWhileItIsVerified(t *testing.T) {
 			b.nothingBegins("before the verification has ended")
 			b.verified(state.VerifyFailed)
 			b.tick()
-			if is := b.task("task-0"); is.OnHold == nil || is.Applied != "B" || is.MovedTo != "" || b.task("new").MovedTo != "" {
-				t.Fatalf("on hold by %+v; it has %q applied, and is now %q", is.OnHold, is.Applied, is.MovedTo)
+			if is := b.task("task-0"); is.OnHold == nil || is.Applied.Digest != "B" || is.MovedTo != "" || b.task("new").MovedTo != "" {
+				t.Fatalf("on hold by %+v; it has %q applied, and is now %q", is.OnHold, is.Applied.Digest, is.MovedTo)
 			}
 			b.nothingBegins("while it is on hold")
 		})
@@ -266,7 +266,7 @@ func TestRemoval_RecordsWhatWasVerified(t *testing.T) {
 	b.tick()
 	b.launcher.forget()
 	b.reload(b.named("task-0")...)
-	if is := b.task("task-0"); is.OnHold == nil || is.Unverified == nil || is.Applied != "B" || b.begun("task-0") > 0 {
+	if is := b.task("task-0"); is.OnHold == nil || is.Unverified == nil || is.Applied.Digest != "B" || b.begun("task-0") > 0 {
 		t.Errorf("on hold by %+v, %+v; %d runs begin", is.OnHold, is.Unverified, b.begun("task-0"))
 	}
 }

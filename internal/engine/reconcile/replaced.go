@@ -251,7 +251,7 @@ func concerned(inputs []decide.Input, identities map[string]state.Identity, repl
 		case replaced == nil:
 			continue
 		case in.Removed: // where it would read is not known
-			if !in.State.AppliedAt.IsZero() && (replaced.HoldsAll() || in.State.Unconfirmed) {
+			if !in.State.Applied.At.IsZero() && (replaced.HoldsAll() || in.State.Unconfirmed) {
 				unread = append(unread, in)
 			}
 			continue

@@ -60,7 +60,7 @@ func TestRestore_EveryTaskRunsOnceMoreWithNewTokens(t *testing.T) {
 			b.settle()
 			b.must(b.people().Release(t.Context(), "task-1", "ann"))
 			b.settle()
-			if applied := b.task("task-0").Applied; applied != "B" {
+			if applied := b.task("task-0").Applied.Digest; applied != "B" {
 				t.Fatalf("%q is applied", applied)
 			}
 			b.catalog.set("A", nil)
@@ -84,7 +84,7 @@ func TestRestore_EveryTaskRunsOnceMoreWithNewTokens(t *testing.T) {
 			}
 			b.Reconciler = b.another(b.Config.Tasks)
 			b.tick()
-			if task := b.task("task-0"); task.Run != nil || task.Reason.Code != state.ReasonPaused || task.Doubt == "" {
+			if task := b.task("task-0"); task.Run != nil || task.Reason.Code != state.ReasonPaused || task.Applied.Doubt == "" {
 				t.Errorf("right after the restoration: %+v", task)
 			}
 			if h := b.task("task-1").OnHold; h == nil || h.By != "ann" {
@@ -105,7 +105,7 @@ func TestRestore_EveryTaskRunsOnceMoreWithNewTokens(t *testing.T) {
 			b.end(state.RunSucceeded, "A")
 			b.now = b.now.Add(liveCheck)
 			b.tick()
-			if task := b.task("task-0"); task.Doubt != "" || task.Applied != "A" || task.Run != nil {
+			if task := b.task("task-0"); task.Applied.Doubt != "" || task.Applied.Digest != "A" || task.Run != nil {
 				t.Errorf("after its run: %+v", task)
 			}
 			if b.begun("task-0") == fence {

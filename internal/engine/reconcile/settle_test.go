@@ -178,7 +178,7 @@ func TestSettle_OutcomeRecordedMeanwhileIsKept(t *testing.T) {
 	if err != nil || len(lost) != 0 || !met {
 		t.Errorf("lost %+v, %v", lost, err)
 	}
-	if task := b.task("task-0"); task.Applied != "A" || task.Failures != 0 {
+	if task := b.task("task-0"); task.Applied.Digest != "A" || task.Failures != 0 {
 		t.Errorf("the task says %+v", task)
 	}
 }

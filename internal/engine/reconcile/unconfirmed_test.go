@@ -245,7 +245,7 @@ func TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack(t *testi
 		t.Errorf("what it loses was approved: %v, %+v", got, b.task("task-1").Reason)
 	}
 	// Nothing is kept of a task that has made nothing any more.
-	b.changeTask("task-2", func(s *state.Task) { s.AppliedAt = time.Time{} })
+	b.changeTask("task-2", func(s *state.Task) { s.Applied.At = time.Time{} })
 	b.end(state.RunSucceeded, "B")
 	b.now = b.now.Add(refreshEvery)
 	b.tick()

@@ -52,12 +52,12 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := b.task("task-0"); got.Doubt == "" || !b.run(run).Data.Dead {
+	if got := b.task("task-0"); got.Applied.Doubt == "" || !b.run(run).Data.Dead {
 		t.Errorf("the task reads %+v", got)
 	}
 	b.launcher.forget()
 	b.tickAfterEnd() // the program that marks the runs of a stopped runner starts this tick
-	if got := b.task("task-0"); len(b.launcher.launches()) != 1 || got.Doubt != "" || got.Reason.Code != state.ReasonDoubt {
+	if got := b.task("task-0"); len(b.launcher.launches()) != 1 || got.Applied.Doubt != "" || got.Reason.Code != state.ReasonDoubt {
 		t.Errorf("the task was not run again: %+v", got)
 	}
 	b.end(state.RunSucceeded, "A")
@@ -65,24 +65,24 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 	if _, err := orphan.Runs(t.Context(), b.store, orphan.Stopped{Launch: b.run(run).Data.Launch, Runner: "container-1", Why: "it exited"}, b.now); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.task("task-0"); got.Doubt != "" {
+	if got := b.task("task-0"); got.Applied.Doubt != "" {
 		t.Errorf("the same event has the task run once more: %+v", got)
 	}
 }
 
 func TestDecide_DoubtfulTaskIsRunOnce(t *testing.T) {
-	known := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon, Applied: "A", AppliedAt: noon, Doubt: "run r1 went on"}}
+	known := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon, Doubt: "run r1 went on"}}}
 	d := decide.Decide([]decide.Input{{Task: webTask(), State: known}}, noon)[0]
-	if d.Action != decide.Run || d.State.Doubt != "" {
+	if d.Action != decide.Run || d.State.Applied.Doubt != "" {
 		t.Errorf("the decision is %+v", d)
 	}
 	known.Stop = &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "A"}}
-	if d = decide.Decide([]decide.Input{{Task: webTask(), State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Doubt == "" {
+	if d = decide.Decide([]decide.Input{{Task: webTask(), State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Applied.Doubt == "" {
 		t.Errorf("the decision about a held task is %+v", d)
 	}
 	disabled := webTask()
 	disabled.Enabled, known.Stop = false, nil
-	if d = decide.Decide([]decide.Input{{Task: disabled, State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Doubt == "" {
+	if d = decide.Decide([]decide.Input{{Task: disabled, State: known}}, noon)[0]; d.Action != decide.Wait || d.State.Applied.Doubt == "" {
 		t.Errorf("the decision about a disabled task is %+v", d)
 	}
 }

@@ -26,7 +26,7 @@ func (j *judgement) addPeaks(ctx context.Context) error {
 	}
 	known, err := j.known(ctx)
 	for i := range j.sources {
-		j.sources[i].Count = j.sources[i].WithPeaks(known.Counts)
+		j.sources[i].Count = j.sources[i].WithPeaks(known.Applied.Counts)
 	}
 	return err
 }
@@ -37,7 +37,7 @@ func (j *judgement) sizes(ctx context.Context, plan state.Changes) (state.Sizes,
 		return state.Sizes{}, nil
 	}
 	known, err := j.known(ctx)
-	return known.Sizes, err
+	return known.Applied.Sizes, err
 }
 
 // begins notes that the apply of a plan begins. It reports whether that counts from now on, however
@@ -122,11 +122,11 @@ func (c *claim) based(next state.Task, before []state.Count, run state.Run) stat
 	}
 	at, since := c.endedAt(run.Ended), c.judgedAt().Add(-b.Window) // by the earlier clock, as that judges
 	if b.Window == 0 {
-		next.Sizes = state.Sizes{}
+		next.Applied.Sizes = state.Sizes{}
 	}
-	next.Counts = slices.Clone(next.Counts)
-	for i := range next.Counts {
-		now := &next.Counts[i]
+	next.Applied.Counts = slices.Clone(next.Applied.Counts)
+	for i := range next.Applied.Counts {
+		now := &next.Applied.Counts[i]
 		if now.Peaks = nil; b.Window == 0 {
 			continue
 		}

@@ -51,7 +51,7 @@ func TestBase_ALossInStepsWaitsUntilTheWindowHasPassed(t *testing.T) {
 	if want := noon.Add(16 * time.Minute); !run.Wait.Again.Equal(want) {
 		t.Errorf("it is judged again at %s, want %s", run.Wait.Again, want)
 	}
-	if peaks := j.task().Counts[0].Peaks; len(peaks) != 1 || peaks[0].Count != 60 {
+	if peaks := j.task().Applied.Counts[0].Peaks; len(peaks) != 1 || peaks[0].Count != 60 {
 		t.Errorf("while the run waits, the record has %v", peaks)
 	}
 	j = shrunk(t, config.Rules{Guard: guard.Default})
@@ -80,7 +80,7 @@ func TestBase_AnApprovalCountsOnceItIsApplied(t *testing.T) {
 	if run := j.resume(time.Time{}); run.State != state.RunFailed {
 		t.Fatalf("%s %v", run.State, run.Wait)
 	}
-	if peaks := j.task().Counts[0].Peaks; len(peaks) != 1 {
+	if peaks := j.task().Applied.Counts[0].Peaks; len(peaks) != 1 {
 		t.Errorf("after a failed apply, the record has %v", peaks)
 	}
 	j.driver.failsLate = nil
@@ -88,7 +88,7 @@ func TestBase_AnApprovalCountsOnceItIsApplied(t *testing.T) {
 	if run := j.resume(time.Time{}); run.State != state.RunSucceeded {
 		t.Fatalf("%s %s %v", run.State, run.Error, run.Wait)
 	}
-	if peaks := j.task().Counts[0].Peaks; len(peaks) != 0 {
+	if peaks := j.task().Applied.Counts[0].Peaks; len(peaks) != 0 {
 		t.Errorf("after the approved apply, the record has %v", peaks)
 	}
 	if run := j.step(4*time.Minute, 12); run.State != state.RunSucceeded {
@@ -154,8 +154,8 @@ func TestBase_ThePlanGuardComparesWithTheMostThatTheStateHadWithinTheWindow(t *t
 	plans("3", 57, 3)
 	run := j.step(3*time.Minute, 58)
 	j.waits(run, "6 of 60 resources would be destroyed or replaced within 15m, 3 of them by this plan, and max_destroy is 5; it is judged again at 2086-03-14T12:16:00Z", state.RulePlanGuard)
-	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || j.task().Sizes.Latest != nil {
-		t.Errorf("approved: %s %v, %v", run.State, run.Wait, j.task().Sizes)
+	if run = j.resume(time.Time{}); run.State != state.RunSucceeded || j.task().Applied.Sizes.Latest != nil {
+		t.Errorf("approved: %s %v, %v", run.State, run.Wait, j.task().Applied.Sizes)
 	}
 	plans("4", 54, 5)
 	if run = j.step(4*time.Minute, 57); run.State != state.RunSucceeded {

@@ -196,7 +196,7 @@ func TestClaim_RunGivenUpByTheLeaderStopsWithoutOutcome(t *testing.T) {
 	if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), "r1") {
 		t.Fatalf("got %v, want that the run was given up", err)
 	}
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || task.Applied != "A" || task.Failures != 1 {
+	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || task.Applied.Digest != "A" || task.Failures != 1 {
 		t.Errorf("run %+v, task %+v", run, task)
 	}
 }
@@ -211,7 +211,7 @@ func TestClaim_RunGivenUpBeforeItsOutcomeWritesNone(t *testing.T) {
 	if err := b.run(t.Context()); !errors.Is(err, errTaken) {
 		t.Fatalf("got %v, want that the run was given up", err)
 	}
-	if task := b.task(); b.stored("r1").State != state.RunLost || task.Applied != "A" || task.Run == nil || task.Run.ID != "r2" {
+	if task := b.task(); b.stored("r1").State != state.RunLost || task.Applied.Digest != "A" || task.Run == nil || task.Run.ID != "r2" {
 		t.Errorf("run %+v, task %+v", b.stored("r1"), task)
 	}
 }

@@ -54,7 +54,7 @@ func (c *claim) judge(ctx context.Context, task *config.Task, record *state.Task
 // with.
 func Sources(differences []consul.Difference, known state.Task) (all []guard.Source) {
 	for _, d := range differences {
-		all = append(all, guard.Source{Count: d.Count().WithPeaks(known.Counts), Changes: d.Changes()})
+		all = append(all, guard.Source{Count: d.Count().WithPeaks(known.Applied.Counts), Changes: d.Changes()})
 	}
 	return all
 }

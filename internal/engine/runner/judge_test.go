@@ -165,7 +165,7 @@ func (j *judging) waits(run state.Run, text string, rules ...state.Rule) {
 func (j *judging) counted(applied, now int) {
 	j.t.Helper()
 	want := []state.Count{{Of: "service instances", Triggers: true, Applied: applied, Now: now}}
-	if diff := cmp.Diff(want, j.task().Counts); diff != "" {
+	if diff := cmp.Diff(want, j.task().Applied.Counts); diff != "" {
 		j.t.Error(diff)
 	}
 }

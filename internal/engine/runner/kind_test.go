@@ -105,7 +105,7 @@ func TestRun_DestroyLeavesNothingApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, task := b.stored("r1"), b.task()
-	if run.State != state.RunSucceeded || run.Digest != "" || run.Changes.Destroy != 2 || task.Applied != "" || task.Run != nil {
+	if run.State != state.RunSucceeded || run.Digest != "" || run.Changes.Destroy != 2 || task.Applied.Digest != "" || task.Run != nil {
 		t.Errorf("the run reads %+v, its task %+v", run, task)
 	}
 	if d.run.ID != "r1" || d.run.Claim == "" {

@@ -202,8 +202,8 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 		} else {
 			next, forgotten = task.Data.Conclude(run, done.definition)
 		}
-		before := next.Counts
-		next.Counts = done.counts(run, before)
+		before := next.Applied.Counts
+		next.Applied.Counts = done.counts(run, before)
 		next = c.based(next, before, run)
 		events := append(append(c.ofPeople(run), outbox.OfEnd(task.Data, next, run)...), outbox.OfDrift(task.Data, next, run.Task, r.Now())...)
 		c.events = c.events.Again(numbered(&next, events)...)

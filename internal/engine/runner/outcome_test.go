@@ -109,7 +109,7 @@ func TestRecord_ConflictWithTheLeaderIsRetried(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Observed != "C" || task.Applied != "B" || task.Run != nil {
+	if task := b.task(); task.Observed != "C" || task.Applied.Digest != "B" || task.Run != nil {
 		t.Errorf("the task reads %+v", task)
 	}
 }
@@ -179,7 +179,7 @@ func TestRun_ApplyThatSucceedsDespiteTheInterruptIsSuccess(t *testing.T) {
 	if err := b.run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Applied != "B" {
+	if task := b.task(); task.Applied.Digest != "B" {
 		t.Errorf("the task reads %+v", task)
 	}
 }

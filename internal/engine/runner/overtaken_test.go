@@ -64,7 +64,7 @@ func TestRun_OvertakenApplyIsRunAgain(t *testing.T) {
 			if infrastructure != "old" || err == nil || !strings.Contains(err.Error(), "the task runs again") {
 				t.Fatalf("the infrastructure is %q, and the first run returns: %v", infrastructure, err)
 			}
-			if got := b.task(); got.Doubt == "" || got.Applied != "B" {
+			if got := b.task(); got.Applied.Doubt == "" || got.Applied.Digest != "B" {
 				t.Errorf("the task reads %+v", got)
 			}
 			woken, err := state.Read[state.Reconcile](t.Context(), b.store, state.ReconcileKey)
@@ -99,7 +99,7 @@ func TestRun_GivenUpBeforeTheApplyAppliesNothing(t *testing.T) {
 	if applied {
 		t.Error("Terraform was started for a run that was given up")
 	}
-	if got := b.task(); got.Doubt != "" {
+	if got := b.task(); got.Applied.Doubt != "" {
 		t.Errorf("the task reads %+v, though nothing was applied", got)
 	}
 }
@@ -138,7 +138,7 @@ func TestRun_OvertakenApplyIsMarkedWhenTheStoreAnswersAgain(t *testing.T) {
 		if err == nil || later == nil || !strings.Contains(err.Error(), "as soon as the store answers") || strings.Contains(err.Error(), "by hand") {
 			t.Fatalf("the run returns: %v", err)
 		}
-		if err := later(t.Context()); err != nil || b.task().Doubt == "" {
+		if err := later(t.Context()); err != nil || b.task().Applied.Doubt == "" {
 			t.Errorf("the task reads %+v (%v)", b.task(), err)
 		}
 	})
@@ -180,7 +180,7 @@ func TestRun_ApplyThatOutlastsItsClaimIsMarkedIfItWasGivenUp(t *testing.T) {
 				if givenUp {
 					b.giveUp("r1")
 				}
-				if err := later(t.Context()); err != nil || (b.task().Doubt != "") != givenUp {
+				if err := later(t.Context()); err != nil || (b.task().Applied.Doubt != "") != givenUp {
 					t.Errorf("the task reads %+v (%v)", b.task(), err)
 				}
 			})

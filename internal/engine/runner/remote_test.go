@@ -133,7 +133,7 @@ func TestRemote_WhatWasUploadedCountsAsApplied(t *testing.T) {
 	b, s, consul := newSteps(t)
 	first := upload("r1", "cv-1")
 	s.waits(t, b, state.Wait{For: state.WaitRemotePlan}, first, begun(first, "run-1", state.RemotePlanning))
-	if run, task := b.stored("r1"), b.task(); !run.Staged || run.Digest != "B" || run.Remote.ID != "run-1" || task.LiveRemote() == nil || task.Run.Input != "B" || task.Applied != "A" {
+	if run, task := b.stored("r1"), b.task(); !run.Staged || run.Digest != "B" || run.Remote.ID != "run-1" || task.LiveRemote() == nil || task.Run.Input != "B" || task.Applied.Digest != "A" {
 		t.Fatalf("the run is %+v, its task says %+v", run, task)
 	}
 
@@ -148,7 +148,7 @@ func TestRemote_WhatWasUploadedCountsAsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, task := b.stored("r1"), b.task()
-	if run.State != state.RunSucceeded || run.Digest != "B" || task.Applied != "B" || task.GivenUp() != nil {
+	if run.State != state.RunSucceeded || run.Digest != "B" || task.Applied.Digest != "B" || task.GivenUp() != nil {
 		t.Errorf("the run is %+v, its task says %+v", run, task)
 	}
 	if in, err := state.LoadInputs(t.Context(), b.store, "web"); err != nil || !maps.Equal(in.Elements, map[string]string{"B": "x"}) {
@@ -172,8 +172,8 @@ func TestRemote_RunThatHasEndedIsReadAgain(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Applied != "B" {
-		t.Errorf("applied is %s", task.Applied)
+	if task := b.task(); task.Applied.Digest != "B" {
+		t.Errorf("applied is %s", task.Applied.Digest)
 	}
 }
 
@@ -190,8 +190,8 @@ func TestRemote_AnotherUploadReplacesTheFirst(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Applied != "C" {
-		t.Errorf("applied is %s", task.Applied)
+	if task := b.task(); task.Applied.Digest != "C" {
+		t.Errorf("applied is %s", task.Applied.Digest)
 	}
 }
 
@@ -335,7 +335,7 @@ func TestRemote_DestroyLeavesNothingApplied(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunSucceeded || run.Digest != "" || task.Applied != "" || task.GivenUp() != nil {
+	if run, task := b.stored("r1"), b.task(); run.State != state.RunSucceeded || run.Digest != "" || task.Applied.Digest != "" || task.GivenUp() != nil {
 		t.Errorf("the run is %+v, its task says %+v", run, task)
 	}
 	if inputs, err := state.LoadInputs(t.Context(), b.store, "web"); err != nil || inputs.Elements != nil {

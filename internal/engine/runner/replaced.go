@@ -79,7 +79,7 @@ func (r Replacement) Causes(ctx context.Context, c Identifier, now time.Time) ([
 	if r.Unknown {
 		gone = "it is not known which entries are gone"
 	}
-	if gone == "" || r.Record.AppliedAt.IsZero() {
+	if gone == "" || r.Record.Applied.At.IsZero() {
 		return nil, nil
 	}
 	if a := r.Record.Accepted; a != nil && a.Content == r.Content && r.Task.Approval.Enough(a.Approval, now) {

@@ -157,7 +157,7 @@ func TestWhatIf_AnyLossWouldWaitIfConsulWasReplaced(t *testing.T) {
 		j.consul.identity, j.consul.count = tt.now, tt.left
 		j.driver.plan.Changes = &state.Changes{Change: 1}
 		v := j.whatIf(func(s *state.Task) {
-			s.AppliedAt = noon
+			s.Applied.At = noon
 			if tt.change != nil {
 				tt.change(j, s)
 			}

@@ -26,8 +26,8 @@ func TestRun_SuccessRecordsTheRenderedInputAsApplied(t *testing.T) {
 	if run.State != state.RunSucceeded || run.Digest != "B" || run.Owner != "here" || !run.Started.Equal(noon) || !run.Ended.Equal(noon) || run.Changes.Add != 1 {
 		t.Errorf("the run reads %+v", run)
 	}
-	if task.Run != nil || task.Applied != "B" || !task.AppliedAt.Equal(noon) || !task.Recheck || task.Failures != 0 ||
-		task.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
+	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Recheck || task.Failures != 0 ||
+		task.Applied.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
 	if text, err := state.LoadLog(t.Context(), b.store, "web", "r1"); err != nil || string(text) != "Apply complete!\n" || run.Logs != len(text) {
@@ -60,7 +60,7 @@ func TestRun_FailureLeavesAppliedUnchanged(t *testing.T) {
 			if run.State != state.RunFailed || !strings.Contains(run.Error, tt.text) || run.Digest != "" {
 				t.Errorf("the run reads %+v", run)
 			}
-			if task.Run != nil || task.Applied != "A" || task.Failures != 1 || !task.RetryAt.Equal(noon.Add(state.Backoff("web", 1))) {
+			if task.Run != nil || task.Applied.Digest != "A" || task.Failures != 1 || !task.RetryAt.Equal(noon.Add(state.Backoff("web", 1))) {
 				t.Errorf("the task reads %+v", task)
 			}
 			if inputs, _ := state.LoadInputs(t.Context(), b.store, "web"); inputs.Elements != nil {

@@ -63,7 +63,7 @@ func TestVerify_WhatStopsTheNextRunDoesNotEndIt(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			run, task := b.stored("r1"), b.task()
-			if run.State != state.RunSucceeded || run.Verification.State != how || task.Applied != "B" || lifecycle.Verified(task) != (how == state.VerifyPassed) {
+			if run.State != state.RunSucceeded || run.Verification.State != how || task.Applied.Digest != "B" || lifecycle.Verified(task) != (how == state.VerifyPassed) {
 				t.Errorf("%s: %s, %+v, the task reads %+v", name, run.State, run.Verification, task)
 			}
 			switch held := task.OnHold; {
@@ -87,7 +87,7 @@ func TestVerify_AnotherProcessTakesOver(t *testing.T) {
 	if err := b.run(t.Context()); !errors.Is(err, errTaken) {
 		t.Fatalf("the run that was given up ends with %v", err)
 	}
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || run.Verification != nil || task.Applied != "A" || task.Doubt == "" {
+	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || run.Verification != nil || task.Applied.Digest != "A" || task.Applied.Doubt == "" {
 		t.Fatalf("%s %+v, the task reads %+v", run.State, run.Verification, task)
 	}
 	b.Verify = func(_ context.Context, all []verify.Spec, _ verify.Applied) []state.Verified {
@@ -97,7 +97,7 @@ func TestVerify_AnotherProcessTakesOver(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Applied != "B" || lifecycle.Verified(task) {
+	if task := b.task(); task.Applied.Digest != "B" || lifecycle.Verified(task) {
 		t.Errorf("the task reads %+v", task)
 	}
 }

@@ -71,8 +71,8 @@ func TestVerify_ContinuesUnderTheNewName(t *testing.T) {
 				t.Fatal(err)
 			}
 			run, task := b.stored("r1"), b.task()
-			if run.State != state.RunSucceeded || run.Verification == nil || run.Verification.State != tt.want || task.Applied != "B" {
-				t.Fatalf("%s %+v %s, applied: %s", run.State, run.Verification, run.Error, task.Applied)
+			if run.State != state.RunSucceeded || run.Verification == nil || run.Verification.State != tt.want || task.Applied.Digest != "B" {
+				t.Fatalf("%s %+v %s, applied: %s", run.State, run.Verification, run.Error, task.Applied.Digest)
 			}
 			if want := map[bool]string{true: "vip of web"}[tt.vip != ""]; asked != want {
 				t.Errorf("verified %q, want %q", asked, want)

@@ -83,7 +83,7 @@ func TestVerify_FailureLeavesTheTaskAppliedAndSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, task := b.stored("r1"), b.task()
-		if run.State != state.RunSucceeded || task.Applied != "B" || task.Failures != 0 {
+		if run.State != state.RunSucceeded || task.Applied.Digest != "B" || task.Failures != 0 {
 			t.Errorf("%s: it is applied: %+v", onFailure, task)
 		}
 		if run.Verification.State != state.VerifyFailed || !strings.Contains(task.Unverified.Text, "vip failed: GET "+server.URL+" answered 404") {
@@ -116,7 +116,7 @@ func TestVerify_InterruptedIsAppliedAndNotVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, task := b.stored("r1"), b.task()
-	if run.State != state.RunSucceeded || task.Applied != "B" || run.Verification.State != state.VerifyInterrupted {
+	if run.State != state.RunSucceeded || task.Applied.Digest != "B" || run.Verification.State != state.VerifyInterrupted {
 		t.Errorf("%+v", run)
 	}
 	if !task.Unverified.Interrupted() || task.OnHold != nil || lifecycle.Verified(task) {

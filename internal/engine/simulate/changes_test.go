@@ -179,7 +179,7 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	switch moved := read && (now.Observed != before.Stop.For.Observed || j.redefined(v.world, task, before.Stop.For.Definition)); {
 	case v.person() || before.Stop == nil:
 	case now.Stop != nil && (!read || *before.Stop == *now.Stop):
-	case !read && !now.AppliedAt.IsZero() && now.Observed == now.Applied && !now.Unfinished(): // nothing is pending
+	case !read && now.UpToDate(): // nothing is pending
 	case now.Last != nil && now.Last.Kind == state.KindDestroy: // what it was held with is gone, or perhaps a part of it
 	case now.Stop != nil:
 		v.violated("a held task runs when its condition changes: %s stopped %s for %+v and stops it for %+v", v.name, task, before.Stop, now.Stop)

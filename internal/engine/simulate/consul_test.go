@@ -164,12 +164,12 @@ func (s *server) comeBack(w *world) {
 		record, service := w.judge.tasks[task], serviceOf(task)
 		wait := record.Waits()
 		held := wait != nil && wait.Guards() || w.judge.last.Replaced != nil && record.Reason.Code == state.ReasonReplaced
-		if w.absent && held && record.Applied != "" && !w.shrinks {
-			s.digests[service] = record.Applied
+		if w.absent && held && record.Applied.Digest != "" && !w.shrinks {
+			s.digests[service] = record.Applied.Digest
 			s.found(service)
 			s.learn()
 			s.index++
-			w.note("%s is %s again", service, record.Applied)
+			w.note("%s is %s again", service, record.Applied.Digest)
 		}
 	}
 }

@@ -91,8 +91,8 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		v.violated("only moved_from moves a task: %s gives %s what %s has", v.name, task, from)
 	}
 	switch {
-	case now.Applied != was.Applied:
-		v.violated("a renamed task takes its records along: %s was applied with %s, %s says %s", from, was.Applied, task, now.Applied)
+	case now.Applied.Digest != was.Applied.Digest:
+		v.violated("a renamed task takes its records along: %s was applied with %s, %s says %s", from, was.Applied.Digest, task, now.Applied.Digest)
 	case was.OnHold != nil && now.OnHold == nil:
 		v.violated("a hold moves with its task: that of %s is gone at %s", from, task)
 	}
@@ -154,7 +154,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	}
 	cfg := j.knownTo(v)
 	t, configured := cfg.Task(task)
-	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.AppliedAt.IsZero() || now.Forced != "" || c.asked[task] {
+	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.Applied.At.IsZero() || now.Forced != "" || c.asked[task] {
 		return
 	}
 	c.suspects[task] = nil
@@ -165,7 +165,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 		record := j.tasks[name]
 		_, still := cfg.Task(name)
 		switch {
-		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.AppliedAt.IsZero() || record.Deleted != nil || record.MovedTo != "":
+		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.Applied.At.IsZero() || record.Deleted != nil || record.MovedTo != "":
 		case record.Run != nil && record.Run.Destroys() || record.Last != nil && record.Last.Kind == state.KindDestroy && record.Last.State != state.RunCancelled:
 		case !record.RemovedAt.IsZero() && v.now().Sub(record.RemovedAt) > 50*time.Minute:
 		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return slices.Contains(t.MovedFrom, name) }):
@@ -209,7 +209,7 @@ func (j *judge) perhapsRenamed(v view, task string, cfg *config.Config) {
 	}
 	for name := range j.crossings.suspects {
 		t, configured := cfg.Task(name)
-		if configured && t.Enabled && slices.Contains(j.suspected(name, cfg), task) && j.tasks[name].AppliedAt.IsZero() {
+		if configured && t.Enabled && slices.Contains(j.suspected(name, cfg), task) && j.tasks[name].Applied.At.IsZero() {
 			v.violated("what perhaps was renamed is not destroyed: that of %s, perhaps %s now, was to be destroyed by %s", task, name, v.name)
 		}
 	}

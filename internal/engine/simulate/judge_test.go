@@ -292,9 +292,9 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	if v.person() && now.Forced != "" {
 		j.asked[v.id] = j.there(name)
 	}
-	anew := v.person() && now.Applied == "" && now.Definition == "" // a task that is made knows nothing of an earlier one
-	if before.Applied != now.Applied && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied) {
-		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied)
+	anew := v.person() && now.Applied.Digest == "" && now.Applied.Definition == "" // a task that is made knows nothing of an earlier one
+	if before.Applied.Digest != now.Applied.Digest && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied.Digest) {
+		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied.Digest)
 	}
 	if len(now.History) > state.History+j.unremoved[name] {
 		v.violated("%s has a history of %d runs", name, len(now.History))
@@ -426,12 +426,12 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
-	case isRare(t) && record.Run == nil && record.Observed != record.Applied && j.unfollowed(t.Name) != "":
+	case isRare(t) && record.Run == nil && record.Observed != record.Applied.Digest && j.unfollowed(t.Name) != "":
 		return j.unfollowed(t.Name)
-	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Definition == t.Digest(cfg) || record.AppliedAt.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
-	case record.Applied != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
-		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied, j.infra[t.Name], state.Encode(record))
-	case record.Run != nil || record.Failures != 0 || record.Definition != t.Digest(cfg):
+	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Applied.Definition == t.Digest(cfg) || record.Applied.At.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
+	case record.Applied.Digest != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
+		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied.Digest, j.infra[t.Name], state.Encode(record))
+	case record.Run != nil || record.Failures != 0 || record.Applied.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
 	case j.unproven(w, t):
 		return fmt.Sprintf("%s is not verified: %s", t.Name, state.Encode(record))

@@ -77,7 +77,7 @@ var crossingMutants = []mutant{
 	}, {
 		rule: "crossings: a removed task that comes back is held if Consul was replaced meanwhile",
 		file: "engine/reconcile/replaced.go",
-		old:  "if !in.State.AppliedAt.IsZero() && (replaced",
+		old:  "if !in.State.Applied.At.IsZero() && (replaced",
 		new:  "if in.Kept != \"\" && (replaced",
 		test: "engine/reconcile TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack",
 	}, {

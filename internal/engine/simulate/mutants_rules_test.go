@@ -136,8 +136,8 @@ var ruleMutants = []mutant{
 		rule: "rules: what a run has destroyed that failed or was lost counts",
 		seed: shrinkFirst, stride: shrinkEvery,
 		file: "record/state/outcome.go",
-		old:  "next.Sizes = next.Sizes.begun(run)",
-		new:  "if run.State == RunSucceeded { next.Sizes = next.Sizes.begun(run) }",
+		old:  "next.Applied.Sizes = next.Applied.Sizes.begun(run)",
+		new:  "if run.State == RunSucceeded { next.Applied.Sizes = next.Applied.Sizes.begun(run) }",
 		says: "are destroyed within the window",
 	}, {
 		rule: "rules: what an apply may destroy is recorded before it begins",

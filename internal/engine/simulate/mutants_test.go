@@ -87,8 +87,8 @@ var engineMutants = []mutant{
 	}, {
 		rule: "the digest: applied is what a successful apply rendered",
 		file: "record/state/outcome.go",
-		old:  "next.Applied, next.AppliedAt = run.Digest, run.Ended",
-		new:  "next.Applied, next.AppliedAt = next.Observed, run.Ended",
+		old:  "next.Applied.Digest, next.Applied.At = definition, run.Digest, run.Ended",
+		new:  "next.Applied.Digest, next.Applied.At = definition, next.Observed, run.Ended",
 		says: "applied is what was rendered",
 	}, {
 		rule: "a run whose container runs is not lost, however old its claim",

@@ -95,8 +95,8 @@ func (j *judge) hasWork(v view, t *config.Task) bool {
 	if s.Run != nil || !t.Enabled {
 		return s.Run != nil
 	}
-	changed := s.Observed != s.Applied && s.Observed == v.consul.digests[service] && v.act.seen[service] != s.Applied
-	return s.AppliedAt.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Doubt != "" || s.Unverified != nil
+	changed := s.Observed != s.Applied.Digest && s.Observed == v.consul.digests[service] && v.act.seen[service] != s.Applied.Digest
+	return s.Applied.At.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Unverified != nil
 }
 
 // explainedByOrder reports whether a task says that it waits for another one, which waits itself.

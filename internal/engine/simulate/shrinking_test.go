@@ -91,7 +91,7 @@ func (w *world) attention() int {
 // settled reports whether a service should rather stay as it is, until that is applied or waits.
 func (w *world) settled(service string) bool {
 	record := w.judge.tasks[service]
-	return record.Applied == w.consul.digests[service] || record.Waits() != nil || w.rng.IntN(6) == 0
+	return record.Applied.Digest == w.consul.digests[service] || record.Waits() != nil || w.rng.IntN(6) == 0
 }
 
 // shrunk draws what a service has next: mostly a part of what was applied last is gone.

@@ -78,7 +78,7 @@ func (j *judge) verified(v view, task string, before, now state.Task) {
 		v.violated("what is not verified says so: run %s of %s ends as verified", last.Run, task)
 	case applied && passed && now.Unverified != nil:
 		v.violated("a run that is verified ends that its task is not: run %s leaves %s", last.Run, state.Encode(now))
-	case !applied && before.Unverified != nil && now.Unverified == nil && !(ended && last.Kind == state.KindDestroy) && now.AppliedAt.Equal(before.AppliedAt):
+	case !applied && before.Unverified != nil && now.Unverified == nil && !(ended && last.Kind == state.KindDestroy) && now.Applied.At.Equal(before.Applied.At):
 		v.violated("only a run that is verified ends that a task is not: %s does so for %s, which reads %s", v.name, task, state.Encode(now))
 	case begun && !(applied && known && !passed):
 		v.violated("only a failure puts a task on hold: %s is on hold by %s", task, now.OnHold.By)

@@ -37,23 +37,23 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		"on hold": {func(s *state.Task, _ *config.Task) { s.OnHold = &state.OnHold{By: "ann", At: at} }, "on hold by ann"},
 		"failed": {func(s *state.Task, _ *config.Task) {
 			s.Failures, s.Observed, s.RetryAt = 2, "B", noon.Add(time.Second)
-			s.Attempted = state.Attempt{Definition: s.Definition, Observed: "B"}
+			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "retry number 2 at"},
 		"failed, and its retry runs": {func(s *state.Task, _ *config.Task) {
 			s.Failures, s.Observed, s.Run = 2, "B", &state.LiveRun{ID: "r"}
-			s.Attempted = state.Attempt{Definition: s.Definition, Observed: "B"}
+			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "its latest run has failed"},
 		"not verified": {func(s *state.Task, _ *config.Task) {
 			s.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
 		}, "not verified: vip failed"},
 		"waiting for an approval": {func(s *state.Task, _ *config.Task) {
 			s.Observed, s.Run = "B", &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval}}
-			s.Attempted = state.Attempt{Definition: s.Definition, Observed: "B"}
+			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "run r waits for approval"},
 		"outside its window": {func(s *state.Task, t *config.Task) { s.Observed, t.Windows = "B", closed(false) }, "outside"},
 		"rejected": {func(s *state.Task, _ *config.Task) {
 			s.Observed, s.Last = "B", &state.Result{State: state.RunCancelled}
-			s.StopFor(state.Stop{Code: state.ReasonRejected, Why: "rejected by ann", For: state.Attempt{Definition: s.Definition, Observed: "B"}})
+			s.StopFor(state.Stop{Code: state.ReasonRejected, Why: "rejected by ann", For: state.Attempt{Definition: s.Applied.Definition, Observed: "B"}})
 		}, "rejected by ann"},
 		"held by a replaced Consul": {func(s *state.Task, _ *config.Task) {
 			s.Observed, s.Reason = "B", state.Reason{Code: state.ReasonReplaced, Text: "2 of 3 are gone"}
@@ -74,11 +74,11 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 	} {
 		cfg := tasks(map[string][]string{"lb": {"firewall"}}, "firewall", "lb")
 		definition := cfg.Tasks[0].Digest(cfg)
-		s := state.Task{Observation: state.Observation{Definition: definition, Observed: "A", ObservedAt: at, Applied: "A", AppliedAt: at}}
+		s := state.Task{Observation: state.Observation{Applied: state.Applied{Definition: definition, Digest: "A", At: at}, Observed: "A", ObservedAt: at}}
 		tt.change(&s, &cfg.Tasks[0])
-		if s.Definition != "" && s.Definition == definition {
-			s.Definition = cfg.Tasks[0].Digest(cfg)
-			s.Attempted.Definition = s.Definition
+		if s.Applied.Definition != "" && s.Applied.Definition == definition {
+			s.Applied.Definition = cfg.Tasks[0].Digest(cfg)
+			s.Attempted.Definition = s.Applied.Definition
 		}
 		places := placesOf(t, cfg, []*config.Task{&cfg.Tasks[1]}, verdict.Records{Tasks: map[string]state.Task{"firewall": s}})
 		got := ""

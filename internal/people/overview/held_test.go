@@ -64,7 +64,7 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		"remote":          {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitRemote, nil)}, apispec.PhaseRunning, []string{"waits for the remote run"}, false},
 	} {
 		store := newStore(t)
-		test.task.AppliedAt = noon
+		test.task.Applied.At = noon
 		write(t, store, state.TaskKey(name), test.task)
 		if live := test.task.Run; live != nil {
 			now := state.RunRunning
@@ -112,7 +112,7 @@ func TestRead_OnlyARunIsDue(t *testing.T) {
 		"unreadable":      {because(state.ReasonUnreadable), false},
 	} {
 		store := newStore(t)
-		test.task.AppliedAt = noon
+		test.task.Applied.At = noon
 		write(t, store, state.TaskKey(name), test.task)
 		if test.task.Run != nil {
 			write(t, store, state.RunKey(name, "r1"), state.Run{ID: "r1", Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: test.task.Run.Wait}, Created: noon})

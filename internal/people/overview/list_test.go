@@ -83,14 +83,14 @@ func (l *listed) ended(name string, how state.RunState) *state.Result {
 func (l *listed) record(name string) (t state.Task, live *state.Run) {
 	digest := rapid.SampledFrom([]string{"aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"}).Draw(l.T, "observed")
 	t = state.Task{
-		Observation: state.Observation{Definition: "d", Observed: digest, ObservedAt: l.now, Applied: digest, AppliedAt: l.now},
+		Observation: state.Observation{Applied: state.Applied{Definition: "d", Digest: digest, At: l.now}, Observed: digest, ObservedAt: l.now},
 		Reason:      state.Reason{Code: state.ReasonUnchanged, Text: rapid.SampledFrom([]string{"nothing changed since the last apply", "next scheduled at noon"}).Draw(l.T, "text")},
 	}
 	if rapid.Bool().Draw(l.T, "is due") {
 		t.Due = l.now.Add(time.Duration(rapid.IntRange(1, 3).Draw(l.T, "due")) * time.Hour)
 	}
 	if rapid.IntRange(0, 4).Draw(l.T, "ran") == 0 {
-		t.Applied, t.AppliedAt = "", time.Time{}
+		t.Applied.Digest, t.Applied.At = "", time.Time{}
 	} else {
 		t.Last = l.ended(name, state.RunSucceeded)
 		t.History, t.Recent = []string{t.Last.Run}, state.Outcomes("succeeded apply 2026-11-22T10:57:40Z 12.3s")

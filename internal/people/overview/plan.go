@@ -76,7 +76,7 @@ func (r Reader) driftPlan(ctx context.Context, task string, t state.Task, output
 	found := t.Drifted()
 	shown := apispec.WaitingPlan{ID: found.Run, Task: task, Run: found.Run, Since: found.Since, Drift: new(true),
 		Causes:  []apispec.Cause{{Rule: string(state.ReasonDrift), Text: found.String()}},
-		Content: apispec.Content{Definition: t.Definition, Input: t.Applied},
+		Content: apispec.Content{Definition: t.Applied.Definition, Input: t.Applied.Digest},
 		Changes: apiview.Changes(found.Changes.Counts())}
 	stored, err := state.Read[state.Run](ctx, r.Store, state.RunKey(task, found.Run))
 	if err != nil {

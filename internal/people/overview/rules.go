@@ -31,7 +31,7 @@ func windowsOf(windows []window.Window, now time.Time) *apispec.TaskWindows {
 // what is there now, and the checks; nil if there are none.
 func guardsOf(d *config.Task, f facts, now time.Time) *[]apispec.TaskGuard {
 	var shown []apispec.TaskGuard
-	for _, l := range d.Guard.Limits(guard.Known{Counts: f.counts(), Waiting: f.planned(), Had: f.Task.Sizes, Now: now}) {
+	for _, l := range d.Guard.Limits(guard.Known{Counts: f.counts(), Waiting: f.planned(), Had: f.Task.Applied.Sizes, Now: now}) {
 		g := apispec.TaskGuard{Key: l.Key, Limit: &l.Value, Exceeded: &l.Exceeded, Text: l.Text, Within: new(d.Guard.Within.Seconds())}
 		if l.Count != nil {
 			g.Of, g.Base, g.Applied, g.Now = &l.Count.Of, &l.Base, &l.Count.Applied, &l.Count.Now
@@ -53,12 +53,12 @@ func guardsOf(d *config.Task, f facts, now time.Time) *[]apispec.TaskGuard {
 // counts returns how many entries each source of the task has, as the latest run or,
 // for the condition, the latest tick has read them.
 func (f facts) counts() []state.Count {
-	counts := slices.Clone(f.Task.Counts)
+	counts := slices.Clone(f.Task.Applied.Counts)
 	for i := range counts {
 		c := &counts[i]
 		switch pending := f.Task.Pending; {
 		case !c.Triggers:
-		case f.Task.Observed == f.Task.Applied:
+		case f.Task.Observed == f.Task.Applied.Digest:
 			c.Now = c.Applied
 		case pending != nil && pending.Entries != nil:
 			c.Now = c.Applied + pending.Entries.Added - pending.Entries.Removed

@@ -35,7 +35,7 @@ func TestRead_ShowsWhatIsNotYetApplied(t *testing.T) {
 		"a task that fails":             {state.Task{Tries: state.Tries{Failures: 1, Attempted: tried}, Last: failed, Observation: state.Observation{Observed: "B"}}, state.Run{}, "keys: +by-the-runner", runner},
 		"a plan that was rejected":      {state.Task{Last: &state.Result{State: state.RunCancelled, Rejected: true, Entries: entry("by-the-runner")}, Observation: state.Observation{Observed: "B"}, Tries: state.Tries{Attempted: tried}}, state.Run{}, "keys: +by-the-runner", time.Time{}},
 		"a task that fails, data back":  {state.Task{Tries: state.Tries{Failures: 1, Attempted: tried}, Last: failed, Observation: state.Observation{Observed: "A"}}, state.Run{}, "", time.Time{}},
-		"a task that was applied":       {state.Task{Observation: state.Observation{AppliedAt: tick, Observed: "B"}, Last: &state.Result{State: state.RunSucceeded}, Tries: state.Tries{Attempted: tried}}, state.Run{}, "", time.Time{}},
+		"a task that was applied":       {state.Task{Observation: state.Observation{Applied: state.Applied{At: tick}, Observed: "B"}, Last: &state.Result{State: state.RunSucceeded}, Tries: state.Tries{Attempted: tried}}, state.Run{}, "", time.Time{}},
 		"everything is to be destroyed": {state.Task{Run: &state.LiveRun{ID: "r", Kind: state.KindDestroy}}, state.Run{State: state.RunRunning, Seen: tick}, "", time.Time{}},
 	} {
 		store := newStore(t)

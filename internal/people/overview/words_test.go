@@ -58,7 +58,7 @@ func TestRead_SaysWhetherTheWindowsAreOpen(t *testing.T) {
 func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 	const task = "task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n    module_input: {consul-kv: {path: cfg/, recurse: true}}\n" +
 		"    guard: {max_destroy: 5}\n    approval: destructive\n    approval_expires: 90m\n    require_distinct_approver: true\n    check: {judge: {command: [judge]}}\n"
-	record := state.Task{Observation: state.Observation{Observed: "B", Applied: "A", AppliedAt: time.Now(), Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}, Requests: state.Requests{Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}}}}
+	record := state.Task{Observation: state.Observation{Observed: "B", Applied: state.Applied{Digest: "A", At: time.Now(), Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}}, Requests: state.Requests{Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}}}}
 	got := shown(t, task, record, time.Now())
 	want := []apispec.TaskGuard{
 		{Key: "max_removed_percent", Limit: new(50), Within: new(900.0), Of: new("service instances"), Base: new(12), Applied: new(12), Now: new(5), Exceeded: new(true),

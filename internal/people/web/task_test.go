@@ -381,7 +381,7 @@ func TestTaskPage_SaysWhatTheGuardComparesWith(t *testing.T) {
 	s := newSite(t, "web", "calm")
 	for name, ago := range map[string]time.Duration{"web": time.Minute, "calm": time.Hour} {
 		task := s.history(name)
-		task.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 35, Now: 25, Peaks: state.Peaks{{Count: 60, Until: time.Now().UTC().Add(-ago)}}}}
+		task.Applied.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 35, Now: 25, Peaks: state.Peaks{{Count: 60, Until: time.Now().UTC().Add(-ago)}}}}
 		s.write(name, task)
 	}
 	page, _ := s.page("/ui/tasks/web")

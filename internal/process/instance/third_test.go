@@ -115,7 +115,7 @@ task {
 			t.Errorf("the output is %q: %v", text, err)
 		}
 		office.Advance()
-		if task := tick(); task.Applied != "A" || task.Run != nil {
+		if task := tick(); task.Applied.Digest != "A" || task.Run != nil {
 			t.Fatalf("after the apply: %+v", task)
 		}
 
@@ -136,7 +136,7 @@ task {
 			t.Errorf("approved by %+v", a)
 		}
 		office.Advance()
-		if task := tick(); task.Applied != "C" {
+		if task := tick(); task.Applied.Digest != "C" {
 			t.Errorf("after the apply: %+v", task)
 		}
 

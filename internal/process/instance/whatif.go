@@ -121,7 +121,7 @@ func (w WhatIf) compare(ctx context.Context, t *config.Task, supposed *consul.Su
 	}
 	for n, in := range snap.Inputs {
 		elements, details := before.Of(in.Kind.Name), before.Details
-		if c.record.AppliedAt.IsZero() {
+		if c.record.Applied.At.IsZero() {
 			elements, details = now.Inputs[n].Elements, now.Inputs[n].Details
 		}
 		c.differences = append(c.differences, consul.Diff(in.Kind.Entries, elements, details, in.Observation))
@@ -149,7 +149,7 @@ func (w WhatIf) result(ctx context.Context, planned preview.Result, c compared, 
 		if err != nil {
 			return nil, err
 		}
-		causes, _ := t.PlanCauses(causes, append(refused, plan.Causes...), plan.Counted(), c.record.Sizes, now)
+		causes, _ := t.PlanCauses(causes, append(refused, plan.Causes...), plan.Counted(), c.record.Applied.Sizes, now)
 		return causes, nil
 	}))
 	shown := apispec.WhatIfResult{Task: t.Name, State: apispec.WhatIfResultStatePlanned,

@@ -107,11 +107,11 @@ func TestKind_SaysWhatItDoes(t *testing.T) {
 
 func TestConclude_RemoteRunThatWasConfirmedLateIsDoubtedUnlessTheRunSucceeds(t *testing.T) {
 	for s, doubted := range map[state.RunState]bool{state.RunSuperseded: true, state.RunCancelled: true, state.RunFailed: true, state.RunLost: true, state.RunSucceeded: false} {
-		was := state.Task{Run: &state.LiveRun{ID: "r1"}, Observation: state.Observation{Observed: "A", Applied: "A"}}
+		was := state.Task{Run: &state.LiveRun{ID: "r1"}, Observation: state.Observation{Observed: "A", Applied: state.Applied{Digest: "A"}}}
 		next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: s, ConfirmedLate: "r0",
 			Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval}}, Reason: state.Reason{Code: state.ReasonChanged}}, "")
-		if (next.Doubt != "") != doubted {
-			t.Errorf("%s: doubt %q", s, next.Doubt)
+		if (next.Applied.Doubt != "") != doubted {
+			t.Errorf("%s: doubt %q", s, next.Applied.Doubt)
 		}
 	}
 }

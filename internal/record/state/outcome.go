@@ -39,12 +39,12 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Recheck, next.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
-	next.Sizes = next.Sizes.begun(run)
+	next.Applied.Sizes = next.Applied.Sizes.begun(run)
 	if run.Made != nil {
 		next.Made = run.Made
 	}
 	if run.ConfirmedLate != "" && run.State != RunSucceeded {
-		next.Doubt = confirmedLate(run.ConfirmedLate)
+		next.Applied.Doubt = confirmedLate(run.ConfirmedLate)
 	}
 	switch {
 	case run.State == RunSuperseded:
@@ -73,11 +73,10 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Accepted = nil
 		next.Failures, next.RetryAt = 0, time.Time{}
 	case run.State == RunSucceeded:
-		next.Definition = definition
 		if a := next.Accepted; a != nil && a.Observed == run.Digest {
 			next.Accepted = nil
 		}
-		next.Applied, next.AppliedAt = run.Digest, run.Ended
+		next.Applied.Definition, next.Applied.Digest, next.Applied.At = definition, run.Digest, run.Ended
 		next.Failures, next.RetryAt = 0, time.Time{}
 		next = next.endDrift(run.Kind, run.Ended).verified(t, run)
 	case run.State == RunFailed:
@@ -145,8 +144,7 @@ func (t Task) destroyed(run Run) Task {
 	t.Destroy, t.Failures, t.RetryAt = nil, 0, time.Time{}
 	switch {
 	case run.State == RunSucceeded:
-		t.Definition, t.Applied, t.AppliedAt, t.OnRemoval, t.Doubt = "", "", time.Time{}, "", ""
-		t.Counts, t.Sizes, t.Unverified, t.Made = nil, Sizes{}, nil, nil
+		t.Applied, t.OnRemoval, t.Unverified, t.Made = Applied{}, "", nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
 		}
@@ -170,6 +168,11 @@ func (t Task) Destroyed() bool {
 // that there is work to do although the condition shows nothing new.
 func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.Cancelled() }
 
+// UpToDate reports whether everything is applied that the condition showed last.
+func (t Task) UpToDate() bool {
+	return !t.Applied.At.IsZero() && t.Observed == t.Applied.Digest && !t.Unfinished()
+}
+
 // Interrupted reports whether the task's latest run was interrupted.
 func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
 
@@ -185,7 +188,7 @@ func Doubt(ctx context.Context, s Store, run Run, why string) error {
 			return err
 		}
 		next := record.Data
-		next.Doubt = Cut(why)
+		next.Applied.Doubt = Cut(why)
 		if next.Run == nil && next.GivenUp() == nil {
 			next = next.leaveRemote(run)
 		}

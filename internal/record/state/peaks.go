@@ -191,16 +191,16 @@ func (c Count) WithPeaks(counts []Count) Count {
 // WithoutFuture returns the task's record so that no peak is later than a time: what a clock that was
 // ahead has recorded counts no longer than what happened at that time.
 func (t Task) WithoutFuture(at time.Time) Task {
-	t.Sizes.Peaks = t.Sizes.Peaks.NotAfter(at)
-	if b := t.Sizes.Latest; b != nil && b.Until.After(at) {
+	t.Applied.Sizes.Peaks = t.Applied.Sizes.Peaks.NotAfter(at)
+	if b := t.Applied.Sizes.Latest; b != nil && b.Until.After(at) {
 		latest := *b
 		latest.Until = at
-		t.Sizes.Latest = &latest
+		t.Applied.Sizes.Latest = &latest
 	}
-	for i, c := range t.Counts {
+	for i, c := range t.Applied.Counts {
 		if n := len(c.Peaks); n > 0 && c.Peaks[n-1].Until.After(at) {
-			t.Counts = slices.Clone(t.Counts)
-			t.Counts[i].Peaks = c.Peaks.NotAfter(at)
+			t.Applied.Counts = slices.Clone(t.Applied.Counts)
+			t.Applied.Counts[i].Peaks = c.Peaks.NotAfter(at)
 		}
 	}
 	return t

@@ -71,13 +71,13 @@ func TestPeaks_AreTheMostOfTheHistory(t *testing.T) {
 
 func TestPeaks_ATimeToComeDoesNotCountForLonger(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	task := state.Task{Observation: state.Observation{Sizes: state.Sizes{Latest: &state.Begun{InState: new(3), Until: now.Add(time.Hour)}},
-		Counts: []state.Count{{Of: "keys", Peaks: state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Hour)}, {Count: 40, Until: now.Add(2 * time.Hour)}}}}}}
+	task := state.Task{Observation: state.Observation{Applied: state.Applied{Sizes: state.Sizes{Latest: &state.Begun{InState: new(3), Until: now.Add(time.Hour)}},
+		Counts: []state.Count{{Of: "keys", Peaks: state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Hour)}, {Count: 40, Until: now.Add(2 * time.Hour)}}}}}}}
 	got := task.WithoutFuture(now.Add(time.Second))
-	if diff := cmp.Diff(state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Second)}}, got.Counts[0].Peaks); diff != "" {
+	if diff := cmp.Diff(state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Second)}}, got.Applied.Counts[0].Peaks); diff != "" {
 		t.Error(diff)
 	}
-	if !got.Sizes.Latest.Until.Equal(now.Add(time.Second)) || task.Sizes.Latest.Until.Equal(got.Sizes.Latest.Until) || task.Counts[0].Peaks[1].Until.Equal(got.Counts[0].Peaks[1].Until) {
+	if !got.Applied.Sizes.Latest.Until.Equal(now.Add(time.Second)) || task.Applied.Sizes.Latest.Until.Equal(got.Applied.Sizes.Latest.Until) || task.Applied.Counts[0].Peaks[1].Until.Equal(got.Applied.Counts[0].Peaks[1].Until) {
 		t.Errorf("%+v of %+v", got, task)
 	}
 }
@@ -109,10 +109,10 @@ func TestSizes_CountWhatIsGone(t *testing.T) {
 			}
 			all = append(all, of)
 			task, _ = task.Conclude(run, "")
-			text, err := json.Marshal(task.Sizes)
+			text, err := json.Marshal(task.Applied.Sizes)
 			var stored state.Sizes
-			if err != nil || json.Unmarshal(text, &stored) != nil || cmp.Diff(task.Sizes, stored, cmpopts.EquateEmpty()) != "" || len(stored.Peaks) > state.MaxPeaks {
-				t.Fatalf("%+v is stored as %s, and read as %+v", task.Sizes, text, stored)
+			if err != nil || json.Unmarshal(text, &stored) != nil || cmp.Diff(task.Applied.Sizes, stored, cmpopts.EquateEmpty()) != "" || len(stored.Peaks) > state.MaxPeaks {
+				t.Fatalf("%+v is stored as %s, and read as %+v", task.Applied.Sizes, text, stored)
 			}
 			gone, replaced := 0, 0
 			for i := len(all) - 1; i >= 0 && now.Before(all[i].ended.Add(window)); i-- {

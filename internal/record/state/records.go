@@ -69,15 +69,20 @@ func (t *Task) counted(was Task) { t.Revision = was.Revision + 1 }
 // Observation is what a task's condition showed last, and what was applied last. As long as they
 // differ, there is work to do.
 type Observation struct {
-	Definition string    `json:"definition,omitempty"` // digest of the definition that was last applied
-	Observed   string    `json:"observed,omitempty"`   // digest of what the condition last showed
+	Observed   string    `json:"observed,omitempty"` // digest of what the condition last showed
 	ObservedAt time.Time `json:"observed_at,omitzero"`
-	Applied    string    `json:"applied,omitempty"` // digest of what a successful apply rendered
-	AppliedAt  time.Time `json:"applied_at,omitzero"`
 	// UnreadableSince is when the condition could first not be read, although
 	// Consul answers; zero if it can.
 	UnreadableSince time.Time `json:"unreadable_since,omitzero"`
-	// Doubt, if set, says why the infrastructure may not be what Applied says.
+	Applied         Applied   `json:"applied,omitzero"`
+}
+
+// Applied is what was applied last, and what is known of it.
+type Applied struct {
+	Definition string    `json:"definition,omitempty"` // digest of the task's definition
+	Digest     string    `json:"digest,omitempty"`     // of what the apply rendered
+	At         time.Time `json:"at,omitzero"`          // zero if nothing was applied, or if it was destroyed
+	// Doubt, if set, says why the infrastructure may not be what Digest says.
 	// The task is run again, whatever its condition says.
 	Doubt  string  `json:"doubt,omitempty"`
 	Counts []Count `json:"counts,omitempty"` // of the condition and the module inputs, in that order

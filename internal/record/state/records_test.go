@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
-	was := state.Task{Observation: state.Observation{Definition: "old", Observed: "B", Applied: "A", AppliedAt: noon.Add(-time.Hour)}, Tries: state.Tries{Failures: 2},
+	was := state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: "B"}, Tries: state.Tries{Failures: 2},
 		Run: &state.LiveRun{ID: "r1"}, History: []string{"r0"}}
 	for _, tt := range []struct {
 		outcome  state.RunState
@@ -29,11 +29,11 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 	} {
 		t.Run(string(tt.outcome), func(t *testing.T) {
 			next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", State: tt.outcome, Work: state.Work{Digest: "C"}, Times: state.Times{Ended: noon}}, "new")
-			if next.Applied != tt.applied || next.Failures != tt.failures || !next.RetryAt.Equal(tt.retry) {
-				t.Errorf("applied %q, %d failures, retry at %s", next.Applied, next.Failures, next.RetryAt)
+			if next.Applied.Digest != tt.applied || next.Failures != tt.failures || !next.RetryAt.Equal(tt.retry) {
+				t.Errorf("applied %q, %d failures, retry at %s", next.Applied.Digest, next.Failures, next.RetryAt)
 			}
-			if (next.Definition == "new") != (tt.outcome == state.RunSucceeded) {
-				t.Errorf("the definition is %q", next.Definition)
+			if (next.Applied.Definition == "new") != (tt.outcome == state.RunSucceeded) {
+				t.Errorf("the definition is %q", next.Applied.Definition)
 			}
 			if next.Run != nil || !next.Recheck || next.Last.Run != "r1" {
 				t.Errorf("the run has not ended: %+v", next)

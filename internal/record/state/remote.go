@@ -204,7 +204,7 @@ func (t Task) leaveRemote(run Run) Task {
 // says that it was confirmed before that: what it has applied is not known.
 func (t Task) Stopped(applied bool) Task {
 	if r := t.GivenUp(); r != nil && applied {
-		t.Doubt = confirmedLate(r.ID)
+		t.Applied.Doubt = confirmedLate(r.ID)
 	}
 	t.RemoteRun = t.RemoteRun.none()
 	return t

@@ -28,7 +28,7 @@ type Rename struct {
 // The task must have no run under either name.
 func (r Rename) Take(from, to Task) (next, left Task) {
 	next = from
-	next.Definition, next.Attempted = r.definition(from.Definition), r.attempt(from.Attempted)
+	next.Applied.Definition, next.Attempted = r.definition(from.Applied.Definition), r.attempt(from.Attempted)
 	if from.Stop != nil {
 		stop := *from.Stop
 		stop.For = r.attempt(stop.For)
@@ -90,7 +90,7 @@ func (t Task) Used() bool {
 	if t.Destroyed() && t.Stop == nil {
 		return false // it was removed, and so destroyed
 	}
-	return !t.AppliedAt.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
+	return !t.Applied.At.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
 }
 
 // Unclear returns the removed tasks of which a new one is perhaps one, as long as nobody has said what it is: by a

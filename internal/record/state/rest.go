@@ -21,7 +21,7 @@ func (t Task) Rest() Rest {
 	if code != ReasonUnchanged && code != ReasonDisabled || t.Unfinished() || t.Last != nil && t.Last.State == RunLost {
 		return ""
 	}
-	if code == ReasonUnchanged && (t.AppliedAt.IsZero() || t.Observed != t.Applied) {
+	if code == ReasonUnchanged && !t.UpToDate() {
 		return ""
 	}
 	if d := t.Drift; d != nil && (d.Run != nil || d.Found != nil || d.Interrupted || d.Applied != "") {
@@ -30,8 +30,7 @@ func (t Task) Rest() Rest {
 	if r := t.RemoteRun; r != nil && (r.Version != "" || r.GivenUp != nil) {
 		return ""
 	}
-	t.Definition, t.Observed, t.ObservedAt, t.Applied, t.AppliedAt, t.Counts = "", "", time.Time{}, "", time.Time{}, nil
-	t.Sizes = Sizes{}
+	t.Observed, t.ObservedAt, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
 	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.MovedFrom = time.Time{}, Attempt{}, "", nil, "", nil
 	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.History, t.Last, t.Recent, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, nil, nil, "", 0, 0
 	if !reflect.ValueOf(t).IsZero() {

@@ -97,7 +97,7 @@ func (t *Task) Begin(a Attempt, destroys bool) {
 	if !destroys {
 		t.EndStop()
 	}
-	t.Doubt, t.Due, t.Attempted, t.After, t.Renamed = "", time.Time{}, a, nil, nil
+	t.Applied.Doubt, t.Due, t.Attempted, t.After, t.Renamed = "", time.Time{}, a, nil, nil
 }
 
 // Restore keeps what the record in a backup says, except what may not be true any more. Why
@@ -110,7 +110,7 @@ func (t *Task) Restore(why string, now time.Time) {
 	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Recheck = nil, nil, nil, t.Deleted.left(), true
 	t.RetryAt, t.Due = time.Time{}, now
 	*t = t.WithoutCheck()
-	if !t.AppliedAt.IsZero() {
-		t.Doubt = why
+	if !t.Applied.At.IsZero() {
+		t.Applied.Doubt = why
 	}
 }

@@ -136,7 +136,7 @@ func (t Task) verified(was Task, run Run) Task {
 		t.Unverified = nil
 		return t
 	}
-	u := &Unverified{Since: run.Ended, Run: run.ID, State: v.State, Text: v.String(), VerifiedAt: was.AppliedAt}
+	u := &Unverified{Since: run.Ended, Run: run.ID, State: v.State, Text: v.String(), VerifiedAt: was.Applied.At}
 	var names []string
 	for _, r := range v.Results {
 		if r.State != VerifyPassed {

@@ -22,7 +22,7 @@ var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 // resting is the record of a task that was applied with what its condition shows.
 func resting(observed string) state.Task {
 	return state.Task{
-		Observation: state.Observation{Definition: "def", Observed: observed, ObservedAt: noon, Applied: observed, AppliedAt: noon},
+		Observation: state.Observation{Applied: state.Applied{Definition: "def", Digest: observed, At: noon}, Observed: observed, ObservedAt: noon},
 		Reason:      state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"},
 	}
 }
@@ -440,7 +440,7 @@ func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
 		name := fmt.Sprintf("switch-building-%02d-rack-%04d", i%17, i)
 		record := resting(fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
 		digest := sha256.Sum256([]byte("definition of " + name))
-		record.Definition, record.Revision = fmt.Sprintf("%x", digest), uint64(i%50)
+		record.Applied.Definition, record.Revision = fmt.Sprintf("%x", digest), uint64(i%50)
 		ran := noon.Add(-time.Duration(binary.BigEndian.Uint64(digest[:]) % uint64(30*24*time.Hour))) // some time in the last month
 		record.History = []string{fmt.Sprintf("%012x", ran.UnixMilli())[:8] + fmt.Sprintf("-%04x-7000-8000-000000000000", ran.UnixMilli()&0xffff)}
 		record.Last = &state.Result{State: state.RunSucceeded, Ended: ran.Add(time.Duration(digest[9]) * time.Second / 7)}

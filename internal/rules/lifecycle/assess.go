@@ -257,7 +257,7 @@ func (f Facts) between() View {
 		return in(Soon) // also after a cancelled run
 	case t.Stop != nil:
 		return in(Stopped)
-	case row.Phase == Soon, t.Superseded, t.Pending != nil, t.Doubt != "", t.AppliedAt.IsZero():
+	case row.Phase == Soon, t.Superseded, t.Pending != nil, t.Applied.Doubt != "", t.Applied.At.IsZero():
 		return in(Soon)
 	case t.Unverified != nil:
 		return f.unverified(*t.Unverified)
