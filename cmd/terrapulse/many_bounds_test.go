@@ -150,7 +150,7 @@ func (m *bounds) manyTasks() {
 	now := time.Now()
 	for i := range inputs {
 		inputs[i] = decide.Input{Task: &cfg.Tasks[i], Definition: "d", Reading: decide.Reading{Observed: &decide.Observed{Digest: fmt.Sprint(i)}},
-			State: state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "d", Digest: "x", At: now}, Observed: "x", ObservedAt: now}}}
+			State: state.Task{Applied: state.Applied{Definition: "d", Digest: "x", At: now}, Observed: state.Observed{Digest: "x", At: now}}}
 	}
 	began = time.Now()
 	decide.Decide(inputs, now)

@@ -21,7 +21,7 @@ import (
 func many(now time.Time) []situation {
 	var all []situation
 	for i := range selection.MaxLimit + 200 {
-		s := situation{name: fmt.Sprintf("web-%04d", i), task: state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}
+		s := situation{name: fmt.Sprintf("web-%04d", i), task: state.Task{Applied: state.Applied{At: now}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}
 		if i%500 == 7 {
 			s.name = fmt.Sprintf("fw-%04d", i)
 			s.task = state.Task{Tries: state.Tries{Failures: 1, RetryAt: now.Add(time.Minute)}, Reason: state.Reason{Code: state.ReasonBackoff, Text: "retry at noon"}}
@@ -95,7 +95,7 @@ func TestStatus_FlagThatSelectsNothingKnownIsRefused(t *testing.T) {
 
 func TestStatus_SearchFindsWhatOnlyTheTaskFilesHave(t *testing.T) {
 	now := time.Now().UTC()
-	path, _, _ := stored(t, now, []situation{{name: "lb", task: state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}})
+	path, _, _ := stored(t, now, []situation{{name: "lb", task: state.Task{Applied: state.Applied{At: now}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}})
 	store, files := "-store=sqlite:"+path, "-config-dir="+filepath.Dir(path)
 	if err := os.Mkdir(filepath.Join(filepath.Dir(path), "m"), 0o755); err != nil {
 		t.Fatal(err)

@@ -514,7 +514,7 @@ func (c *cloud) applyAll() {
 			c.t.Fatal(err)
 		}
 		ended := run.Data
-		ended.State, ended.Digest, ended.Started, ended.Ended = state.RunSucceeded, task.Data.Observed, time.Now(), time.Now()
+		ended.State, ended.Digest, ended.Started, ended.Ended = state.RunSucceeded, task.Data.Observed.Digest, time.Now(), time.Now()
 		next, _ := task.Data.Conclude(ended, task.Data.Attempted.Definition)
 		if _, err := c.store.Apply(c.t.Context(), run.Write(ended), task.Write(next)); err != nil {
 			c.t.Fatal(err)

@@ -301,7 +301,7 @@ func (c *cloud) manyTasks(n int, as string, change func(*state.Task)) {
 	for i := range n {
 		task, name := like.Data, fmt.Sprintf("many-%04d", i)
 		for range 20 { // as many as a record keeps
-			run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Digest: task.Observed},
+			run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Digest: task.Observed.Digest},
 				Times: state.Times{Started: time.Now().Add(-time.Minute), Ended: time.Now()}}
 			task, _ = task.Conclude(run, task.Attempted.Definition)
 		}

@@ -151,7 +151,7 @@ func (c *container) decide(id string, kind state.Kind) {
 		c.launch.Runs = append(c.launch.Runs, state.PlannedRun{ID: run.ID, Task: name, Definition: c.cfg.Tasks[i].Digest(c.cfg)})
 		changes = append(changes, state.Create(state.RunKey(name, run.ID), state.Encode(run)))
 		if kind.Occupies() {
-			task := state.Task{Observation: state.Observation{Observed: "B", ObservedAt: now}, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}
+			task := state.Task{Observed: state.Observed{Digest: "B", At: now}, Run: &state.LiveRun{ID: run.ID, Launch: id, Created: now}}
 			changes = append(changes, state.Create(state.TaskKey(name), state.Encode(task)))
 		}
 	}

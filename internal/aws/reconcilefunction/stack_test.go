@@ -173,7 +173,7 @@ func (s *stack) applied(cfg *config.Config) {
 		task := &cfg.Tasks[i]
 		rec, err := state.Read[state.Task](s.t.Context(), s.store, state.TaskKey(task.Name))
 		if err == nil {
-			_, err = s.store.Apply(s.t.Context(), rec.Write(state.Task{Observation: state.Observation{Applied: state.Applied{Definition: task.Digest(cfg), Digest: s.digest, At: now}, Observed: s.digest, ObservedAt: now}, Naming: state.Naming{Shape: task.Shape(cfg)}}))
+			_, err = s.store.Apply(s.t.Context(), rec.Write(state.Task{Applied: state.Applied{Definition: task.Digest(cfg), Digest: s.digest, At: now}, Observed: state.Observed{Digest: s.digest, At: now}, Naming: state.Naming{Shape: task.Shape(cfg)}}))
 		}
 		if err != nil {
 			s.t.Fatal(err)

@@ -146,7 +146,7 @@ func holdUnreadable(d *decider, _ trigger) *hold {
 		return nil
 	}
 	h := refuse(state.ReasonUnreadable, time.Time{}, "%s", state.Cut(d.Unreadable.Error()))
-	if since := d.state.UnreadableSince; since.IsZero() {
+	if since := d.state.Observed.UnreadableSince; since.IsZero() {
 		h.due = d.overdue()
 	} else {
 		h.reread = nextRead(since, d.now)
@@ -166,7 +166,7 @@ func holdBlocked(d *decider, _ trigger) *hold {
 // latest run. A run whose remote run needs no approval any more only records how that ends,
 // even if the task is disabled and its condition is not read any more.
 func holdUnread(d *decider, _ trigger) *hold {
-	if !d.state.Recheck && !d.state.ObservedAt.IsZero() || d.destroys() || d.pastApproval() {
+	if d.state.Observed.Current() || d.destroys() || d.pastApproval() {
 		return nil
 	}
 	return refuse(state.ReasonUnread, d.overdue(), "its condition has not been read yet")

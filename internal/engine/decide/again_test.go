@@ -15,7 +15,7 @@ func TestDecide_WhatAGuardHoldsIsJudgedAgainInTime(t *testing.T) {
 	task := webTask()
 	task.Rules.Guard = guard.Default
 	s := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+		s.Observed.Digest, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 		s.Run = &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval, ID: "w", Since: noon, Again: again,
 			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "too many are gone"}}, Content: &state.Content{Definition: "def", Input: "B"}, Rules: task.RulesDigest()}}
 	})
@@ -56,7 +56,7 @@ func TestDecide_WhatIsJudgedAgainNeedsAllApprovalsAgain(t *testing.T) {
 	content := state.Content{Definition: "def", Input: "B", Plan: "p"}
 	waiting := func(id string, given ...state.Given) state.Task {
 		return with(applied(), func(s *state.Task) {
-			s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+			s.Observed.Digest, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 			s.Run = &state.LiveRun{ID: id, Input: "B", Approvals: given, Wait: &state.Wait{For: state.WaitApproval, ID: "w" + id, Since: noon, Again: again, Needs: 2,
 				Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: "too many are gone"}}, Content: &content, Rules: task.RulesDigest()}}
 		})

@@ -100,7 +100,7 @@ func ruledInput(i int, all config.Rules) Input {
 	waits := func(w state.Wait) {
 		w.ID, w.Since, w.Rules = "w", noon.Add(-time.Hour), t.RulesDigest()
 		in.State.Run = &state.LiveRun{ID: "r", Wait: &w, Input: "B"}
-		in.State.Observed, in.State.Attempted.Definition = "B", "def"
+		in.State.Observed.Digest, in.State.Attempted.Definition = "B", "def"
 	}
 	in.State.Applied.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 48, Now: 20}}
 	for n := range 12 { // what was applied in the last quarter of an hour

@@ -17,7 +17,7 @@ func TestDecide_BufferPeriodEndsAfterClockWasAhead(t *testing.T) {
 	task := webTask()
 	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}
 	changed := noon.Add(ahead)
-	known := state.Task{Observation: state.Observation{Observed: "B", ObservedAt: changed, Applied: state.Applied{Digest: "A", At: noon}}, Requests: state.Requests{Pending: &state.Pending{First: changed, Latest: changed}}}
+	known := state.Task{Observed: state.Observed{Digest: "B", At: changed}, Applied: state.Applied{Digest: "A", At: noon}, Requests: state.Requests{Pending: &state.Pending{First: changed, Latest: changed}}}
 	if d := Decide([]Input{{Task: task, State: known}}, noon.Add(time.Minute))[0]; d.Action != Run {
 		t.Errorf("the change waits: %+v", d.Reason)
 	}
@@ -31,9 +31,9 @@ func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
 	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 5 * time.Second}
 	later := noon.Add(2 * time.Second)
 	for name, known := range map[string]state.Task{
-		"retry": {Observation: state.Observation{Observed: "B", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon}}, Tries: state.Tries{Attempted: state.Attempt{Observed: "B"}, Failures: 3, RetryAt: later.Add(state.Backoff(task.Name, 3))},
+		"retry": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Tries: state.Tries{Attempted: state.Attempt{Observed: "B"}, Failures: 3, RetryAt: later.Add(state.Backoff(task.Name, 3))},
 			Last: &state.Result{State: state.RunFailed}},
-		"buffer": {Observation: state.Observation{Observed: "B", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon}}, Requests: state.Requests{Pending: &state.Pending{First: later, Latest: later}}},
+		"buffer": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Requests: state.Requests{Pending: &state.Pending{First: later, Latest: later}}},
 	} {
 		if d := Decide([]Input{{Task: task, State: known, Skew: skew}}, noon)[0]; d.Action != Wait {
 			t.Errorf("%s: it does not wait: %+v", name, d.Reason)
@@ -47,7 +47,7 @@ func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
 func TestDecide_ScheduleSkipsAtMostOneTimeAfterClockWasAhead(t *testing.T) {
 	task := webTask()
 	task.Condition = config.Condition{Spec: condition.Schedule{Cron: "*/10 * * * *"}}
-	known := state.Task{Observation: state.Observation{Observed: "B", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon}}}
+	known := state.Task{Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}}
 	for _, tt := range []struct {
 		name      string
 		scheduled time.Time

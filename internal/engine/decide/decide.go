@@ -152,7 +152,9 @@ func (d *decider) note() {
 	}
 	if d.Lost != nil {
 		*s, d.forget = s.Conclude(*d.Lost, "")
-		s.Recheck, s.Superseded = s.Recheck && d.Observed == nil, s.Superseded && d.Observed == nil
+		if d.Observed != nil {
+			s.Observed.Recheck, s.Observed.Superseded = false, false
+		}
 	}
 	if d.All && !d.saysPerson() {
 		d.noteForce()
@@ -179,12 +181,13 @@ func (d *decider) noteObserved() {
 	if d.Observed == nil {
 		return
 	}
-	moved := s.Observed != d.Observed.Digest || s.ObservedAt.IsZero()
+	moved := s.Observed.Digest != d.Observed.Digest || s.Observed.At.IsZero()
 	d.noteChased(moved)
-	s.Recheck, s.Superseded = false, false
+	now := state.Observed{Digest: d.Observed.Digest, At: s.Observed.At}
 	if moved {
-		s.Observed, s.ObservedAt = d.Observed.Digest, d.now
+		now.At = d.now
 	}
+	s.Observed = now
 	switch {
 	case s.Stop.TakesNext():
 		if d.settled() {
@@ -215,10 +218,10 @@ func (d *decider) noteObserved() {
 // way is one from outside, and ends that.
 func (d *decider) noteChased(moved bool) {
 	switch s := &d.state; {
-	case !s.Recheck && !moved || s.Run != nil:
-	case s.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied.Digest:
+	case !s.Observed.Recheck && !moved || s.Run != nil:
+	case s.Observed.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied.Digest:
 		s.Chased++
-	case !s.Recheck || d.Observed.Digest == s.Applied.Digest:
+	case !s.Observed.Recheck || d.Observed.Digest == s.Applied.Digest:
 		s.Chased = 0
 	}
 }
@@ -233,10 +236,10 @@ func (d *decider) settled() bool {
 func (d *decider) noteUnreadable() {
 	s := &d.state
 	switch {
-	case d.Observed != nil || d.Removed || !d.Task.Enabled:
-		s.UnreadableSince = time.Time{}
-	case d.Unreadable != nil && !d.ConsulUnreachable && s.UnreadableSince.IsZero():
-		s.UnreadableSince = d.now
+	case d.Removed || !d.Task.Enabled:
+		s.Observed.UnreadableSince = time.Time{}
+	case d.Unreadable != nil && !d.ConsulUnreachable && s.Observed.UnreadableSince.IsZero():
+		s.Observed.UnreadableSince = d.now
 	}
 }
 

@@ -41,7 +41,7 @@ func hourlyTask() *config.Task {
 // applied is the state of a task that applied digest "A" an hour ago.
 func applied() state.Task {
 	at := noon.Add(-time.Hour)
-	return state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: "A", ObservedAt: at}, Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}}, Requests: state.Requests{Scheduled: at}}
+	return state.Task{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: state.Observed{Digest: "A", At: at}, Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}}, Requests: state.Requests{Scheduled: at}}
 }
 
 func with(s state.Task, change func(*state.Task)) state.Task {
@@ -83,17 +83,17 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, State: applied(), Reading: Reading{Observed: b}}, Run, state.ReasonChanged, "web: +api-1 (10.0.0.1:80)", time.Time{}},
 		{"a change that has settled runs",
 			Input{Task: webTask(), State: with(applied(), func(s *state.Task) {
-				s.Observed = "B"
+				s.Observed.Digest = "B"
 				s.Pending = &state.Pending{First: noon.Add(-5 * time.Second), Latest: noon.Add(-5 * time.Second), Entries: cameAPI}
 			})}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a change that keeps moving runs at the maximum of the buffer period",
 			Input{Task: webTask(), Reading: Reading{Observed: b}, State: with(applied(), func(s *state.Task) {
-				s.Observed = "C"
+				s.Observed.Digest = "C"
 				s.Pending = &state.Pending{First: noon.Add(-20 * time.Second), Latest: noon.Add(-time.Second)}
 			})}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a change that goes back to what is applied is dropped",
 			Input{Task: webTask(), Reading: Reading{Observed: &Observed{Digest: "A"}}, State: with(applied(), func(s *state.Task) {
-				s.Observed = "B"
+				s.Observed.Digest = "B"
 				s.Pending = &state.Pending{First: noon, Latest: noon}
 			})}, Wait, state.ReasonUnchanged, "nothing changed", time.Time{}},
 		{"a disabled task does nothing", Input{Task: disabled, State: applied(), Reading: Reading{Observed: b}, Request: Request{Force: "x"}}, Wait, state.ReasonDisabled, "disabled", time.Time{}},
@@ -120,7 +120,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, Reading: Reading{Observed: b}, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a failed apply is repeated although the condition went back to what was applied before it",
 			Input{Task: unbuffered, Reading: Reading{Observed: &Observed{Digest: "A"}}, State: with(applied(), func(s *state.Task) {
-				s.Observed, s.Attempted, s.Failures, s.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
+				s.Observed.Digest, s.Attempted, s.Failures, s.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that changed since the only attempt is named as the cause",
 			Input{Task: unbuffered, Definition: "def", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonChanged, "api-1", time.Time{}},
@@ -128,7 +128,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Reading: Reading{Observed: &Observed{Digest: "A"}}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Reading: Reading{Observed: &Observed{}}}, Run, state.ReasonFirst, "", time.Time{}},
-		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed, s.Applied.Digest = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
+		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed.Digest, s.Applied.Digest = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
 		{"a schedule that is not due waits",
 			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled at 2086-03-14T13:00:00Z", noon.Add(time.Hour)},
 		{"a schedule that is due on another day says which",
@@ -150,12 +150,12 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: task, State: interrupted}, Run, state.ReasonInterrupted, "told to stop", time.Time{}})
 	}
 	cancelled := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+		s.Observed.Digest, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 		s.Stop = &state.Stop{Code: state.ReasonCancelled, Why: "cancelled by an operator", For: s.Attempted}
 		s.Last = &state.Result{Run: "r1", State: state.RunCancelled}
 	})
 	died := with(applied(), func(s *state.Task) {
-		s.Observed, s.Attempted, s.Run = "B", state.Attempt{Definition: "def", Observed: "B"}, live
+		s.Observed.Digest, s.Attempted, s.Run = "B", state.Attempt{Definition: "def", Observed: "B"}, live
 	})
 	cancelledAndLost := *lost
 	cancelledAndLost.Cancel, cancelledAndLost.Error = "an operator", "out of memory"
@@ -195,7 +195,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 }
 
 func TestDecide_MissedTimesOfAScheduleAreCaughtUpOnce(t *testing.T) {
-	s := with(applied(), func(s *state.Task) { s.Scheduled, s.Observed = noon.Add(-50*time.Hour), "B" })
+	s := with(applied(), func(s *state.Task) { s.Scheduled, s.Observed.Digest = noon.Add(-50*time.Hour), "B" })
 	in := Input{Task: hourlyTask(), Definition: "def", State: s, Reading: Reading{Observed: &Observed{Digest: "B"}}}
 	first := Decide([]Input{in}, noon)[0]
 	if first.Action != Run || first.Reason.Code != state.ReasonSchedule {
@@ -270,14 +270,14 @@ func (w *world) tick(t *rapid.T, readable, read bool) Decision {
 		in.Lost = &lost
 	}
 	s := w.state
-	if read || s.Recheck || s.ObservedAt.IsZero() || in.Lost != nil || clock.Reached(s.Due, w.now) {
+	if read || !s.Observed.Current() || in.Lost != nil || clock.Reached(s.Due, w.now) {
 		if readable {
 			in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 		} else {
 			in.Unreadable = errors.New("no leader")
 		}
 	}
-	if in.Observed != nil && in.Observed.Digest != s.Observed {
+	if in.Observed != nil && in.Observed.Digest != s.Observed.Digest {
 		w.changed = w.now
 	}
 	before := in.State
@@ -383,7 +383,7 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 
 		// The faults end: within a bounded number of steps all is applied.
 		w.task.Enabled, w.blocked, w.refused = true, nil, false
-		w.state.Recheck = true // the loop's full read
+		w.state.Observed.Recheck = true // the loop's full read
 		for range 50 {
 			w.tick(t, true, false)
 			if w.run != nil && !w.dead {
@@ -404,7 +404,7 @@ func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
 	denied, since := errors.New("permission denied"), noon.Add(-time.Minute)
 	disabled := webTask()
 	disabled.Enabled = false
-	marked := with(applied(), func(s *state.Task) { s.UnreadableSince = since })
+	marked := with(applied(), func(s *state.Task) { s.Observed.UnreadableSince = since })
 	for _, tt := range []struct {
 		name string
 		in   Input
@@ -421,7 +421,7 @@ func TestDecide_UnreadableTaskIsMarkedUntilItIsRead(t *testing.T) {
 			State: with(applied(), func(s *state.Task) { s.Run = &state.LiveRun{ID: "r1"} })}, noon},
 	} {
 		tt.in.Definition = "def"
-		if got := Decide([]Input{tt.in}, noon)[0].State.UnreadableSince; !got.Equal(tt.want) {
+		if got := Decide([]Input{tt.in}, noon)[0].State.Observed.UnreadableSince; !got.Equal(tt.want) {
 			t.Errorf("%s: unreadable since %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -21,7 +21,7 @@ func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
 		}
 	}
 	waiting := func(s *state.Task) {
-		s.Attempted = state.Attempt{Definition: "def", Observed: s.Observed}
+		s.Attempted = state.Attempt{Definition: "def", Observed: s.Observed.Digest}
 		s.Run = &state.LiveRun{ID: "r1", Kind: state.KindDestroy, Wait: &state.Wait{For: state.WaitApproval, ID: "w1", Content: &state.Content{Plan: "p"}}}
 	}
 	unasked := webTask()
@@ -37,7 +37,7 @@ func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
 	}{
 		{"removed", Input{Task: webTask(), State: gone, Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
 		{"removed while disabled", Input{Task: &config.Task{Name: "web"}, State: gone, Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
-		{"removed while its condition was not read", Input{Task: webTask(), State: after(func(s *state.Task) { s.Recheck = true }), Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
+		{"removed while its condition was not read", Input{Task: webTask(), State: after(func(s *state.Task) { s.Observed.Recheck = true }), Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
 		{"removed after a failed apply", Input{Task: webTask(), State: after(func(s *state.Task) { s.Failures, s.RetryAt = 3, noon.Add(time.Hour) }), Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
 		{"on hold", Input{Task: webTask(), State: after(func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo", At: noon} }), Removal: Removal{Destroy: true}}, Wait, state.ReasonOnHold},
 		{"another run is under way", Input{Task: webTask(), State: after(func(s *state.Task) { s.Run = &state.LiveRun{ID: "r0"} }), Removal: Removal{Destroy: true}}, Wait, state.ReasonRunning},
@@ -49,7 +49,7 @@ func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
 		{"rejected, and kept for long enough", Input{Task: webTask(), State: with(after(ended(state.RunCancelled, true)), func(s *state.Task) { s.RemovedAt = noon.Add(-keptRemoved) }), Removal: Removal{Destroy: true}}, Erase, state.ReasonRemoved},
 		{"failed", Input{Task: webTask(), State: with(after(ended(state.RunFailed, false)), func(s *state.Task) { s.Failures, s.RetryAt = 1, noon.Add(time.Second) }), Removal: Removal{Destroy: true}}, Wait, state.ReasonBackoff},
 		{"waiting", Input{Task: webTask(), State: after(waiting), Removal: Removal{Destroy: true}}, Wait, state.ReasonWaiting},
-		{"waiting, and its input changes", Input{Task: webTask(), State: with(after(waiting), func(s *state.Task) { s.Observed = "B" }), Removal: Removal{Destroy: true}}, Wait, state.ReasonWaiting},
+		{"waiting, and its input changes", Input{Task: webTask(), State: with(after(waiting), func(s *state.Task) { s.Observed.Digest = "B" }), Removal: Removal{Destroy: true}}, Wait, state.ReasonWaiting},
 		{"waiting, and back in the configuration", Input{Task: webTask(), State: after(waiting), Reading: Reading{Observed: &Observed{Digest: "A"}}}, End, state.ReasonDestroy},
 		{"waiting, and its provider goes", Input{Task: webTask(), State: after(waiting), Removal: Removal{Undestroyable: errors.New("no provider")}}, End, state.ReasonBlocked},
 		{"without an approval", Input{Task: unasked, State: gone, Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},

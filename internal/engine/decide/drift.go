@@ -14,8 +14,8 @@ import (
 func atRest(s *state.Task, definition string) bool {
 	applied := s.UpToDate() && s.Applied.Definition == definition
 	requested := s.Pending != nil || s.Forced != "" || s.Applied.Doubt != ""
-	stopped := s.OnHold != nil || s.Stop != nil || !s.UnreadableSince.IsZero()
-	return applied && !requested && !stopped && !s.Recheck && s.Run == nil
+	stopped := s.OnHold != nil || s.Stop != nil || !s.Observed.UnreadableSince.IsZero()
+	return applied && !requested && !stopped && !s.Observed.Recheck && s.Run == nil
 }
 
 // AppliesDrift reports whether a task at rest should run because it is drifted.

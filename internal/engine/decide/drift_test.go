@@ -64,7 +64,7 @@ func anyInput(t *rapid.T) Input {
 	s := applied()
 	live := &state.LiveRun{ID: "r1", Launch: "l1", Created: noon}
 	s.Applied.Definition = or(maybe(t, "definition", "old"), "def")
-	s.Observed = or(maybe(t, "observed", "B"), "A")
+	s.Observed.Digest = or(maybe(t, "observed", "B"), "A")
 	s.Run = maybe(t, "run", live)
 	if s.Run != nil && rapid.Bool().Draw(t, "waits") {
 		waits := *live
@@ -76,8 +76,8 @@ func anyInput(t *rapid.T) Input {
 	s.Applied.Doubt = maybe(t, "doubt", "a run went on")
 	s.Stop = maybe(t, "stopped", &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Definition: "def", Observed: "A"}, Next: maybe(t, "next", true)})
 	s.OnHold = maybe(t, "on hold", &state.OnHold{By: "ann", At: noon})
-	s.Recheck = maybe(t, "recheck", true)
-	s.UnreadableSince = maybe(t, "unreadable since", noon)
+	s.Observed.Recheck = maybe(t, "recheck", true)
+	s.Observed.UnreadableSince = maybe(t, "unreadable since", noon)
 	s.Failures = maybe(t, "failures", 1)
 	s.Last = maybe(t, "last", &state.Result{State: rapid.SampledFrom([]state.RunState{state.RunInterrupted, state.RunCancelled}).Draw(t, "ended")})
 	if once(t, 12, "new") {
@@ -138,7 +138,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 			}
 		case Check:
 			busy := s.Run != nil || s.Pending != nil || s.Forced != "" || s.Applied.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failures > 0 || s.Last != nil
-			if busy || !task.Enabled || s.Applied.At.IsZero() || s.Observed != s.Applied.Digest || s.Applied.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
+			if busy || !task.Enabled || s.Applied.At.IsZero() || s.Observed.Digest != s.Applied.Digest || s.Applied.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
 				t.Fatalf("a task with something to do is checked: %+v", s)
 			}
 			if noon.Sub(s.Drift.After) < 0 || s.Drift.Applied == "" && s.Drift.After.Equal(noon) {

@@ -26,7 +26,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		return &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Definition: definition, Observed: observed}}
 	}
 	onA := on("def", "A")
-	fresh := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon.Add(-time.Hour)}}
+	fresh := state.Task{Observed: state.Observed{Digest: "A", At: noon.Add(-time.Hour)}}
 	failed := with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon })
 	for _, tt := range []struct {
 		name   string
@@ -41,7 +41,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"not read again", Input{Task: webTask(), State: held(fresh, onA)}, Wait, state.ReasonHeld, onA},
 		{"its condition changes", Input{Task: unbuffered, State: held(fresh, onA), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Run, state.ReasonChanged, nil},
 		{"its condition changes, within the buffer period", Input{Task: webTask(), State: held(fresh, onA), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonBuffering, onA},
-		{"and back", Input{Task: unbuffered, State: held(with(fresh, func(s *state.Task) { s.Observed = "B" }), onA), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
+		{"and back", Input{Task: unbuffered, State: held(with(fresh, func(s *state.Task) { s.Observed.Digest = "B" }), onA), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
 		{"its definition changes", Input{Task: unbuffered, Definition: "other", State: held(fresh, onA), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Run, state.ReasonFirst, nil},
 		{"somebody asks", Input{Task: webTask(), State: held(fresh, onA), Request: Request{Force: "somebody"}}, Run, state.ReasonForced, nil},
 		{"somebody asks before it was read", Input{Task: webTask(), State: held(state.Task{}, next), Reading: Reading{Observed: &Observed{Digest: "A"}}, Request: Request{Force: "somebody"}}, Run, state.ReasonForced, nil},
@@ -53,10 +53,10 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonUnchanged, nil},
 		{"enabled, and in doubt", Input{Task: webTask(), State: held(with(applied(), func(s *state.Task) { s.Applied.Doubt = "a run went on" }), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},
 		{"enabled, with something else than what was applied", Input{Task: unbuffered, State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonHeld, on("def", "B")},
-		{"and read again", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), on("def", "B")), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonHeld, on("def", "B")},
+		{"and read again", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed.Digest = "B" }), on("def", "B")), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Wait, state.ReasonHeld, on("def", "B")},
 		{"enabled, with another definition than was applied", Input{Task: unbuffered, Definition: "other", State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, on("other", "A")},
 		{"enabled, and its condition changes", Input{Task: unbuffered, State: held(applied(), onA), Reading: Reading{Observed: &Observed{Digest: "B"}}}, Run, state.ReasonChanged, nil},
-		{"enabled, and its condition becomes what was applied", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed = "B" }), on("def", "B")), Reading: Reading{Observed: &Observed{Digest: "A"}}},
+		{"enabled, and its condition becomes what was applied", Input{Task: unbuffered, State: held(with(applied(), func(s *state.Task) { s.Observed.Digest = "B" }), on("def", "B")), Reading: Reading{Observed: &Observed{Digest: "A"}}},
 			Wait, state.ReasonUnchanged, nil},
 		{"enabled, and its definition changes", Input{Task: unbuffered, Definition: "other", State: held(applied(), onA), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Run, state.ReasonDefinition, nil},
 		{"enabled after it had failed", Input{Task: webTask(), State: held(failed, next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonHeld, onA},

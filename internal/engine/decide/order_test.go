@@ -101,7 +101,7 @@ var situations = map[string]func() *chain{
 	},
 	"waiting for an approval": func() *chain {
 		return afterFirewall(func(in *Input) {
-			in.State.Observed = "B"
+			in.State.Observed.Digest = "B"
 			in.State.Run = &state.LiveRun{ID: "r1", Input: "B", Wait: &state.Wait{ID: "w", For: state.WaitApproval, Since: noon}}
 		})
 	},
@@ -116,7 +116,7 @@ var situations = map[string]func() *chain{
 	},
 	"queued": func() *chain {
 		return afterFirewall(func(in *Input) {
-			in.State.Observed, in.State.Reason = "B", state.Reason{Code: state.ReasonQueued, Text: "1 launch is under way"}
+			in.State.Observed.Digest, in.State.Reason = "B", state.Reason{Code: state.ReasonQueued, Text: "1 launch is under way"}
 		})
 	},
 	"failed": func() *chain {
@@ -165,7 +165,7 @@ var situations = map[string]func() *chain{
 	"destroyed by hand": func() *chain {
 		return afterFirewall(func(in *Input) {
 			in.State = state.Task{}
-			in.State.ObservedAt, in.State.Observed = noon, "A"
+			in.State.Observed.At, in.State.Observed.Digest = noon, "A"
 			in.State.Last = &state.Result{Run: "r0", Kind: state.KindDestroy, State: state.RunSucceeded}
 			in.State.Stop = &state.Stop{Code: state.ReasonDestroyed, For: state.Attempt{Definition: "def"}}
 		})
@@ -315,7 +315,7 @@ func TestOrder_HoldsEveryTrigger(t *testing.T) {
 		"interruption": endedAs(state.RunInterrupted),
 		"doubt":        func(in *Input) { in.State.Applied.Doubt = "a run went on" },
 		"schedule": func(in *Input) {
-			in.Task.Condition, in.State.Observed = hourlyTask().Condition, "B"
+			in.Task.Condition, in.State.Observed.Digest = hourlyTask().Condition, "B"
 		},
 		"drift": func(in *Input) {
 			in.Task.Drift = drift.Spec{Enabled: true, Action: drift.Apply}
@@ -395,7 +395,7 @@ func TestOrder_TaskThatWaitsForAFailingOneSaysWhyThatFails(t *testing.T) {
 	} {
 		c := afterFirewall(func(in *Input) {
 			s := &in.State
-			s.Failures, s.Failing, s.Attempted = 4, state.Failing{Since: noon, Error: "apply:\n  the device does not answer"}, state.Attempt{Definition: "def", Observed: s.Observed}
+			s.Failures, s.Failing, s.Attempted = 4, state.Failing{Since: noon, Error: "apply:\n  the device does not answer"}, state.Attempt{Definition: "def", Observed: s.Observed.Digest}
 			tt.change(s)
 		})
 		if got := c.decide()["lb"].Reason; got.Code != state.ReasonAfter || !strings.HasPrefix(got.Text, tt.want) {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
-	seen := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon}}
+	seen := state.Task{Observed: state.Observed{Digest: "A", At: noon}}
 	unclear := with(seen, func(s *state.Task) { s.Renamed = []string{"old"} })
 	gone := with(applied(), func(s *state.Task) { s.OnRemoval, s.RemovedAt = "kept", noon })
 	for _, tt := range []struct {

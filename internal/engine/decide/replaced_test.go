@@ -65,7 +65,7 @@ func TestDecide_ReplacedConsulHoldsTasksThatLoseEntries(t *testing.T) {
 func TestDecide_RunThatWaitsBecauseConsulWasReplacedGoesOnWhenThatIsAccepted(t *testing.T) {
 	in := Input{Task: webTask(), Definition: "def", State: applied(), Reading: Reading{Observed: &Observed{Digest: "B", Lost: &Loss{1, "gone"}}}}
 	in.State.Attempted = state.Attempt{Definition: "def", Observed: "B"}
-	in.State.Observed = "B"
+	in.State.Observed.Digest = "B"
 	wait := &state.Wait{For: state.WaitApproval, ID: "w", Causes: []state.Cause{{Rule: state.RuleReplaced}}, Content: &state.Content{Definition: "def", Input: "all of B", Plan: "p", State: "s"}}
 	in.State.Run = &state.LiveRun{ID: "r", Launch: "l", Wait: wait, Input: "B"}
 	if d := Decide([]Input{in}, noon)[0]; d.Action != Wait {

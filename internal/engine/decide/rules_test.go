@@ -36,7 +36,7 @@ type ruledWorld struct {
 // tick decides, and checks what is decided.
 func (w *ruledWorld) tick(t *rapid.T, read bool) {
 	in := Input{Task: w.task, Definition: "def", State: w.state, Request: Request{Force: w.force}, Paused: w.paused}
-	if w.force = ""; read || w.replaced || w.state.Recheck || w.state.ObservedAt.IsZero() {
+	if w.force = ""; read || w.replaced || !w.state.Observed.Current() {
 		in.Observed = &Observed{Digest: w.consul, Entries: cameAPI}
 	}
 	if w.replaced && w.state.Applied.Digest != w.consul {
@@ -75,7 +75,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 		case w.remotely && w.remote.PastApproval(): // that is a fact
 		case what == state.WaitRemotePlan && w.remote == state.RemotePlanning:
 			t.Fatalf("a run goes on before its remote run is planned: %+v", d.Reason)
-		case what == state.WaitRemotePlan && w.state.Observed != w.shown:
+		case what == state.WaitRemotePlan && w.state.Observed.Digest != w.shown:
 			t.Fatalf("a run goes on with other input than its remote run has: %+v", d.Reason)
 		case w.paused != nil:
 			t.Fatalf("a run goes on while everything is paused: %+v", d.Reason)
@@ -85,7 +85,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 			t.Fatalf("a run goes on outside of the window: %+v", d.Reason)
 		case was.Run.Wait.For == state.WaitApproval && !(w.approved && w.now.Before(w.until)):
 			t.Fatalf("a run goes on without a valid approval: %+v", d.Reason)
-		case was.Run.Wait.For == state.WaitApproval && w.state.Observed != w.shown:
+		case was.Run.Wait.For == state.WaitApproval && w.state.Observed.Digest != w.shown:
 			t.Fatalf("a run goes on with other input than was approved: %+v", d.Reason)
 		}
 		w.state.Run = &state.LiveRun{ID: was.Run.ID, Created: was.Run.Created}
@@ -103,7 +103,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 // shows checks that people see a task that does not run although it should.
 func (w *ruledWorld) shows(t *rapid.T, d Decision) {
 	s := d.State
-	rests := s.Observed == s.Applied.Digest && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
+	rests := s.Observed.Digest == s.Applied.Digest && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
 	if rests && s.Waits() == nil || s.Run != nil && (s.Waits() == nil || !s.Waits().For.ForPeople()) {
 		return
 	}
@@ -253,7 +253,7 @@ func TestDecide_NoHistoryAppliesWhatIsHeldUnapprovedExpiredOrOutsideItsWindow(t 
 // waitsSince is the state of a scheduled task whose run has waited with a plan since then.
 func waitsSince(at time.Time) state.Task {
 	return with(applied(), func(s *state.Task) {
-		s.Observed, s.Scheduled, s.Attempted.Observed = "B", at, "B"
+		s.Observed.Digest, s.Scheduled, s.Attempted.Observed = "B", at, "B"
 		s.Run = &state.LiveRun{ID: "r1", Input: "B", Wait: &state.Wait{For: state.WaitApproval, Since: at, Content: &state.Content{Input: "B"}}}
 	})
 }

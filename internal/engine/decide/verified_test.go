@@ -9,7 +9,7 @@ import (
 )
 
 func TestRestless_TaskThatIsNotVerified(t *testing.T) {
-	d := Decision{State: state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Unix(1, 0)}}}, Reason: state.Reason{Code: state.ReasonUnchanged}}
+	d := Decision{State: state.Task{Applied: state.Applied{At: time.Unix(1, 0)}}, Reason: state.Reason{Code: state.ReasonUnchanged}}
 	if why := restless(d); why != nil {
 		t.Fatalf("an applied task is not at rest: %v", why)
 	}
@@ -41,7 +41,7 @@ func TestVerification_IsContinued(t *testing.T) {
 		"a window":             {func(in *Input) { w := *in.Task; w.Windows = night(t); in.Task = &w }, Resume, ""},
 		"another definition":   {func(in *Input) { in.Definition = "other" }, Resume, ""},
 		"new input":            {func(in *Input) { in.Observed = &Observed{Digest: "new"} }, Resume, ""},
-		"another leader":       {func(in *Input) { in.State.Recheck = true; in.Observed = nil }, Resume, ""},
+		"another leader":       {func(in *Input) { in.State.Observed.Recheck = true; in.Observed = nil }, Resume, ""},
 		"an outage of Consul":  {func(in *Input) { in.Unreadable, in.Observed = errors.New("no route to host"), nil }, Resume, ""},
 		"its rename":           {func(in *Input) { in.Removed, in.MovedTo = true, "edge" }, Resume, ""},
 		"its removal":          {func(in *Input) { in.Removed = true; in.State.RemovedAt = noon }, Resume, ""},

@@ -36,7 +36,7 @@ func (d *decider) waiting() (trigger, *hold) {
 		return d.waitingDestroy()
 	}
 	s.Run = d.acceptWaiting(s.Run)
-	moved := !s.Recheck && s.Observed != s.Run.Input
+	moved := !s.Observed.Recheck && s.Observed.Digest != s.Run.Input
 	var scheduled time.Time // when a schedule takes up what has changed meanwhile
 	if moved && d.scheduled() {
 		t := d.schedule()

@@ -127,7 +127,7 @@ func (d *decider) changed() trigger {
 // unapplied says what the task has to apply.
 func (d *decider) unapplied() string {
 	text := "its input is not what was last applied"
-	if d.state.Observed == d.state.Applied.Digest {
+	if d.state.Observed.Digest == d.state.Applied.Digest {
 		text = "its latest run did not apply everything"
 	}
 	return cmp.Or(d.pending().Entries.String(), text)
@@ -197,5 +197,5 @@ func (d *decider) stopped() bool { return d.state.Stop.Concerns(d.attempt()) }
 
 // attempt is what a run would try to apply now.
 func (d *decider) attempt() state.Attempt {
-	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed}
+	return state.Attempt{Definition: d.Definition, Observed: d.state.Observed.Digest}
 }

@@ -57,7 +57,7 @@ func TestWindow_RunnerWithAClockAheadHasSeenItClosed(t *testing.T) {
 		{runner: time.Hour, leader: -15 * time.Second, action: Resume}, // its clock was wrong
 	} {
 		waiting := with(applied(), func(s *state.Task) {
-			s.Observed, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
+			s.Observed.Digest, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 			s.Run = &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitWindow, Since: closes.Add(tt.runner), Rules: task.RulesDigest()}}
 		})
 		in := Input{Task: task, Definition: "def", State: waiting, Skew: 30 * time.Second, Reading: Reading{Observed: &Observed{Digest: "B"}}}

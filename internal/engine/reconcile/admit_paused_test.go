@@ -54,7 +54,7 @@ func TestPause_IdleTickOnlyReads(t *testing.T) {
 	if report := b.tick(); !report.Idle || b.store.Reads.Load() != 1 || b.store.Writes.Load() != 0 {
 		t.Errorf("paused, a tick without a change is idle: %v, with %d reads and %d writes", report.Idle, b.store.Reads.Load(), b.store.Writes.Load())
 	}
-	if task := b.task("task-0"); task.Observed != "B" || task.Applied.Digest != "A" || task.Reason.Code != state.ReasonPaused {
+	if task := b.task("task-0"); task.Observed.Digest != "B" || task.Applied.Digest != "A" || task.Reason.Code != state.ReasonPaused {
 		t.Errorf("a change during the pause: %+v", task)
 	}
 }

@@ -61,7 +61,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 		}
 	}
 	next := d.State
-	if (b.tick.opts.Leads || b.tick.opts.Force[d.Task.Name] != "") && !was.Data.UnreadableSince.IsZero() && d.Unreadable != nil {
+	if (b.tick.opts.Leads || b.tick.opts.Force[d.Task.Name] != "") && !was.Data.Observed.UnreadableSince.IsZero() && d.Unreadable != nil {
 		// The log of this process does not have it yet.
 		b.tick.Log.Warn("the task cannot be read, it waits", "task", d.Task.Name, "error", d.Unreadable)
 	}
@@ -85,7 +85,7 @@ func (b *batch) add(ctx context.Context, was state.Stored[state.Task], d decide.
 		it.run = &state.PlannedRun{ID: run.Data.ID, Task: d.Task.Name, Definition: d.Definition, Unconfirmed: next.Unconfirmed}
 	case decide.Note:
 		run := state.Run{ID: newID(), Task: d.Task.Name, Kind: state.KindApply, Reason: d.Reason, Created: b.now,
-			State: state.RunUnchanged, Times: state.Times{Started: b.now, Ended: b.now}, Work: state.Work{Digest: next.Observed}}
+			State: state.RunUnchanged, Times: state.Times{Started: b.now, Ended: b.now}, Work: state.Work{Digest: next.Observed.Digest}}
 		next, d.Forget = next.Conclude(run, "")
 		it.changes = append(it.changes, state.Create(state.RunKey(run.Task, run.ID), state.Encode(run)))
 		it.events = append(it.events, outbox.OfRun(run))

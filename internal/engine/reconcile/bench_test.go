@@ -272,7 +272,7 @@ func (b *bench) applied(task state.Stored[state.Task]) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	run.Data.State, run.Data.Ended, run.Data.Digest = state.RunSucceeded, b.now, task.Data.Observed
+	run.Data.State, run.Data.Ended, run.Data.Digest = state.RunSucceeded, b.now, task.Data.Observed.Digest
 	def, _ := b.Config.Task(name)
 	for {
 		next, _ := task.Data.Conclude(run.Data, def.Digest(b.Config))

@@ -110,7 +110,7 @@ func (t *tick) chooseChecks(inputs []decide.Input, now time.Time) {
 	for i := range t.tasks {
 		in := &inputs[i]
 		s := in.State
-		s.Recheck = false // it is read in this tick
+		s.Observed.Recheck = false // it is read in this tick
 		at := decide.CheckDue(in.Task, in.Definition, &s, now, t.Skew)
 		if clock.Reached(at, now) && in.Corrupt == nil && in.Blocked == nil && in.Force == "" {
 			chosen, due[in] = append(chosen, in), at

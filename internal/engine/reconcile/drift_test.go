@@ -268,7 +268,7 @@ func TestTick_TakesOverWhatACheckHasFound(t *testing.T) {
 		b.now = b.now.Add(liveCheck)
 		b.tick()
 		task := b.task("task-0")
-		if task.Drift.Run != nil || task.Failures > 0 || !task.RetryAt.IsZero() || task.Last.Kind != state.KindApply || task.Recheck || task.Run != nil {
+		if task.Drift.Run != nil || task.Failures > 0 || !task.RetryAt.IsZero() || task.Last.Kind != state.KindApply || task.Observed.Recheck || task.Run != nil {
 			t.Errorf("%s: the task reads %+v, %+v", outcome, task, task.Drift)
 		}
 		return b.run(planned).Data, *task.Drift

@@ -35,15 +35,15 @@ func decided(was, next state.Task, d decide.Decision, now time.Time, backend str
 		events = append(events, outbox.OfEnd(was, next, *d.Lost)...)
 	}
 	switch present := !lifecycle.RowOf(d.Reason.Code).Off; {
-	case was.UnreadableSince.IsZero() && !next.UnreadableSince.IsZero():
+	case was.Observed.UnreadableSince.IsZero() && !next.Observed.UnreadableSince.IsZero():
 		add(outbox.Event{Kind: outbox.TaskUnreadable, Error: state.Cut(d.Unreadable.Error()), Quiet: true})
-	case !was.UnreadableSince.IsZero() && next.UnreadableSince.IsZero() && present:
-		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.UnreadableSince, Quiet: true})
+	case !was.Observed.UnreadableSince.IsZero() && next.Observed.UnreadableSince.IsZero() && present:
+		add(outbox.Event{Kind: outbox.TaskReadable, Since: was.Observed.UnreadableSince, Quiet: true})
 	}
 	if late := next.After; late != nil && late.Late && (was.After == nil || !was.After.Late) {
 		add(outbox.Event{Kind: outbox.TaskDelayed, Detail: next.Reason.Text, Since: late.Since, Cause: string(late.Code)})
 	}
-	if was.Observed != next.Observed && !was.ObservedAt.IsZero() {
+	if was.Observed.Digest != next.Observed.Digest && !was.Observed.At.IsZero() {
 		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
 	}
 	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && was.Deleted == nil && was.Used() && d.Kind != state.KindDestroy && d.MovedTo == "" {

@@ -173,7 +173,7 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 			s = s.EndCheck(*in.EndedCheck)
 		}
 		modules := t.readsModules(task, s)
-		reads := t.everything || s.ObservedAt.IsZero() || s.Recheck || s.Unconfirmed || !s.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
+		reads := t.everything || !s.Observed.Current() || s.Unconfirmed || !s.Observed.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
 			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Applied.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })

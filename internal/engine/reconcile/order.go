@@ -78,7 +78,7 @@ func (t *tick) leaveOvertaken(ctx context.Context, order decide.Order, states ma
 func (t *tick) readConditions(ctx context.Context, before map[string]bool) {
 	observed := make(map[string]string, len(t.report.Decisions))
 	for _, d := range t.report.Decisions {
-		observed[d.Task.Name] = d.State.Observed
+		observed[d.Task.Name] = d.State.Observed.Digest
 	}
 	var tasks []task
 	for _, task := range t.Reconciler.tasks {

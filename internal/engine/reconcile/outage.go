@@ -35,7 +35,7 @@ func (t *tick) concerned(s state.Sight) (n int) {
 func (t *tick) unreadable() *state.Unreadable {
 	u := state.Unreadable{All: !slices.ContainsFunc(t.resting, func(i int) bool { return t.Reconciler.tasks[i].Enabled && t.Reconciler.tasks[i].Condition.Spec != nil })}
 	for _, d := range t.report.Decisions {
-		switch since := d.State.UnreadableSince; {
+		switch since := d.State.Observed.UnreadableSince; {
 		case !since.IsZero():
 			u.Count++
 			if len(u.Tasks) < state.MaxNames {
@@ -67,7 +67,7 @@ func (t *tick) readability(was state.Reconcile, now time.Time) (events []outbox.
 	var others []decide.Decision
 	for _, d := range t.report.Decisions {
 		switch {
-		case d.State.UnreadableSince.After(since):
+		case d.State.Observed.UnreadableSince.After(since):
 			others = append(others, d)
 		case d.Unreadable != nil:
 			known[d.Unreadable.Error()] = true

@@ -141,7 +141,7 @@ func ofOneShape(t testing.TB, n int) (was []string, of *tick, states map[string]
 	states = map[string]state.Stored[state.Task]{}
 	for i := range n {
 		name := fmt.Sprintf("was-%05d", i)
-		states[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: state.Task{Observation: state.Observation{Applied: state.Applied{At: noon}}, Naming: state.Naming{Shape: b.tasks[0].shape}}}
+		states[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: state.Task{Applied: state.Applied{At: noon}, Naming: state.Naming{Shape: b.tasks[0].shape}}}
 		was = append(was, name)
 	}
 	return was, &tick{Reconciler: b.Reconciler, tasks: b.tasks}, states

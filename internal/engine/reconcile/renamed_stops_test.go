@@ -311,14 +311,14 @@ var renameCases = []struct {
 		b.catalog.closed = 1
 		b.now = b.now.Add(refreshEvery)
 		b.tick()
-		since := b.task("task-0").UnreadableSince
+		since := b.task("task-0").Observed.UnreadableSince
 		if since.IsZero() {
 			b.t.Fatalf("%+v", b.task("task-0").Reason)
 		}
 		b.now = b.now.Add(time.Minute)
 		b.rename()
 		b.rests(state.ReasonUnreadable)
-		if again := b.task("new").UnreadableSince; !again.After(since) {
+		if again := b.task("new").Observed.UnreadableSince; !again.After(since) {
 			b.t.Errorf("the new name is unreadable since %s, the former one since %s", again, since)
 		}
 		b.catalog.closed = 0

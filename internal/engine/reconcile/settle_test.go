@@ -193,11 +193,11 @@ func TestSettle_ConflictWithATickIsRepeated(t *testing.T) {
 		if times++; times > 1 {
 			return nil
 		}
-		b.changeTask("task-0", func(task *state.Task) { task.Observed = "B" })
+		b.changeTask("task-0", func(task *state.Task) { task.Observed.Digest = "B" })
 		return nil
 	}}
 	lost, err := orphan.Runs(t.Context(), store, orphan.Stopped{Launch: launch.ID, Why: "exited"}, b.now)
-	if task := b.task("task-0"); err != nil || len(lost) != 1 || task.Observed != "B" || task.Run != nil {
+	if task := b.task("task-0"); err != nil || len(lost) != 1 || task.Observed.Digest != "B" || task.Run != nil {
 		t.Errorf("lost %+v, %v; the task says %+v", lost, err, task)
 	}
 }

@@ -97,7 +97,7 @@ func TestTick_UnreadableTaskIsReadLessAndLessOften(t *testing.T) {
 	}
 	// It is found that the task can be read again, though no gate has moved.
 	b.Consul = b.catalog
-	waited := b.until(func() bool { b.tick(); return b.task("task-19").UnreadableSince.IsZero() })
+	waited := b.until(func() bool { b.tick(); return b.task("task-19").Observed.UnreadableSince.IsZero() })
 	if waited > refreshEvery {
 		t.Errorf("that was found after %s", waited)
 	}

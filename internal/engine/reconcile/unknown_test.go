@@ -71,7 +71,7 @@ func TestTick_RunIsNotLostWhileLauncherCannotBeAsked(t *testing.T) {
 }
 
 func TestDecide_DoubtfulTaskIsRunOnce(t *testing.T) {
-	known := state.Task{Observation: state.Observation{Observed: "A", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon, Doubt: "run r1 went on"}}}
+	known := state.Task{Observed: state.Observed{Digest: "A", At: noon}, Applied: state.Applied{Digest: "A", At: noon, Doubt: "run r1 went on"}}
 	d := decide.Decide([]decide.Input{{Task: webTask(), State: known}}, noon)[0]
 	if d.Action != decide.Run || d.State.Applied.Doubt != "" {
 		t.Errorf("the decision is %+v", d)

@@ -90,7 +90,7 @@ func newFixture(t *testing.T, apply applier) *fixture {
 		Owner: "here", Claim: time.Minute, Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(b.log, nil)), Patience: 5 * time.Second, Environ: environ.Shared, Verify: verify.Run,
 	}
-	b.intend("r1", state.Task{Observation: state.Observation{Observed: "B", ObservedAt: noon, Applied: state.Applied{Digest: "A", At: noon.Add(-time.Hour)}}})
+	b.intend("r1", state.Task{Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon.Add(-time.Hour)}})
 	return b
 }
 

@@ -102,14 +102,14 @@ func TestRecord_ConflictWithTheLeaderIsRetried(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		task.Data.Observed = "C"
+		task.Data.Observed.Digest = "C"
 		_, err = b.store.Store.Apply(context.Background(), task.Write(task.Data))
 		return err
 	}
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); task.Observed != "C" || task.Applied.Digest != "B" || task.Run != nil {
+	if task := b.task(); task.Observed.Digest != "C" || task.Applied.Digest != "B" || task.Run != nil {
 		t.Errorf("the task reads %+v", task)
 	}
 }

@@ -23,7 +23,7 @@ func (b *fixture) overtake(apply applier) {
 	b.t.Helper()
 	b.giveUp("r1")
 	task := b.task()
-	task.Recheck, task.Observed = false, "B"
+	task.Observed.Recheck, task.Observed.Digest = false, "B"
 	b.intend("r2", task)
 	other := *b.Runner
 	other.Owner, other.Driver = "there", fake{apply: apply}

@@ -26,7 +26,7 @@ func TestRun_SuccessRecordsTheRenderedInputAsApplied(t *testing.T) {
 	if run.State != state.RunSucceeded || run.Digest != "B" || run.Owner != "here" || !run.Started.Equal(noon) || !run.Ended.Equal(noon) || run.Changes.Add != 1 {
 		t.Errorf("the run reads %+v", run)
 	}
-	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Recheck || task.Failures != 0 ||
+	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Observed.Recheck || task.Failures != 0 ||
 		task.Applied.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}

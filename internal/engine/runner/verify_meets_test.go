@@ -55,7 +55,7 @@ func TestVerify_WhatStopsTheNextRunDoesNotEndIt(t *testing.T) {
 		"a person requests its destroy":    func(b *fixture) { task := b.task(); task.RequestDestroy("Ann", "", noon); b.set(task) },
 		"a person requests another run":    func(b *fixture) { task := b.task(); task.RequestRun("Ann"); b.set(task) },
 		"its file is gone for a moment":    func(b *fixture) { task := b.task(); task.Missing(noon, noon, false); b.set(task) },
-		"another leader writes its record": func(b *fixture) { task := b.task(); task.Recheck = true; b.set(task) },
+		"another leader writes its record": func(b *fixture) { task := b.task(); task.Observed.Recheck = true; b.set(task) },
 	} {
 		for _, how := range []state.VerifyState{state.VerifyPassed, state.VerifyFailed} {
 			b := meets(t, how, happens)

@@ -60,7 +60,7 @@ func TestRun_WaitsWithoutAClaimAndIsResumedByAnotherRunner(t *testing.T) {
 	if run.Claim+run.Owner+run.Runner+run.Who != "" || !run.Expires.IsZero() || run.ClaimFor != 0 {
 		t.Errorf("a waiting run has a claim: %+v", run)
 	}
-	if wait := task.Waits(); wait == nil || wait.ID != "w1" || task.Run.Input != "B" || !task.Recheck || task.Applied.Digest != "A" || len(task.History) != 0 {
+	if wait := task.Waits(); wait == nil || wait.ID != "w1" || task.Run.Input != "B" || !task.Observed.Recheck || task.Applied.Digest != "A" || len(task.History) != 0 {
 		t.Errorf("its task says %+v", task)
 	}
 

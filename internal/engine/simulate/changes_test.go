@@ -176,7 +176,7 @@ func (j *judge) decided(v view, launch state.Launch, run state.Run) {
 // held looks at what becomes of a task that was made or enabled without a run.
 func (j *judge) held(v view, task string, before, now state.Task) {
 	read := before.Stop != nil && !before.Stop.Next
-	switch moved := read && (now.Observed != before.Stop.For.Observed || j.redefined(v.world, task, before.Stop.For.Definition)); {
+	switch moved := read && (now.Observed.Digest != before.Stop.For.Observed || j.redefined(v.world, task, before.Stop.For.Definition)); {
 	case v.person() || before.Stop == nil:
 	case now.Stop != nil && (!read || *before.Stop == *now.Stop):
 	case !read && now.UpToDate(): // nothing is pending

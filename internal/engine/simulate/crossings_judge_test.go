@@ -262,9 +262,9 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 		case !known || asked || e.how == byCancel && run.Reason.Code == state.ReasonSchedule:
 		case e.definition != definition && e.definition != "":
 		case run.Reason.Code == state.ReasonDefinition && e.definition == "":
-		case e.input != "" && record.Observed != e.input:
+		case e.input != "" && record.Observed.Digest != e.input:
 		default:
-			v.violated("what a person ended stays ended: %s was %+v, %s observed, and %s runs %s: %s", run.Task, e, record.Observed, v.name, definition, run.Reason.Text)
+			v.violated("what a person ended stays ended: %s was %+v, %s observed, and %s runs %s: %s", run.Task, e, record.Observed.Digest, v.name, definition, run.Reason.Text)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (j *judge) beginsAgain(v view, task string, before, now state.Task) {
 		j.crossings.quit[task] = true
 	}
 	gone := !now.MissingSince.IsZero() || !now.RemovedAt.IsZero() // it runs once it is back
-	if e, ok := j.crossings.ended[task]; ok && (gone || e.input != "" && now.Observed != e.input) {
+	if e, ok := j.crossings.ended[task]; ok && (gone || e.input != "" && now.Observed.Digest != e.input) {
 		delete(j.crossings.ended, task)
 	}
 }

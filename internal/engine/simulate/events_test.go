@@ -136,7 +136,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			if was != nil && is != nil && was.ID == is.ID && was.Wait != nil && is.Wait == nil {
 				expect("run "+is.ID+" of "+name+" is resumed", of(name, is.ID, outbox.RunResumed))
 			}
-			if before.Observed != after.Observed && moved[name] == "" && !before.ObservedAt.IsZero() && !after.ObservedAt.IsZero() {
+			if before.Observed.Digest != after.Observed.Digest && moved[name] == "" && !before.Observed.At.IsZero() && !after.Observed.At.IsZero() {
 				expect(name+" has changed", of(name, "", outbox.ChangeSeen))
 			}
 			if before.Drifted() == nil && after.Drifted() != nil {
@@ -145,7 +145,7 @@ func (j *judge) transitions(v view, changes []state.Change) (wrong string) {
 			if late := after.After; late != nil && late.Late && (before.After == nil || !before.After.Late) {
 				expect(name+" waits for too long for another task", of(name, "", outbox.TaskDelayed))
 			}
-			if before.UnreadableSince.IsZero() && !after.UnreadableSince.IsZero() {
+			if before.Observed.UnreadableSince.IsZero() && !after.Observed.UnreadableSince.IsZero() {
 				expect(name+" cannot be read", of(name, "", outbox.TaskUnreadable))
 			}
 		case collection == "reconcile":

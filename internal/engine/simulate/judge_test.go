@@ -426,7 +426,7 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		if record.Run != nil {
 			return fmt.Sprintf("%s is to rest and reads %+v", t.Name, record)
 		}
-	case isRare(t) && record.Run == nil && record.Observed != record.Applied.Digest && j.unfollowed(t.Name) != "":
+	case isRare(t) && record.Run == nil && record.Observed.Digest != record.Applied.Digest && j.unfollowed(t.Name) != "":
 		return j.unfollowed(t.Name)
 	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Applied.Definition == t.Digest(cfg) || record.Applied.At.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
 	case record.Applied.Digest != want || j.infra[t.Name] != want && !j.byHand[t.Name]:

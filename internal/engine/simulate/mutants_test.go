@@ -88,7 +88,7 @@ var engineMutants = []mutant{
 		rule: "the digest: applied is what a successful apply rendered",
 		file: "record/state/outcome.go",
 		old:  "next.Applied.Digest, next.Applied.At = definition, run.Digest, run.Ended",
-		new:  "next.Applied.Digest, next.Applied.At = definition, next.Observed, run.Ended",
+		new:  "next.Applied.Digest, next.Applied.At = definition, next.Observed.Digest, run.Ended",
 		says: "applied is what was rendered",
 	}, {
 		rule: "a run whose container runs is not lost, however old its claim",

@@ -95,20 +95,20 @@ func (j *judge) hasWork(v view, t *config.Task) bool {
 	if s.Run != nil || !t.Enabled {
 		return s.Run != nil
 	}
-	changed := s.Observed != s.Applied.Digest && s.Observed == v.consul.digests[service] && v.act.seen[service] != s.Applied.Digest
+	changed := s.Observed.Digest != s.Applied.Digest && s.Observed.Digest == v.consul.digests[service] && v.act.seen[service] != s.Applied.Digest
 	return s.Applied.At.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Unverified != nil
 }
 
 // explainedByOrder reports whether a task says that it waits for another one, which waits itself.
 func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool {
 	after := record.After
-	if after == nil || record.Reason.Code != state.ReasonAfter || record.Observed != want || record.Run != nil && record.Run.Resume == nil {
+	if after == nil || record.Reason.Code != state.ReasonAfter || record.Observed.Digest != want || record.Run != nil && record.Run.Resume == nil {
 		return false
 	}
 	other := j.tasks[after.Task]
 	shown := w.consul.digests[serviceOf(after.Task)]
 	if (other.Destroy != nil || !other.RemovedAt.IsZero()) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
-		return j.explainedByOrder(w, other, other.Observed)
+		return j.explainedByOrder(w, other, other.Observed.Digest)
 	}
 	return other.Stop != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)
 }

@@ -125,5 +125,5 @@ func (j *judge) appliesPaused(run state.Run) bool {
 func (j *judge) explainedByPause(record state.Task, want string) bool {
 	paused, wait := j.last.Paused, record.Waits()
 	return paused != nil && record.Reason.Code == state.ReasonPaused && (record.Run == nil || wait != nil && record.Run.Resume != nil) &&
-		record.Observed == want && strings.Contains(record.Reason.Text, paused.By)
+		record.Observed.Digest == want && strings.Contains(record.Reason.Text, paused.By)
 }

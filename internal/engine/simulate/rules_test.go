@@ -545,9 +545,9 @@ func (j *judge) explained(w *world, task string, want string) bool {
 	case record.OnHold != nil && (record.Run == nil || wait != nil && record.Run.Resume != nil):
 		return record.Reason.Code == state.ReasonOnHold && strings.Contains(record.Reason.Text, record.OnHold.By)
 	case (record.Run == nil || wait != nil && record.Run.Resume != nil) && record.Reason.Code == state.ReasonReplaced:
-		return record.Observed == want && j.last.Replaced != nil && slices.Contains(j.last.Replaced.Names, task)
+		return record.Observed.Digest == want && j.last.Replaced != nil && slices.Contains(j.last.Replaced.Names, task)
 	case record.Run == nil && record.Reason.Code == state.ReasonRenamed:
-		return record.Observed == want
+		return record.Observed.Digest == want
 	case wait != nil && record.Run.Destroys():
 		return j.waitsForPerson(record) && strings.Contains(record.Reason.Text, wait.Text)
 	case wait != nil:

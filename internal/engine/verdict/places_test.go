@@ -36,27 +36,27 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		"applied": {func(*state.Task, *config.Task) {}, ""},
 		"on hold": {func(s *state.Task, _ *config.Task) { s.OnHold = &state.OnHold{By: "ann", At: at} }, "on hold by ann"},
 		"failed": {func(s *state.Task, _ *config.Task) {
-			s.Failures, s.Observed, s.RetryAt = 2, "B", noon.Add(time.Second)
+			s.Failures, s.Observed.Digest, s.RetryAt = 2, "B", noon.Add(time.Second)
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "retry number 2 at"},
 		"failed, and its retry runs": {func(s *state.Task, _ *config.Task) {
-			s.Failures, s.Observed, s.Run = 2, "B", &state.LiveRun{ID: "r"}
+			s.Failures, s.Observed.Digest, s.Run = 2, "B", &state.LiveRun{ID: "r"}
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "its latest run has failed"},
 		"not verified": {func(s *state.Task, _ *config.Task) {
 			s.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
 		}, "not verified: vip failed"},
 		"waiting for an approval": {func(s *state.Task, _ *config.Task) {
-			s.Observed, s.Run = "B", &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval}}
+			s.Observed.Digest, s.Run = "B", &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval}}
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "run r waits for approval"},
-		"outside its window": {func(s *state.Task, t *config.Task) { s.Observed, t.Windows = "B", closed(false) }, "outside"},
+		"outside its window": {func(s *state.Task, t *config.Task) { s.Observed.Digest, t.Windows = "B", closed(false) }, "outside"},
 		"rejected": {func(s *state.Task, _ *config.Task) {
-			s.Observed, s.Last = "B", &state.Result{State: state.RunCancelled}
+			s.Observed.Digest, s.Last = "B", &state.Result{State: state.RunCancelled}
 			s.StopFor(state.Stop{Code: state.ReasonRejected, Why: "rejected by ann", For: state.Attempt{Definition: s.Applied.Definition, Observed: "B"}})
 		}, "rejected by ann"},
 		"held by a replaced Consul": {func(s *state.Task, _ *config.Task) {
-			s.Observed, s.Reason = "B", state.Reason{Code: state.ReasonReplaced, Text: "2 of 3 are gone"}
+			s.Observed.Digest, s.Reason = "B", state.Reason{Code: state.ReasonReplaced, Text: "2 of 3 are gone"}
 		}, "2 of 3 are gone"},
 		"blocked": {func(s *state.Task, _ *config.Task) {
 			s.Reason = state.Reason{Code: state.ReasonBlocked, Text: "no module"}
@@ -65,16 +65,16 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 			s.Reason, t.Enabled = state.Reason{Code: state.ReasonBlocked, Text: "no module"}, false
 		}, ""},
 		"disabled, and failed": {func(s *state.Task, t *config.Task) { s.Failures, t.Enabled = 2, false }, ""},
-		"changed":              {func(s *state.Task, _ *config.Task) { s.Observed = "B" }, ""},
+		"changed":              {func(s *state.Task, _ *config.Task) { s.Observed.Digest = "B" }, ""},
 		"never applied":        {func(s *state.Task, _ *config.Task) { *s = state.Task{} }, ""},
-		"running":              {func(s *state.Task, _ *config.Task) { s.Observed, s.Run = "B", &state.LiveRun{ID: "r"} }, ""},
+		"running":              {func(s *state.Task, _ *config.Task) { s.Observed.Digest, s.Run = "B", &state.LiveRun{ID: "r"} }, ""},
 		"after one that waits": {func(s *state.Task, t *config.Task) {
 			t.After, s.Reason = []string{"lb"}, state.Reason{Code: state.ReasonAfter, Text: "waits for lb"}
 		}, ""},
 	} {
 		cfg := tasks(map[string][]string{"lb": {"firewall"}}, "firewall", "lb")
 		definition := cfg.Tasks[0].Digest(cfg)
-		s := state.Task{Observation: state.Observation{Applied: state.Applied{Definition: definition, Digest: "A", At: at}, Observed: "A", ObservedAt: at}}
+		s := state.Task{Applied: state.Applied{Definition: definition, Digest: "A", At: at}, Observed: state.Observed{Digest: "A", At: at}}
 		tt.change(&s, &cfg.Tasks[0])
 		if s.Applied.Definition != "" && s.Applied.Definition == definition {
 			s.Applied.Definition = cfg.Tasks[0].Digest(cfg)

@@ -105,7 +105,7 @@ func (c Case) admitted() (stop, later, keeps string) {
 	t.BufferPeriod.Enabled, t.Windows, t.After = false, nil, nil // a buffer period is over soon; judged has the windows, and apiview.InOrder the order
 	s := c.State.WithoutRun()
 	s.DropRequests()
-	s.Pending, s.Recheck = nil, false
+	s.Pending, s.Observed.Recheck = nil, false
 	d := decide.Decide([]decide.Input{{Task: &t, Definition: c.Definition, State: s, Paused: c.Paused,
 		Reading: decide.Reading{Observed: &decide.Observed{Digest: c.Condition}}}}, c.Now)[0]
 	switch keeps = decide.Keeps(d); {

@@ -22,7 +22,7 @@ func known(change func(*verdict.Case)) verdict.Case {
 		Task: &config.Task{Name: "web", Enabled: true, Condition: config.Condition{Spec: condition.Services{{Names: []string{"web"}}}},
 			BufferPeriod: config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 20 * time.Second}},
 		Definition: "def", Condition: "B", Changes: &state.Changes{Add: 1, Destroy: 1}, Now: noon,
-		State: state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: "A", ObservedAt: at}},
+		State: state.Task{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: state.Observed{Digest: "A", At: at}},
 	}
 	change(&c)
 	return c

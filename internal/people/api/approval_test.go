@@ -24,7 +24,7 @@ func (e *engine) waits() {
 	run := state.Run{ID: "01a201e4-2442-7a95-affe-026786fc5285", Task: "web", Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: wait}, Created: time.Now(),
 		Work: state.Work{Changes: &state.Changes{Destroy: 40}, Entries: &state.EntryChanges{Removed: 40, Entries: []state.EntryChange{
 			{Action: state.EntryRemoved, Name: "web-1.n1.dc1", Group: "web", ID: "web-1", Address: "10.0.0.1:80"}}}}}
-	task := state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now()}}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
+	task := state.Task{Applied: state.Applied{At: time.Now()}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
 	_, err := e.store.Apply(e.t.Context(), state.Create(state.TaskKey("web"), state.Encode(task)), state.Create(state.RunKey("web", run.ID), state.Encode(run)))
 	if err != nil {
 		e.t.Fatal(err)

@@ -31,7 +31,7 @@ func waiting(t *testing.T, names ...string) *engine {
 		wait := &state.Wait{For: state.WaitApproval, ID: "plan-of-" + name, Since: time.Now(), Causes: []state.Cause{{Rule: state.RuleApproval, Text: "it has to be approved"}},
 			Content: &state.Content{Definition: "d", Input: "i", Plan: name}}
 		run := state.Run{ID: fmt.Sprintf("01a201e4-2442-7a95-affe-%012d", i), Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: wait}, Created: time.Now()}
-		task := state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now()}}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
+		task := state.Task{Applied: state.Applied{At: time.Now()}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
 		if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey(name), state.Encode(task)), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
 			t.Fatal(err)
 		}

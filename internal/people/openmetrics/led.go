@@ -58,7 +58,7 @@ func (l *led) decided(report reconcile.Report) {
 				all = append(all, need{d.Task.Name, phase})
 			}
 		}
-		if !d.State.UnreadableSince.IsZero() {
+		if !d.State.Observed.UnreadableSince.IsZero() {
 			all = append(all, need{d.Task.Name, "unreadable"})
 		}
 	}

@@ -122,7 +122,7 @@ func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
 	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
 		task("lb", failing),
 		task("dns", state.Task{Run: waits, Reason: state.Reason{Code: state.ReasonWaiting}}),
-		task("fw", state.Task{Observation: state.Observation{UnreadableSince: now}}),
+		task("fw", state.Task{Observed: state.Observed{UnreadableSince: now}}),
 		task("held", state.Task{Reason: state.Reason{Code: state.ReasonOnHold}, Unverified: unverified, Stops: state.Stops{OnHold: &state.OnHold{By: "verification vip"}}}),
 		task("off", state.Task{Reason: state.Reason{Code: state.ReasonDisabled}, Unverified: unverified}),
 		task("calm", state.Task{}),

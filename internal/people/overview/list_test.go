@@ -83,8 +83,8 @@ func (l *listed) ended(name string, how state.RunState) *state.Result {
 func (l *listed) record(name string) (t state.Task, live *state.Run) {
 	digest := rapid.SampledFrom([]string{"aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"}).Draw(l.T, "observed")
 	t = state.Task{
-		Observation: state.Observation{Applied: state.Applied{Definition: "d", Digest: digest, At: l.now}, Observed: digest, ObservedAt: l.now},
-		Reason:      state.Reason{Code: state.ReasonUnchanged, Text: rapid.SampledFrom([]string{"nothing changed since the last apply", "next scheduled at noon"}).Draw(l.T, "text")},
+		Applied: state.Applied{Definition: "d", Digest: digest, At: l.now}, Observed: state.Observed{Digest: digest, At: l.now},
+		Reason: state.Reason{Code: state.ReasonUnchanged, Text: rapid.SampledFrom([]string{"nothing changed since the last apply", "next scheduled at noon"}).Draw(l.T, "text")},
 	}
 	if rapid.Bool().Draw(l.T, "is due") {
 		t.Due = l.now.Add(time.Duration(rapid.IntRange(1, 3).Draw(l.T, "due")) * time.Hour)

@@ -118,7 +118,7 @@ func TestRead_NamesInWhatAnInstanceDiffersFromTheLeader(t *testing.T) {
 func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {
 	now := time.Now()
 	store := newStore(t)
-	write(t, store, state.TaskKey("web"), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
+	write(t, store, state.TaskKey("web"), state.Task{Applied: state.Applied{At: now}, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
 	write(t, store, state.RunKey("web", "r1"), state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunRunning, Created: now})
 	o, err := overview.Reader{Store: endsMeanwhile{store}, Now: time.Now}.Read(t.Context(), nil)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestRead_ReasonSaysThatAClaimExpiredWhileNobodyLeads(t *testing.T) {
 		"renewed":                    {now.Add(time.Minute), false, false},
 	} {
 		store := newStore(t)
-		write(t, store, state.TaskKey("web"), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
+		write(t, store, state.TaskKey("web"), state.Task{Applied: state.Applied{At: now}, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
 		write(t, store, state.RunKey("web", "r1"), state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunRunning,
 			Reason: state.Reason{Code: state.ReasonChanged, Text: "added web-2"}, Created: now, Claimed: state.Claimed{Claim: "c1", Expires: test.expires}})
 		if test.leads {
@@ -194,13 +194,13 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		want    apispec.Phase
 	}{
 		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseSoon},
-		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, apispec.PhaseStopped},
-		"disabled":              {state.ReasonUnchanged, new(false), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}}, apispec.PhaseStopped},
-		"removed":               {state.ReasonUnchanged, nil, state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}}, apispec.PhaseRemoved},
-		"back":                  {state.ReasonRemoved, new(true), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}}, apispec.PhaseApplied},
+		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, apispec.PhaseStopped},
+		"disabled":              {state.ReasonUnchanged, new(false), state.Task{Applied: state.Applied{At: now}}, apispec.PhaseStopped},
+		"removed":               {state.ReasonUnchanged, nil, state.Task{Applied: state.Applied{At: now}}, apispec.PhaseRemoved},
+		"back":                  {state.ReasonRemoved, new(true), state.Task{Applied: state.Applied{At: now}}, apispec.PhaseApplied},
 		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
-			state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Requests: state.Requests{Forced: "Jo"}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
-		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
+			state.Task{Applied: state.Applied{At: now}, Requests: state.Requests{Forced: "Jo"}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
+		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
 	} {
 		store := newStore(t)
 		test.task.Reason = state.Reason{Code: test.reason, Text: "as the latest tick decided"}
@@ -229,7 +229,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		task state.Task
 		want state.TaskCounts
 	}{
-		"applied":                       {state.Task{Reason: reason(state.ReasonUnchanged), Observation: state.Observation{Applied: state.Applied{At: time.Unix(1, 0)}}}, state.TaskCounts{}},
+		"applied":                       {state.Task{Reason: reason(state.ReasonUnchanged), Applied: state.Applied{At: time.Unix(1, 0)}}, state.TaskCounts{}},
 		"failing":                       {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing and running again":     {state.Task{Reason: reason(state.ReasonRunning), Tries: state.Tries{Failures: 2}, Run: live}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing and disabled":          {state.Task{Reason: reason(state.ReasonDisabled), Tries: state.Tries{Failures: 2}}, state.TaskCounts{}},
@@ -251,7 +251,7 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failures: 2}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
-		"not verified":                  {state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now()}}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"not verified":                  {state.Task{Applied: state.Applied{At: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
 		"failing, and its retry queued": {state.Task{Reason: reason(state.ReasonQueued), Tries: state.Tries{Failures: 1}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and its plan waits":   {state.Task{Reason: reason(state.ReasonWaiting), Tries: state.Tries{Failures: 1}, Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"failing": 1}, Approval: 1}},
 		"not verified, and on hold":     {state.Task{Reason: reason(state.ReasonOnHold), Unverified: &state.Unverified{State: state.VerifyFailed}, Stops: state.Stops{OnHold: &state.OnHold{By: "verify"}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
@@ -304,7 +304,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 	}
 	store := newStore(t)
 	for _, code := range all {
-		write(t, store, state.TaskKey(string(code)), state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now()}}, Reason: state.Reason{Code: code}})
+		write(t, store, state.TaskKey(string(code)), state.Task{Applied: state.Applied{At: time.Now()}, Reason: state.Reason{Code: code}})
 	}
 	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
 	if err != nil {
@@ -336,7 +336,7 @@ func TestRead_RecordOfANewerVersionIsNotShownAsCorrupt(t *testing.T) {
 func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
 	store := newStore(t)
 	for _, code := range []state.ReasonCode{state.ReasonBuffering, state.ReasonQueued} {
-		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now()}}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}},
+		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{Applied: state.Applied{At: time.Now()}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}},
 			Last: &state.Result{State: state.RunCancelled}, Reason: state.Reason{Code: code}})
 		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}}, Reason: state.Reason{Code: code}})
 	}

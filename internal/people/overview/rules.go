@@ -58,7 +58,7 @@ func (f facts) counts() []state.Count {
 		c := &counts[i]
 		switch pending := f.Task.Pending; {
 		case !c.Triggers:
-		case f.Task.Observed == f.Task.Applied.Digest:
+		case f.Task.Observed.Digest == f.Task.Applied.Digest:
 			c.Now = c.Applied
 		case pending != nil && pending.Entries != nil:
 			c.Now = c.Applied + pending.Entries.Added - pending.Entries.Removed

@@ -22,7 +22,7 @@ func (f facts) unapplied() (since time.Time, entries *state.EntryChanges) {
 		return f.Run.Seen, cmp.Or(f.Run.Entries, live.Entries)
 	}
 	last := t.Last
-	if last == nil || last.State == state.RunSucceeded || t.Observed != t.Attempted.Observed || f.Setting == lifecycle.Gone {
+	if last == nil || last.State == state.RunSucceeded || t.Observed.Digest != t.Attempted.Observed || f.Setting == lifecycle.Gone {
 		return time.Time{}, nil
 	}
 	return last.Seen, last.Entries

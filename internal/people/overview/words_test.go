@@ -58,7 +58,7 @@ func TestRead_SaysWhetherTheWindowsAreOpen(t *testing.T) {
 func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 	const task = "task:\n  - name: t\n    module: example/m/local\n    condition: {services: {names: [api]}}\n    module_input: {consul-kv: {path: cfg/, recurse: true}}\n" +
 		"    guard: {max_destroy: 5}\n    approval: destructive\n    approval_expires: 90m\n    require_distinct_approver: true\n    check: {judge: {command: [judge]}}\n"
-	record := state.Task{Observation: state.Observation{Observed: "B", Applied: state.Applied{Digest: "A", At: time.Now(), Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}}, Requests: state.Requests{Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}}}}
+	record := state.Task{Observed: state.Observed{Digest: "B"}, Applied: state.Applied{Digest: "A", At: time.Now(), Counts: []state.Count{{Of: "service instances", Triggers: true, Applied: 12, Now: 12}, {Of: "keys", Applied: 3, Now: 2}}}, Requests: state.Requests{Pending: &state.Pending{Entries: &state.EntryChanges{Added: 1, Removed: 8}}}}
 	got := shown(t, task, record, time.Now())
 	want := []apispec.TaskGuard{
 		{Key: "max_removed_percent", Limit: new(50), Within: new(900.0), Of: new("service instances"), Base: new(12), Applied: new(12), Now: new(5), Exceeded: new(true),
@@ -75,7 +75,7 @@ func TestRead_SaysWhichLimitsHoldAndWhatIsThere(t *testing.T) {
 	if got, want := apispec.Deref(got.Approval), "a plan that destroys or replaces a resource needs an approval, which is valid for 1h30m; who created or changed the task through the API cannot give it"; got != want {
 		t.Error(got)
 	}
-	record.Observed = "A" // the entries are back
+	record.Observed.Digest = "A" // the entries are back
 	if back := apispec.Deref(shown(t, task, record, time.Now()).Guards)[0]; *back.Now != 12 || *back.Exceeded {
 		t.Errorf("%+v", back)
 	}

@@ -14,7 +14,7 @@ func TestPages_ReplacedConsulIsApprovedOnceForAllTasks(t *testing.T) {
 	s := newSite(t, "web", "dns", "core")
 	rec := state.Reconcile{LastSuccess: time.Now(), Replaced: &state.Replaced{Since: time.Now().Add(-time.Minute), Why: "its index went back from 900 to 12", Tasks: 3, Entries: 9, Shown: "first"}}
 	for i, name := range []string{"web", "dns", "core"} {
-		s.write(name, state.Task{Observation: state.Observation{Applied: state.Applied{At: time.Now().Add(-time.Hour)}}, Reason: state.Reason{Code: state.ReasonReplaced,
+		s.write(name, state.Task{Applied: state.Applied{At: time.Now().Add(-time.Hour)}, Reason: state.Reason{Code: state.ReasonReplaced,
 			Text: fmt.Sprintf("service %s: %d removed%s (%s): the task waits until the entries are back, or until `terrapulse approve -all`", name, i+2, state.LostByReplaced, rec.Replaced.Why)}})
 	}
 	save := func() {

@@ -29,8 +29,8 @@ func TestPages_WriteTimesByOneRule(t *testing.T) {
 	retried.Reason = state.Reason{Code: state.ReasonBackoff, Text: "retry number 5 at 2086-03-14T13:00:01+01:00"}
 	s.write("web", retried)
 	now := time.Now().UTC()
-	s.write("db", state.Task{Stops: state.Stops{OnHold: &state.OnHold{By: "Jo", At: now.Add(-time.Hour)}}, Observation: state.Observation{Applied: state.Applied{At: now}}, Reason: state.Reason{Code: state.ReasonUnchanged}})
-	s.write("dns", state.Task{Observation: state.Observation{Applied: state.Applied{At: now}}, Due: now.Add(time.Hour), Reason: state.Reason{Code: state.ReasonUnchanged, Text: "next scheduled at 2086-03-14T12:00:00Z"}})
+	s.write("db", state.Task{Stops: state.Stops{OnHold: &state.OnHold{By: "Jo", At: now.Add(-time.Hour)}}, Applied: state.Applied{At: now}, Reason: state.Reason{Code: state.ReasonUnchanged}})
+	s.write("dns", state.Task{Applied: state.Applied{At: now}, Due: now.Add(time.Hour), Reason: state.Reason{Code: state.ReasonUnchanged, Text: "next scheduled at 2086-03-14T12:00:00Z"}})
 	plan, text := poolPlan()
 	waits := s.waits("edge", plan, text)
 	waits.OnHold = &state.OnHold{By: "Jo", At: now.Add(-time.Hour), Comment: "until 2086-03-14T12:00:00Z"}

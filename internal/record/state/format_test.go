@@ -19,16 +19,16 @@ func TestEncode_EveryRecordHasItsFormat(t *testing.T) {
 
 func TestDecode_NewerRecordIsNotCorrupt(t *testing.T) {
 	for value, want := range map[string]string{
-		`{"format":1,"observed":"A"}`:     "",
-		`{"format": 1, "observed": "A"}`:  "",
-		`{"observed":"A"}`:                "",
-		`{"format":1`:                     "corrupt",
-		`{"format":1,"observed":1}`:       "corrupt",
-		`{"format":"x"}`:                  "corrupt",
-		`{"format":2,"observed":"A"}`:     "newer",
-		`{"format":12,"observed":[1,2]}`:  "newer", // whatever its fields are
-		`{"observed":"A","format":2}`:     "newer",
-		`{"observed":"A", "format" : 2 }`: "newer",
+		`{"format":1,"observed":{"digest":"A"}}`:     "",
+		`{"format": 1, "observed": {"digest": "A"}}`: "",
+		`{"observed":{"digest":"A"}}`:                "",
+		`{"format":1`:                                "corrupt",
+		`{"format":1,"observed":1}`:                  "corrupt",
+		`{"format":"x"}`:                             "corrupt",
+		`{"format":2,"observed":{"digest":"A"}}`:     "newer",
+		`{"format":12,"observed":[1,2]}`:             "newer", // whatever its fields are
+		`{"observed":{"digest":"A"},"format":2}`:     "newer",
+		`{"observed":{"digest":"A"}, "format" : 2 }`: "newer",
 	} {
 		stored, err := state.Decode[state.Task](state.Record{Key: "task/web", Value: []byte(value)})
 		newer, corrupt := new(state.NewerError), new(state.CorruptError)
@@ -41,7 +41,7 @@ func TestDecode_NewerRecordIsNotCorrupt(t *testing.T) {
 			if want != "corrupt" {
 				t.Errorf("%s: %v", value, err)
 			}
-		case err != nil || want != "" || stored.Data.Observed != "A":
+		case err != nil || want != "" || stored.Data.Observed.Digest != "A":
 			t.Errorf("%s: %+v, %v", value, stored.Data, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestKind_SaysWhatItDoes(t *testing.T) {
 
 func TestConclude_RemoteRunThatWasConfirmedLateIsDoubtedUnlessTheRunSucceeds(t *testing.T) {
 	for s, doubted := range map[state.RunState]bool{state.RunSuperseded: true, state.RunCancelled: true, state.RunFailed: true, state.RunLost: true, state.RunSucceeded: false} {
-		was := state.Task{Run: &state.LiveRun{ID: "r1"}, Observation: state.Observation{Observed: "A", Applied: state.Applied{Digest: "A"}}}
+		was := state.Task{Run: &state.LiveRun{ID: "r1"}, Observed: state.Observed{Digest: "A"}, Applied: state.Applied{Digest: "A"}}
 		next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: s, ConfirmedLate: "r0",
 			Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval}}, Reason: state.Reason{Code: state.ReasonChanged}}, "")
 		if (next.Applied.Doubt != "") != doubted {
@@ -123,7 +123,7 @@ func TestConclude_SupersededWhileItWaited(t *testing.T) {
 		was := state.Task{Run: &state.LiveRun{ID: "r1"}}
 		next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSuperseded,
 			Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval}}, Reason: state.Reason{Code: code}}, "")
-		if next.Run != nil || next.Replaces || (next.Forced != "") != want || !next.Recheck {
+		if next.Run != nil || next.Replaces || (next.Forced != "") != want || !next.Observed.Recheck {
 			t.Errorf("%s: %+v", code, next)
 		}
 	}

@@ -36,7 +36,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			next.Scheduled = before
 		}
 		next.Run, next.Deleted = nil, next.Deleted.left()
-		next.Recheck, next.Superseded = true, run.State == RunSuperseded
+		next.Observed.Recheck, next.Observed.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
 	next.Applied.Sizes = next.Applied.Sizes.begun(run)
@@ -170,7 +170,7 @@ func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.
 
 // UpToDate reports whether everything is applied that the condition showed last.
 func (t Task) UpToDate() bool {
-	return !t.Applied.At.IsZero() && t.Observed == t.Applied.Digest && !t.Unfinished()
+	return !t.Applied.At.IsZero() && t.Observed.Digest == t.Applied.Digest && !t.Unfinished()
 }
 
 // Interrupted reports whether the task's latest run was interrupted.

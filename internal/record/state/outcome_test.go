@@ -43,7 +43,7 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 	for i := range MaxPeaks {
 		peaks = append(peaks, Peak{2000 - i, ended.Truncate(time.Millisecond)})
 	}
-	task := Task{Observation: Observation{Applied: Applied{Definition: strings.Repeat("d", 64), Digest: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200, peaks}}}, Observed: strings.Repeat("o", 64), ObservedAt: ended},
+	task := Task{Applied: Applied{Definition: strings.Repeat("d", 64), Digest: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200, peaks}}}, Observed: Observed{Digest: strings.Repeat("o", 64), At: ended},
 		Tries: Tries{Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}}, Naming: Naming{Shape: strings.Repeat("s", 64)}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
 	for range History {
 		task, _ = task.Conclude(Run{ID: "019aaf00-0000-7000-8000-000000000000", Kind: KindApply, State: RunInterrupted, Work: Work{Digest: strings.Repeat("a", 64), Changes: &Changes{Add: 1, Destroy: 1}}, Times: Times{Started: ended.Add(-12345 * time.Millisecond), Ended: ended},
@@ -55,11 +55,11 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 }
 
 func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
-	before := Task{Observation: Observation{Applied: Applied{Definition: "def", Digest: "A"}}, Tries: Tries{Failures: 2}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
+	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failures: 2}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
 		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
-	want.Run, want.Recheck, want.Superseded, want.Replaces, want.Forced = nil, true, true, true, after.Forced
+	want.Run, want.Observed.Recheck, want.Observed.Superseded, want.Replaces, want.Forced = nil, true, true, true, after.Forced
 	if diff := cmp.Diff(want, after); diff != "" || len(forgotten) > 0 || after.Forced == "" {
 		t.Errorf("forgotten %v, %s", forgotten, diff)
 	}

@@ -71,8 +71,8 @@ func TestPeaks_AreTheMostOfTheHistory(t *testing.T) {
 
 func TestPeaks_ATimeToComeDoesNotCountForLonger(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	task := state.Task{Observation: state.Observation{Applied: state.Applied{Sizes: state.Sizes{Latest: &state.Begun{InState: new(3), Until: now.Add(time.Hour)}},
-		Counts: []state.Count{{Of: "keys", Peaks: state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Hour)}, {Count: 40, Until: now.Add(2 * time.Hour)}}}}}}}
+	task := state.Task{Applied: state.Applied{Sizes: state.Sizes{Latest: &state.Begun{InState: new(3), Until: now.Add(time.Hour)}},
+		Counts: []state.Count{{Of: "keys", Peaks: state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Hour)}, {Count: 40, Until: now.Add(2 * time.Hour)}}}}}}
 	got := task.WithoutFuture(now.Add(time.Second))
 	if diff := cmp.Diff(state.Peaks{{Count: 60, Until: now}, {Count: 50, Until: now.Add(time.Second)}}, got.Applied.Counts[0].Peaks); diff != "" {
 		t.Error(diff)

@@ -38,12 +38,15 @@ const KeptResources = 20
 
 // Task is the record of one task. Each of its parts has a concern; together they are one JSON object.
 type Task struct {
-	Observation
 	Requests
 	Tries
 	Stops
 	Removal
 	Naming
+
+	// As long as Observed and Applied differ, there is work to do.
+	Observed Observed `json:"observed,omitzero"`
+	Applied  Applied  `json:"applied,omitzero"`
 
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
 	// Unverified, if set, says that the latest apply was not verified.
@@ -66,16 +69,20 @@ type Task struct {
 // counted makes the record the next revision of what it was.
 func (t *Task) counted(was Task) { t.Revision = was.Revision + 1 }
 
-// Observation is what a task's condition showed last, and what was applied last. As long as they
-// differ, there is work to do.
-type Observation struct {
-	Observed   string    `json:"observed,omitempty"` // digest of what the condition last showed
-	ObservedAt time.Time `json:"observed_at,omitzero"`
+// Observed is what a task's condition showed last.
+type Observed struct {
+	Digest string    `json:"digest,omitempty"`
+	At     time.Time `json:"at,omitzero"` // when it first showed that; zero if it was never read
 	// UnreadableSince is when the condition could first not be read, although
 	// Consul answers; zero if it can.
 	UnreadableSince time.Time `json:"unreadable_since,omitzero"`
-	Applied         Applied   `json:"applied,omitzero"`
+	Recheck         bool      `json:"recheck,omitempty"` // a run has ended since it was read
+	// Superseded says that this run was superseded: what it was begun for may still be to be done.
+	Superseded bool `json:"superseded,omitempty"`
 }
+
+// Current reports whether the condition was read, and no run has ended since.
+func (o Observed) Current() bool { return !o.At.IsZero() && !o.Recheck }
 
 // Applied is what was applied last, and what is known of it.
 type Applied struct {
@@ -91,12 +98,9 @@ type Applied struct {
 
 // Requests are what a task is to run for.
 type Requests struct {
-	Pending *Pending `json:"pending,omitempty"` // a change that no run has taken up
-	Recheck bool     `json:"recheck,omitempty"` // a run has ended since the condition was read
-	// Superseded says that this run was superseded: what it was begun for may still be to be done.
-	Superseded bool      `json:"superseded,omitempty"`
-	Scheduled  time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
-	Forced     string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
+	Pending   *Pending  `json:"pending,omitempty"`  // a change that no run has taken up
+	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
+	Forced    string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
 	// Replaces says that Forced is a request for the run that replaces a superseded one.
 	Replaces bool `json:"replaces,omitempty"`
 	// Destroy, if set, is a person's request to destroy everything that the task has

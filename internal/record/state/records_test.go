@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
-	was := state.Task{Observation: state.Observation{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: "B"}, Tries: state.Tries{Failures: 2},
+	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Failures: 2},
 		Run: &state.LiveRun{ID: "r1"}, History: []string{"r0"}}
 	for _, tt := range []struct {
 		outcome  state.RunState
@@ -35,7 +35,7 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 			if (next.Applied.Definition == "new") != (tt.outcome == state.RunSucceeded) {
 				t.Errorf("the definition is %q", next.Applied.Definition)
 			}
-			if next.Run != nil || !next.Recheck || next.Last.Run != "r1" {
+			if next.Run != nil || !next.Observed.Recheck || next.Last.Run != "r1" {
 				t.Errorf("the run has not ended: %+v", next)
 			}
 			if diff := cmp.Diff(state.IDs{"r0", "r1"}, next.History); diff != "" {
@@ -58,7 +58,7 @@ func TestTheFirstLostRunIsMadeGoodAtOnce(t *testing.T) {
 func TestTheEndOfAnotherRunLeavesTheLiveOne(t *testing.T) {
 	was := state.Task{Run: &state.LiveRun{ID: "r2"}}
 	next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", State: state.RunUnchanged, Times: state.Times{Ended: noon}}, "")
-	if next.Run == nil || next.Recheck {
+	if next.Run == nil || next.Observed.Recheck {
 		t.Errorf("%+v", next)
 	}
 }

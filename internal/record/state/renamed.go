@@ -60,8 +60,7 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	itself := func(name string) bool { return name == r.To }
 	next.Moving, next.Renamed = slices.DeleteFunc(Names([]string{r.From}, from.Moving), itself), slices.DeleteFunc(Names(from.Renamed), itself)
 	next.MovedFrom, next.MovedTo = nil, ""
-	next.Recheck = true // it is read, and its place in a queue is found, anew
-	next.UnreadableSince, next.Due = time.Time{}, time.Time{}
+	next.Observed.Recheck, next.Observed.UnreadableSince, next.Due = true, time.Time{}, time.Time{} // it is read, and its place in a queue is found, anew
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
 	next.MissingSince, next.RemovedAt, next.Deleted = time.Time{}, time.Time{}, nil
 	next.OnRemoval = ""                             // it is kept for the new name

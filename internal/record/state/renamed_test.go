@@ -40,7 +40,7 @@ func filled(v reflect.Value) {
 // Everything that a record of a task has moves to its new name, or is named here: a new field
 // needs a decision.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
-	anew := []string{"Reason", "Due", "UnreadableSince", "Recheck", "Drift", "OnRemoval", "Replaces"}                    // judged, read or kept anew
+	anew := []string{"Reason", "Due", "Observed.UnreadableSince", "Observed.Recheck", "Drift", "OnRemoval", "Replaces"}  // judged, read or kept anew
 	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "MovedTo", "Run"}           // under the former name
 	both := []string{"Renamed"}                                                                                          // perhaps the former name comes back
 	renamed := []string{"Applied.Definition", "Attempted.Definition", "Stop", "Accepted", "Last", "Moving", "MovedFrom"} // see below
@@ -75,7 +75,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 }
 
 func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
-	from := Task{Observation: Observation{Applied: Applied{Definition: "d1"}}, Stops: Stops{Stop: &Stop{Code: ReasonHeld, For: Attempt{Definition: "d1", Observed: "A"}}}}
+	from := Task{Applied: Applied{Definition: "d1"}, Stops: Stops{Stop: &Stop{Code: ReasonHeld, For: Attempt{Definition: "d1", Observed: "A"}}}}
 	next, _ := Rename{From: "old", To: "new", Was: "d2", Is: "d3"}.Take(from, Task{})
 	if next.Applied.Definition != "d1" || next.Stop.For.Definition != "d1" {
 		t.Errorf("a definition that has changed counts as the same: %+v", next)

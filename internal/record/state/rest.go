@@ -30,7 +30,7 @@ func (t Task) Rest() Rest {
 	if r := t.RemoteRun; r != nil && (r.Version != "" || r.GivenUp != nil) {
 		return ""
 	}
-	t.Observed, t.ObservedAt, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
+	t.Observed.Digest, t.Observed.At, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
 	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.MovedFrom = time.Time{}, Attempt{}, "", nil, "", nil
 	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.History, t.Last, t.Recent, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, nil, nil, "", 0, 0
 	if !reflect.ValueOf(t).IsZero() {

@@ -10,7 +10,7 @@ import (
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
 var harmless = []string{"Applied.Definition", "Applied.Digest", "Applied.At", "Applied.Counts", "Applied.Sizes",
-	"Observed", "ObservedAt", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval", "Follows",
+	"Observed.Digest", "Observed.At", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval", "Follows",
 	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
 }
 
@@ -18,12 +18,12 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 	resting := func() state.Task {
 		at := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 		return state.Task{
-			Observation: state.Observation{Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}}, Observed: "A", ObservedAt: at},
-			Requests:    state.Requests{Scheduled: at},
-			Tries:       state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
-			Naming:      state.Naming{Shape: "s", MovedFrom: []string{"was"}},
-			Removal:     state.Removal{OnRemoval: "k", Follows: []string{"a"}},
-			Drift:       &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
+			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}}, Observed: state.Observed{Digest: "A", At: at},
+			Requests: state.Requests{Scheduled: at},
+			Tries:    state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
+			Naming:   state.Naming{Shape: "s", MovedFrom: []string{"was"}},
+			Removal:  state.Removal{OnRemoval: "k", Follows: []string{"a"}},
+			Drift:    &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
 			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,
 		}
 	}
@@ -41,7 +41,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(*state.Task){
-		"something else is observed":   func(s *state.Task) { s.Observed = "B" },
+		"something else is observed":   func(s *state.Task) { s.Observed.Digest = "B" },
 		"it was never applied":         func(s *state.Task) { s.Applied.At = time.Time{} },
 		"another reason":               func(s *state.Task) { s.Reason.Code = state.ReasonFirst },
 		"its run was interrupted":      func(s *state.Task) { s.Last.State = state.RunInterrupted },
@@ -59,7 +59,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 		}
 	}
 	disabled := resting()
-	disabled.Reason.Code, disabled.Applied.At, disabled.Observed = state.ReasonDisabled, time.Time{}, ""
+	disabled.Reason.Code, disabled.Applied.At, disabled.Observed.Digest = state.ReasonDisabled, time.Time{}, ""
 	if got := disabled.Rest(); got != state.RestDisabled {
 		t.Errorf("a disabled task is %q", got)
 	}

@@ -10,7 +10,9 @@ import "time"
 func (t *Task) RequestRun(by string) { t.Forced, t.Replaces = by, false }
 
 // DropRequests removes the change and the request that wait for a run.
-func (t *Task) DropRequests() { t.Pending, t.Superseded, t.Forced, t.Replaces = nil, false, "", false }
+func (t *Task) DropRequests() {
+	t.Pending, t.Observed.Superseded, t.Forced, t.Replaces = nil, false, "", false
+}
 
 // RequestDestroy notes that a person requests that everything that the task has made is destroyed.
 func (t *Task) RequestDestroy(by, account string, at time.Time) {
@@ -107,7 +109,7 @@ func (t *Task) Restore(why string, now time.Time) {
 		t.RemoteRun = r.GiveUp(GivenUp{Comment: "Terrapulse was restored from a backup", Since: now})
 	}
 	t.DropRequests()
-	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Recheck = nil, nil, nil, t.Deleted.left(), true
+	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Observed.Recheck = nil, nil, nil, t.Deleted.left(), true
 	t.RetryAt, t.Due = time.Time{}, now
 	*t = t.WithoutCheck()
 	if !t.Applied.At.IsZero() {

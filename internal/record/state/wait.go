@@ -210,7 +210,7 @@ func (t Task) BeginWait(run Run) Task {
 		t.RemoteRun = t.RemoteRun.none()
 	}
 	live.Entries = nil // the record of the run has them
-	t.Run, t.Recheck = &live, true
+	t.Run, t.Observed.Recheck = &live, true
 	return t.noteUnsaved(run)
 }
 

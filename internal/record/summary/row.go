@@ -45,7 +45,7 @@ func Of(task string, t state.Task) Row {
 	if row.Rest == "" {
 		return row
 	}
-	row.Observed, row.Definition, row.Due, row.Scheduled = short(t.Observed), short(t.Applied.Definition), t.Due.UTC(), t.Scheduled.UTC()
+	row.Observed, row.Definition, row.Due, row.Scheduled = short(t.Observed.Digest), short(t.Applied.Definition), t.Due.UTC(), t.Scheduled.UTC()
 	if t.Drift != nil {
 		row.Checked, row.CheckAfter = true, t.Drift.After.UTC()
 	}

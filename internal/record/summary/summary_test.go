@@ -22,8 +22,8 @@ var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 // resting is the record of a task that was applied with what its condition shows.
 func resting(observed string) state.Task {
 	return state.Task{
-		Observation: state.Observation{Applied: state.Applied{Definition: "def", Digest: observed, At: noon}, Observed: observed, ObservedAt: noon},
-		Reason:      state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"},
+		Applied: state.Applied{Definition: "def", Digest: observed, At: noon}, Observed: state.Observed{Digest: observed, At: noon},
+		Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"},
 	}
 }
 

@@ -230,7 +230,7 @@ func (f Facts) between() View {
 		}
 		t.Reason = state.Reason{} // the configuration has changed since
 	case state.ReasonRunning, state.ReasonWaiting, state.ReasonOnHold, state.ReasonRules:
-		if t.Superseded && t.Reason.Code == state.ReasonRules {
+		if t.Observed.Superseded && t.Reason.Code == state.ReasonRules {
 			break
 		}
 		if t.Reason = (state.Reason{}); t.Last != nil { // a run has ended, or a hold
@@ -257,7 +257,7 @@ func (f Facts) between() View {
 		return in(Soon) // also after a cancelled run
 	case t.Stop != nil:
 		return in(Stopped)
-	case row.Phase == Soon, t.Superseded, t.Pending != nil, t.Applied.Doubt != "", t.Applied.At.IsZero():
+	case row.Phase == Soon, t.Observed.Superseded, t.Pending != nil, t.Applied.Doubt != "", t.Applied.At.IsZero():
 		return in(Soon)
 	case t.Unverified != nil:
 		return f.unverified(*t.Unverified)

@@ -21,7 +21,7 @@ func Ran(name string) (task state.Task) {
 
 // AtRest returns the record of a task that has run, as the tick after that leaves it.
 func AtRest(task state.Task) state.Task {
-	task.Observed, task.Recheck = task.Applied.Digest, false
+	task.Observed.Digest, task.Observed.Recheck = task.Applied.Digest, false
 	task.Reason = state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed since the last apply"}
 	return task
 }
