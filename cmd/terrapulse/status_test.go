@@ -65,7 +65,7 @@ func situations(now time.Time) []situation {
 	came := &state.EntryChanges{Added: 1, Entries: []state.EntryChange{{Action: state.EntryAdded, Name: "web-2", Group: "services"}}}
 	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
 	pending := &state.Pending{First: now, Latest: now, Entries: came}
-	failed := state.Tries{Failures: 1, Failing: state.Failing{Since: now, Error: "no such file"}, RetryAt: now.Add(time.Minute)}
+	failed := state.Tries{Failing: state.Failing{Count: 1, RetryAt: now.Add(time.Minute), Since: now, Error: "no such file"}}
 	return []situation{
 		{name: "new", phase: apispec.PhaseSoon},
 		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{Applied: state.Applied{At: applied}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},

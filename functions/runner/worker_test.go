@@ -284,7 +284,7 @@ func TestWork_RecordsAFailureOnItsRuns(t *testing.T) {
 					t.Errorf("the run of %s reads %+v", task, run)
 				}
 				stored, err := state.Read[state.Task](t.Context(), c.store, state.TaskKey(task))
-				if err != nil || stored.Data.Run != nil || stored.Data.Failures != 1 || stored.Data.RetryAt.IsZero() {
+				if err != nil || stored.Data.Run != nil || stored.Data.Failing.Count != 1 || stored.Data.Failing.RetryAt.IsZero() {
 					t.Errorf("%s reads %+v, %v", task, stored.Data, err)
 				}
 			}

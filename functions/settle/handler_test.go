@@ -96,7 +96,7 @@ func (b *fixture) failures(task string) int {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return t.Data.Failures
+	return t.Data.Failing.Count
 }
 
 // invoke sends a payload as Lambda does.

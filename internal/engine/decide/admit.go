@@ -189,7 +189,7 @@ func holdBackingOff(d *decider, t trigger) *hold {
 	if t.reason.Code != state.ReasonRetry || d.Repaired || !d.backingOff() {
 		return nil
 	}
-	h := refuse(state.ReasonBackoff, d.state.RetryAt, "retry number %d at %s", t.reason.Attempt, clock.Stamp(d.state.RetryAt, d.now))
+	h := refuse(state.ReasonBackoff, d.state.Failing.RetryAt, "retry number %d at %s", t.reason.Attempt, clock.Stamp(d.state.Failing.RetryAt, d.now))
 	h.reason.Attempt = t.reason.Attempt
 	return h
 }
@@ -241,7 +241,7 @@ func (d *decider) overdue() time.Time {
 
 // backingOff reports whether the next attempt has to wait.
 func (d *decider) backingOff() bool {
-	return d.ahead(d.state.RetryAt, state.Backoff(d.Task.Name, max(d.state.Failures, 1)))
+	return d.ahead(d.state.Failing.RetryAt, state.Backoff(d.Task.Name, max(d.state.Failing.Count, 1)))
 }
 
 // ahead reports whether a time, which was at most an interval ahead when it was

@@ -102,7 +102,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"a lost run is made good at once",
 			Input{Task: webTask(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Dead: Dead{Lost: lost}, State: with(applied(), func(s *state.Task) { s.Run = live })}, Run, state.ReasonLost, "out of memory", time.Time{}},
 		{"a task that keeps losing its runs backs off",
-			Input{Task: webTask(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Dead: Dead{Lost: lost}, State: with(applied(), func(s *state.Task) { s.Run, s.Failures = live, 3 })},
+			Input{Task: webTask(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Dead: Dead{Lost: lost}, State: with(applied(), func(s *state.Task) { s.Run, s.Failing.Count = live, 3 })},
 			Wait, state.ReasonBackoff, "retry number 4", noon.Add(state.Backoff("web", 3))},
 		{"a forced run needs no change", Input{Task: webTask(), State: applied(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Request: Request{Force: "start"}}, Run, state.ReasonForced, "requested by start", time.Time{}},
 		{"nothing is run on a partial read",
@@ -113,19 +113,19 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: webTask(), Reading: Reading{Observed: b}, State: applied(), Dead: Dead{Lost: &state.Run{ID: "r1", Task: "web"}}, Blocked: errors.New("stat ./mod")}, Wait, state.ReasonBlocked, "stat ./mod", time.Time{}},
 		{"nothing is run before the condition was read", Input{Task: webTask(), Request: Request{Force: "start"}}, Wait, state.ReasonUnread, "not been read", noon},
 		{"a failed task waits for its retry",
-			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon.Add(time.Second) })}, Wait, state.ReasonBackoff, "retry number 2 at 2086-03-14T12:00:01Z", noon.Add(time.Second)},
+			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 2, noon.Add(time.Second) })}, Wait, state.ReasonBackoff, "retry number 2 at 2086-03-14T12:00:01Z", noon.Add(time.Second)},
 		{"a failed task is retried",
-			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon })}, Run, state.ReasonRetry, "retry number 2", time.Time{}},
+			Input{Task: webTask(), State: with(applied(), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 2, noon })}, Run, state.ReasonRetry, "retry number 2", time.Time{}},
 		{"new input does not wait for the retry of the old",
-			Input{Task: unbuffered, Reading: Reading{Observed: b}, State: with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "api-1", time.Time{}},
+			Input{Task: unbuffered, Reading: Reading{Observed: b}, State: with(applied(), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 9, noon.Add(time.Hour) })}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"a failed apply is repeated although the condition went back to what was applied before it",
 			Input{Task: unbuffered, Reading: Reading{Observed: &Observed{Digest: "A"}}, State: with(applied(), func(s *state.Task) {
-				s.Observed.Digest, s.Attempted, s.Failures, s.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
+				s.Observed.Digest, s.Attempted, s.Failing.Count, s.Failing.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that changed since the only attempt is named as the cause",
-			Input{Task: unbuffered, Definition: "def", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonChanged, "api-1", time.Time{}},
+			Input{Task: unbuffered, Definition: "def", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"so is a definition",
-			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failures: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
+			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Reading: Reading{Observed: &Observed{Digest: "A"}}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Reading: Reading{Observed: &Observed{}}}, Run, state.ReasonFirst, "", time.Time{}},
 		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed.Digest, s.Applied.Digest = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},
@@ -140,7 +140,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 		{"a change alone does not run a scheduled task",
 			Input{Task: hourlyTask(), Reading: Reading{Observed: b}, State: with(applied(), func(s *state.Task) { s.Scheduled = noon })}, Wait, state.ReasonUnchanged, "next scheduled", noon.Add(time.Hour)},
 		{"a scheduled task that failed is retried before its next time",
-			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled, s.Failures, s.RetryAt = noon, 1, noon })}, Run, state.ReasonRetry, "retry number 1", time.Time{}},
+			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled, s.Failing.Count, s.Failing.RetryAt = noon, 1, noon })}, Run, state.ReasonRetry, "retry number 1", time.Time{}},
 	}
 	interrupted := with(applied(), func(s *state.Task) {
 		s.Last = &state.Result{Run: "r1", State: state.RunInterrupted, Error: "Terrapulse was told to stop"}
@@ -391,8 +391,8 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 			}
 			w.now = w.now.Add(max(time.Second, w.state.Due.Sub(w.now)))
 		}
-		if w.state.Applied.Digest != w.consul || w.state.Failures != 0 || w.run != nil {
-			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied.Digest, w.state.Failures, w.state.Reason)
+		if w.state.Applied.Digest != w.consul || w.state.Failing.Count != 0 || w.run != nil {
+			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied.Digest, w.state.Failing.Count, w.state.Reason)
 		}
 		if len(w.state.History) > state.History {
 			t.Fatalf("the history holds %d runs", len(w.state.History))

@@ -23,9 +23,9 @@ func (d *decider) whyDestroy() trigger {
 	case d.Lost != nil && d.Lost.Kind == state.KindDestroy && d.Lost.Cancel == "" && !d.backingOff():
 		return triggered(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
-	case ended && s.Failures > 0:
-		t := triggered(state.ReasonRetry, "retry number %d", s.Failures)
-		t.reason.Attempt = s.Failures
+	case ended && s.Failing.Count > 0:
+		t := triggered(state.ReasonRetry, "retry number %d", s.Failing.Count)
+		t.reason.Attempt = s.Failing.Count
 		return t
 
 	case s.Destroy != nil:

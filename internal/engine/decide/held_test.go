@@ -27,7 +27,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 	}
 	onA := on("def", "A")
 	fresh := state.Task{Observed: state.Observed{Digest: "A", At: noon.Add(-time.Hour)}}
-	failed := with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 2, noon })
+	failed := with(applied(), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 2, noon })
 	for _, tt := range []struct {
 		name   string
 		in     Input

@@ -195,7 +195,7 @@ func restless(d Decision) *state.Reason {
 
 // failing is the reason of a task for the tasks that wait for it: if it fails, it says why.
 func failing(d Decision, reason state.Reason) state.Reason {
-	if d.State.Failures == 0 {
+	if d.State.Failing.Count == 0 {
 		return reason
 	}
 	why := state.CutTo(state.Line(d.State.Failing.Error), maxWhy)

@@ -129,7 +129,7 @@ var successors = map[string]func() *chain{
 	"to be destroyed, and the destroy has failed": func() *chain {
 		return destroyed(func(in *Input) {
 			leaving(in)
-			in.State.Last, in.State.Failures, in.State.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
+			in.State.Last, in.State.Failing.Count, in.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
 		})
 	},
 	"to be destroyed, and that is not possible": func() *chain {
@@ -284,7 +284,7 @@ func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
 		}, "firewall"},
 		{"one has failed", func(_, lb, dns *Input) {
 			destroyed(dns)
-			lb.State.Last, lb.State.Failures, lb.State.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
+			lb.State.Last, lb.State.Failing.Count, lb.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
 		}, ""},
 		{"one is missing for some seconds", func(_, lb, dns *Input) { destroyed(dns); lb.State.RemovedAt = time.Time{} }, ""},
 		{"their definitions are of different times, and form a cycle", func(firewall, _, _ *Input) { firewall.Task.After = []string{"dns"} }, "dns"},

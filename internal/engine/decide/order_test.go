@@ -122,13 +122,13 @@ var situations = map[string]func() *chain{
 	"failed": func() *chain {
 		return afterFirewall(func(in *Input) {
 			endedAs(state.RunFailed)(in)
-			in.State.Failures, in.State.RetryAt = 1, noon.Add(5*time.Second)
+			in.State.Failing.Count, in.State.Failing.RetryAt = 1, noon.Add(5*time.Second)
 		})
 	},
 	"its Terraform state is not saved": func() *chain {
 		return afterFirewall(func(in *Input) {
 			endedAs(state.RunFailed)(in)
-			in.State.Failures, in.State.Unsaved = 1, &state.Unsaved{Run: "r0", Runner: "node-2", Instance: true, Place: "/tasks/firewall/errored.tfstate"}
+			in.State.Failing.Count, in.State.Unsaved = 1, &state.Unsaved{Run: "r0", Runner: "node-2", Instance: true, Place: "/tasks/firewall/errored.tfstate"}
 			in.Unreached = "node-2 is not there"
 		})
 	},
@@ -197,7 +197,7 @@ var situations = map[string]func() *chain{
 		return afterFirewall(func(in *Input) {
 			in.Task.Enabled = false
 			endedAs(state.RunFailed)(in)
-			in.State.Failures = 1
+			in.State.Failing.Count = 1
 		})
 	},
 	"disabled while its run is under way": func() *chain {
@@ -311,7 +311,7 @@ func TestOrder_HoldsEveryTrigger(t *testing.T) {
 		"definition":   func(in *Input) { in.Definition = "other" },
 		"request":      func(in *Input) { in.State.Forced = "ann" },
 		"-once":        func(in *Input) { in.Force, in.All = "-once", true },
-		"retry":        func(in *Input) { endedAs(state.RunFailed)(in); in.State.Failures = 1 },
+		"retry":        func(in *Input) { endedAs(state.RunFailed)(in); in.State.Failing.Count = 1 },
 		"interruption": endedAs(state.RunInterrupted),
 		"doubt":        func(in *Input) { in.State.Applied.Doubt = "a run went on" },
 		"schedule": func(in *Input) {
@@ -389,13 +389,13 @@ func TestOrder_TaskThatWaitsForAFailingOneSaysWhyThatFails(t *testing.T) {
 		change func(*state.Task)
 		want   string
 	}{
-		"it waits for its retry": {func(s *state.Task) { s.RetryAt = noon.Add(time.Minute) }, "waits for firewall: it fails: apply: the device does not answer"},
+		"it waits for its retry": {func(s *state.Task) { s.Failing.RetryAt = noon.Add(time.Minute) }, "waits for firewall: it fails: apply: the device does not answer"},
 		"it is retried":          {func(s *state.Task) {}, "waits for firewall: it fails: apply: the device does not answer"},
 		"it is on hold, too":     {func(s *state.Task) { s.OnHold = &state.OnHold{By: "Ann", At: noon} }, "waits for firewall: it fails: apply: the device does not answer; on hold by Ann"},
 	} {
 		c := afterFirewall(func(in *Input) {
 			s := &in.State
-			s.Failures, s.Failing, s.Attempted = 4, state.Failing{Since: noon, Error: "apply:\n  the device does not answer"}, state.Attempt{Definition: "def", Observed: s.Observed.Digest}
+			s.Failing, s.Attempted = state.Failing{Count: 4, Since: noon, Error: "apply:\n  the device does not answer"}, state.Attempt{Definition: "def", Observed: s.Observed.Digest}
 			tt.change(s)
 		})
 		if got := c.decide()["lb"].Reason; got.Code != state.ReasonAfter || !strings.HasPrefix(got.Text, tt.want) {

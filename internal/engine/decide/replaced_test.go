@@ -34,7 +34,7 @@ func TestDecide_ReplacedConsulHoldsTasksThatLoseEntries(t *testing.T) {
 	unbuffered.BufferPeriod.Enabled = false
 	lost := &Observed{Digest: "B", Lost: &Loss{1, "1 of 2 service instances are gone: web-1"}}
 	replaced := &state.Replaced{Why: "it is another"}
-	failed := with(applied(), func(s *state.Task) { s.Failures, s.RetryAt = 1, noon.Add(-time.Hour) })
+	failed := with(applied(), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 1, noon.Add(-time.Hour) })
 	for _, c := range []struct {
 		name string
 		in   Input

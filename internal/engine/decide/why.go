@@ -59,20 +59,20 @@ func (d *decider) why() trigger {
 		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)
 
 	// A task that was never applied and was stopped with this definition has changed.
-	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.Applied.At.IsZero() && s.Failures == 0:
+	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.Applied.At.IsZero() && s.Failing.Count == 0:
 		if d.scheduled() {
 			return d.schedule()
 		}
 		return d.changed()
 
-	case s.Failures > 0 && (s.Attempted == d.attempt() || d.scheduled()):
-		t := triggered(state.ReasonRetry, "retry number %d", s.Failures)
-		if t.reason.Attempt = s.Failures; d.Repaired {
+	case s.Failing.Count > 0 && (s.Attempted == d.attempt() || d.scheduled()):
+		t := triggered(state.ReasonRetry, "retry number %d", s.Failing.Count)
+		if t.reason.Attempt = s.Failing.Count; d.Repaired {
 			t.reason.Text += ": its local module was changed"
 		}
 		return t
 
-	case s.Applied.At.IsZero() && s.Failures == 0:
+	case s.Applied.At.IsZero() && s.Failing.Count == 0:
 		return triggered(state.ReasonFirst, "the task has never been applied")
 
 	// If nothing was ever applied, the latest attempt shows whether the definition

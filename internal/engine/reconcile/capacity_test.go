@@ -289,7 +289,7 @@ func TestTick_LauncherWithoutStatusDelaysNoOtherTask(t *testing.T) {
 	if err != nil || len(report.Launches) != 1 || report.Launches[0].Runs[0].Task != "task-1" {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if b.task("task-0").Failures != 0 {
+	if b.task("task-0").Failing.Count != 0 {
 		t.Error("a run is taken for lost though nothing is known of it")
 	}
 	if rec := b.reconcileRecord(); !strings.Contains(rec.Stalled, "which may not have been started: throttled") {

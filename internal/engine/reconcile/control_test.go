@@ -262,8 +262,8 @@ func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 				t.Errorf("%s: its runs have %v", changed[n].Name, record.Recent)
 			}
 		}
-		if record.Failures != 0 {
-			t.Errorf("%s has failed %d times", changed[n].Name, record.Failures)
+		if record.Failing.Count != 0 {
+			t.Errorf("%s has failed %d times", changed[n].Name, record.Failing.Count)
 		}
 	}
 }

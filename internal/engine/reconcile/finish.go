@@ -50,7 +50,7 @@ func (t *tick) finish(ctx context.Context, rec state.Stored[state.Reconcile], no
 	}
 	for _, d := range t.report.Decisions {
 		if !lifecycle.RowOf(d.Reason.Code).Off {
-			next.Failing = max(next.Failing, d.State.Failures)
+			next.Failing = max(next.Failing, d.State.Failing.Count)
 		}
 		if counted := d; postponed[d.Task.Name] {
 			counted.Action, counted.State.Reason.Code = decide.Wait, state.ReasonQueued

@@ -97,7 +97,7 @@ func TestTick_RunnerThatLingersTakesTheLaunch(t *testing.T) {
 	b.launcher.status = map[string]LaunchStatus{"r1": {Running: true}}
 	b.now = b.now.Add(time.Hour)
 	b.tick()
-	if len(b.launchedRuns()) != 0 || b.task("task-0").Failures != 0 {
+	if len(b.launchedRuns()) != 0 || b.task("task-0").Failing.Count != 0 {
 		t.Fatalf("a run was repeated: %+v", b.task("task-0"))
 	}
 	b.claimed(launch.Runs[0], "r1")
@@ -164,7 +164,7 @@ func TestTick_OfferOfADeadLeader(t *testing.T) {
 			if started := b.launcher.launches(); len(started) != tt.containers || live == nil || live.Offer != "r1" || tt.containers > 0 && started[0].ID != live.Launch {
 				t.Errorf("started %+v for %+v", started, live)
 			}
-			if n := b.task("task-0").Failures; n != 0 {
+			if n := b.task("task-0").Failing.Count; n != 0 {
 				t.Errorf("%d failures", n)
 			}
 		})
@@ -179,7 +179,7 @@ func TestTick_LaunchThatARunnerHasTakenGetsNoContainerThoughTheRunnerIsNotSeen(t
 	b.launcher.status = map[string]LaunchStatus{} // ECS shows what it knows with a delay
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if started := b.launcher.launches(); len(started) != 0 || b.task("task-0").Run == nil || b.task("task-0").Failures != 0 {
+	if started := b.launcher.launches(); len(started) != 0 || b.task("task-0").Run == nil || b.task("task-0").Failing.Count != 0 {
 		t.Errorf("started %+v for %+v", started, b.task("task-0").Run)
 	}
 }
@@ -315,7 +315,7 @@ func TestSettle_RunsThatAStoppedRunnerTookAreLost(t *testing.T) {
 			t.Errorf("event %d: %d runs are lost, want %d", try+1, len(lost), want)
 		}
 	}
-	if b.runner("r1").Exists() || b.task("task-0").Failures != 1 {
+	if b.runner("r1").Exists() || b.task("task-0").Failing.Count != 1 {
 		t.Errorf("the runner's record exists: %v; %+v", b.runner("r1").Exists(), b.task("task-0"))
 	}
 }
@@ -335,7 +335,7 @@ func TestSettle_OfferToAStoppedRunnerIsLeftToTheLeader(t *testing.T) {
 	})
 	b.catalog.set("B", nil)
 	report := b.tick()
-	if started := b.launcher.launches(); len(started) != 1 || report.Withdrawn != 1 || b.task("task-0").Failures != 0 || b.runner("r1").Exists() {
+	if started := b.launcher.launches(); len(started) != 1 || report.Withdrawn != 1 || b.task("task-0").Failing.Count != 0 || b.runner("r1").Exists() {
 		t.Errorf("started %+v; %+v", started, b.task("task-0"))
 	}
 }

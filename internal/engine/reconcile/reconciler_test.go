@@ -401,7 +401,7 @@ func TestTick_RunThatEndsMeanwhileIsNotLost(t *testing.T) {
 	if report := b.tick(); report.Decisions[0].Lost != nil || len(report.Left) > 0 {
 		t.Errorf("it was taken for lost: %+v", report.Decisions[0])
 	}
-	if task := b.task("task-0"); task.Failures != 0 || task.Run != nil || task.Last.State != state.RunSucceeded {
+	if task := b.task("task-0"); task.Failing.Count != 0 || task.Run != nil || task.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
 	if n := len(b.launcher.started); n != 1 {

@@ -369,17 +369,17 @@ var renameCases = []struct {
 		b.tick()
 		b.end(state.RunFailed, "")
 		for range 3 {
-			b.now = b.task("task-0").RetryAt
+			b.now = b.task("task-0").Failing.RetryAt
 			b.tickAfterEnd()
 			b.end(state.RunFailed, "")
 		}
 		b.tickAfterEnd()
 		b.rename()
 		failed := b.task("new")
-		if failed.Reason.Code != state.ReasonBackoff || failed.Failures != 4 || b.runs("new") != nil {
-			b.t.Fatalf("%d failures, %+v", failed.Failures, failed.Reason)
+		if failed.Reason.Code != state.ReasonBackoff || failed.Failing.Count != 4 || b.runs("new") != nil {
+			b.t.Fatalf("%d failures, %+v", failed.Failing.Count, failed.Reason)
 		}
-		b.now = failed.RetryAt
+		b.now = failed.Failing.RetryAt
 		b.runsAs(state.ReasonRetry)
 	}},
 	{"buffering", "moves", func(b *renameBench) {
@@ -440,7 +440,7 @@ var renameCases = []struct {
 		b.ends(state.RunSucceeded, "A")
 		b.tick()
 		for _, name := range []string{"task-0", "new"} {
-			if s := b.task(name); underCheck(s) != nil || s.Drifted() != nil || s.Failures > 0 {
+			if s := b.task(name); underCheck(s) != nil || s.Drifted() != nil || s.Failing.Count > 0 {
 				b.t.Errorf("%s has %+v, %+v", name, s, s.Drift)
 			}
 		}

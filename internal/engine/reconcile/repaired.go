@@ -16,7 +16,7 @@ const repairEvery = 2 * time.Second
 
 // repaired reports whether the local module of a failing task was changed after its latest run.
 func (t *tick) repaired(task *config.Task, s *state.Task) bool {
-	if t.ModuleChanged == nil || s.Failures == 0 || s.Last == nil || !task.LocalModule() {
+	if t.ModuleChanged == nil || s.Failing.Count == 0 || s.Last == nil || !task.LocalModule() {
 		return false
 	}
 	at, known := t.modulesAt[task.Module]

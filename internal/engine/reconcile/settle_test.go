@@ -105,7 +105,7 @@ func TestSettle_RunsOfAStoppedRunnerAreLostAndRepeated(t *testing.T) {
 			t.Errorf("the run of %s is %+v", planned.Task, got)
 		}
 		task := b.task(planned.Task)
-		if task.Run != nil || task.Failures != 1 || task.Last == nil || task.Last.Run != planned.ID || task.Last.State != state.RunLost {
+		if task.Run != nil || task.Failing.Count != 1 || task.Last == nil || task.Last.Run != planned.ID || task.Last.State != state.RunLost {
 			t.Errorf("%s says %+v", planned.Task, task)
 		}
 	}
@@ -131,7 +131,7 @@ func TestSettle_RepeatingItIsHarmless(t *testing.T) {
 	if lost := b.stop(launch, "", "told once more"); len(lost) != 0 || b.store.Writes.Load() != 0 {
 		t.Errorf("%d runs lost and %d writes", len(lost), b.store.Writes.Load())
 	}
-	if after := b.task("task-0"); after.Failures != 1 || after.Run == nil || after.Run.ID != before.Run.ID {
+	if after := b.task("task-0"); after.Failing.Count != 1 || after.Run == nil || after.Run.ID != before.Run.ID {
 		t.Errorf("the task says %+v", after)
 	}
 }
@@ -178,7 +178,7 @@ func TestSettle_OutcomeRecordedMeanwhileIsKept(t *testing.T) {
 	if err != nil || len(lost) != 0 || !met {
 		t.Errorf("lost %+v, %v", lost, err)
 	}
-	if task := b.task("task-0"); task.Applied.Digest != "A" || task.Failures != 0 {
+	if task := b.task("task-0"); task.Applied.Digest != "A" || task.Failing.Count != 0 {
 		t.Errorf("the task says %+v", task)
 	}
 }
@@ -219,7 +219,7 @@ func TestSettle_TickAndSettleCountALostRunOnce(t *testing.T) {
 	}}
 	b.tick()
 	b.tick()
-	if task := b.task("task-0"); task.Failures != 1 || len(task.History) != 1 || task.Last.Error != "told by the event" {
+	if task := b.task("task-0"); task.Failing.Count != 1 || len(task.History) != 1 || task.Last.Error != "told by the event" {
 		t.Errorf("the task says %+v", task)
 	}
 }
@@ -241,7 +241,7 @@ func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	if len(written) != 1 || written[0].Expires.IsZero() {
 		t.Errorf("written is %+v: it must be the run alone, and expire", written)
 	}
-	if after := b.task("task-0"); after.Failures != before.Failures || len(after.History) != len(before.History) {
+	if after := b.task("task-0"); after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) {
 		t.Errorf("the task says %+v", after)
 	}
 }

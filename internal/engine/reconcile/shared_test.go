@@ -43,7 +43,7 @@ func TestTick_LaunchOfAnInstanceThatDiedBeforeItClaimedTheRunIsStartedAgain(t *t
 	b.launcher.status = map[string]LaunchStatus{}
 	b.now = b.now.Add(liveCheck)
 	b.tick()
-	if got := b.launcher.launches(); len(got) != 1 || got[0].ID != launch.ID || b.run(launch.Runs[0]).Data.State != state.RunIntended || b.task("task-0").Failures != 0 {
+	if got := b.launcher.launches(); len(got) != 1 || got[0].ID != launch.ID || b.run(launch.Runs[0]).Data.State != state.RunIntended || b.task("task-0").Failing.Count != 0 {
 		t.Errorf("started %+v, the run is %s, the task %+v", got, b.run(launch.Runs[0]).Data.State, b.task("task-0"))
 	}
 }

@@ -64,7 +64,7 @@ func TestWaiting_SurvivesEveryProcess(t *testing.T) {
 		}
 	}
 	task := b.task("task-0")
-	if got := b.run(planned).Data; got.State != state.RunWaiting || task.Run == nil || task.Failures != 0 || task.Last != nil {
+	if got := b.run(planned).Data; got.State != state.RunWaiting || task.Run == nil || task.Failing.Count != 0 || task.Last != nil {
 		t.Errorf("the run is %+v, its task %+v", got, task)
 	}
 	if task.Reason.Code != state.ReasonWaiting || !strings.Contains(task.Reason.Text, "waits for approval: 3 to destroy") {

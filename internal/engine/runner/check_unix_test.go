@@ -64,8 +64,8 @@ func TestCheck_RefusedPlanWaitsWithEveryVerdict(t *testing.T) {
 	j.Watch = func(state.Run) io.Writer { return &out }
 	run := j.apply()
 	j.waits(run, "check names refused the plan: web is (redacted); check times refused the plan with exit code 2", state.RuleCheck, state.RuleCheck)
-	if j.driver.applied != 1 || !run.Wait.Guards() || j.task().Failures != 0 {
-		t.Errorf("%d applies, the task has %d failures", j.driver.applied, j.task().Failures)
+	if j.driver.applied != 1 || !run.Wait.Guards() || j.task().Failing.Count != 0 {
+		t.Errorf("%d applies, the task has %d failures", j.driver.applied, j.task().Failing.Count)
 	}
 	for _, line := range []string{"Check names refused the plan after ", "\n  web is (redacted)\n", "Check good passed after ", "Check times refused the plan after "} {
 		if !strings.Contains(out.String(), line) {

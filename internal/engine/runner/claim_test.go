@@ -196,7 +196,7 @@ func TestClaim_RunGivenUpByTheLeaderStopsWithoutOutcome(t *testing.T) {
 	if !errors.Is(err, errTaken) || !strings.Contains(err.Error(), "r1") {
 		t.Fatalf("got %v, want that the run was given up", err)
 	}
-	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || task.Applied.Digest != "A" || task.Failures != 1 {
+	if run, task := b.stored("r1"), b.task(); run.State != state.RunLost || task.Applied.Digest != "A" || task.Failing.Count != 1 {
 		t.Errorf("run %+v, task %+v", run, task)
 	}
 }

@@ -186,7 +186,7 @@ func TestJudge_TooManyEntriesGoneWaitWithTheirPlan(t *testing.T) {
 	if j.driver.applied != 1 || run.Plan.Name == "" || run.Changes.Change != 1 {
 		t.Errorf("%d applies; the plan is %+v of %+v", j.driver.applied, run.Plan, run.Changes)
 	}
-	if j.task().Failures != 0 || !j.task().RetryAt.IsZero() {
+	if j.task().Failing.Count != 0 || !j.task().Failing.RetryAt.IsZero() {
 		t.Error("a hold is taken for a failure")
 	}
 	j.counted(60, 20)

@@ -85,7 +85,7 @@ func TestRecord_LostAnswerRecordsTheOutcomeOnce(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); lost != 1 || task.Failures != 1 || len(task.History) != 1 {
+	if task := b.task(); lost != 1 || task.Failing.Count != 1 || len(task.History) != 1 {
 		t.Errorf("%d answers lost, the task reads %+v", lost, task)
 	}
 }
@@ -125,7 +125,7 @@ func TestRun_StopIsRecordedAsInterruptedNotAsFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if run, task := b.stored("r1"), b.task(); run.State != state.RunInterrupted || !strings.Contains(run.Error, "interrupted") ||
-		task.Run != nil || task.Failures != 0 || !task.RetryAt.IsZero() || !task.Unfinished() {
+		task.Run != nil || task.Failing.Count != 0 || !task.Failing.RetryAt.IsZero() || !task.Unfinished() {
 		t.Errorf("run %+v, task %+v", run, task)
 	}
 	if log := b.log.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "run interrupted") {

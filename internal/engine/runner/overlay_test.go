@@ -72,7 +72,7 @@ func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 				t.Errorf("the run reads %+v", run)
 			}
 			after := b.task()
-			if after.Run != nil || after.Forced == "" || after.Failures != before.Failures || len(after.History) != len(before.History) || after.Last != nil {
+			if after.Run != nil || after.Forced == "" || after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) || after.Last != nil {
 				t.Errorf("the task reads %+v", after)
 			}
 			if said := b.log.String(); strings.Contains(said, "level=ERROR") || !strings.Contains(said, "run superseded") {
@@ -117,7 +117,7 @@ func TestRunner_ReplacingRunIsSupersededByAPause(t *testing.T) {
 			t.Errorf("the run reads %+v", got)
 		}
 	}
-	if task := b.task(); task.Failures != 0 || task.Forced == "" {
+	if task := b.task(); task.Failing.Count != 0 || task.Forced == "" {
 		t.Errorf("the task reads %+v", task)
 	}
 }
@@ -142,7 +142,7 @@ func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run, task := b.stored("r2"), b.task(); run.State != state.RunFailed || task.Failures != 1 {
+	if run, task := b.stored("r2"), b.task(); run.State != state.RunFailed || task.Failing.Count != 1 {
 		t.Errorf("the run reads %+v, its task %+v", run, task)
 	}
 }

@@ -26,7 +26,7 @@ func TestRun_SuccessRecordsTheRenderedInputAsApplied(t *testing.T) {
 	if run.State != state.RunSucceeded || run.Digest != "B" || run.Owner != "here" || !run.Started.Equal(noon) || !run.Ended.Equal(noon) || run.Changes.Add != 1 {
 		t.Errorf("the run reads %+v", run)
 	}
-	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Observed.Recheck || task.Failures != 0 ||
+	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Observed.Recheck || task.Failing.Count != 0 ||
 		task.Applied.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
@@ -60,7 +60,7 @@ func TestRun_FailureLeavesAppliedUnchanged(t *testing.T) {
 			if run.State != state.RunFailed || !strings.Contains(run.Error, tt.text) || run.Digest != "" {
 				t.Errorf("the run reads %+v", run)
 			}
-			if task.Run != nil || task.Applied.Digest != "A" || task.Failures != 1 || !task.RetryAt.Equal(noon.Add(state.Backoff("web", 1))) {
+			if task.Run != nil || task.Applied.Digest != "A" || task.Failing.Count != 1 || !task.Failing.RetryAt.Equal(noon.Add(state.Backoff("web", 1))) {
 				t.Errorf("the task reads %+v", task)
 			}
 			if inputs, _ := state.LoadInputs(t.Context(), b.store, "web"); inputs.Elements != nil {
@@ -145,7 +145,7 @@ func TestRun_ExceedingRunTimeoutFails(t *testing.T) {
 		if want := "terraform apply of task web was interrupted: exceeded run_timeout of 50ms"; run.State != state.RunFailed || run.Error != want {
 			t.Errorf("the run %s with %q, want %q", run.State, run.Error, want)
 		}
-		if task.Failures != 1 || !task.RetryAt.After(noon) {
+		if task.Failing.Count != 1 || !task.Failing.RetryAt.After(noon) {
 			t.Errorf("the task is not retried with backoff: %+v", task)
 		}
 	})
@@ -167,7 +167,7 @@ func TestRun_CancelEndsItAndTheTaskIsHeld(t *testing.T) {
 	if run.State != state.RunCancelled || !strings.Contains(run.Error, "cancelled by an operator") {
 		t.Errorf("the run reads %+v", run)
 	}
-	if task.Run != nil || task.Failures != 0 || !task.Cancelled() || task.Stop == nil || task.Stop.For != task.Attempted {
+	if task.Run != nil || task.Failing.Count != 0 || !task.Cancelled() || task.Stop == nil || task.Stop.For != task.Attempted {
 		t.Errorf("the task reads %+v", task)
 	}
 }

@@ -83,7 +83,7 @@ func TestVerify_FailureLeavesTheTaskAppliedAndSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, task := b.stored("r1"), b.task()
-		if run.State != state.RunSucceeded || task.Applied.Digest != "B" || task.Failures != 0 {
+		if run.State != state.RunSucceeded || task.Applied.Digest != "B" || task.Failing.Count != 0 {
 			t.Errorf("%s: it is applied: %+v", onFailure, task)
 		}
 		if run.Verification.State != state.VerifyFailed || !strings.Contains(task.Unverified.Text, "vip failed: GET "+server.URL+" answered 404") {

@@ -428,10 +428,10 @@ func (j *judge) unsettled(w *world, t *config.Task, cfg *config.Config) string {
 		}
 	case isRare(t) && record.Run == nil && record.Observed.Digest != record.Applied.Digest && j.unfollowed(t.Name) != "":
 		return j.unfollowed(t.Name)
-	case isRare(t) && record.Run == nil && record.Failures == 0 && (record.Applied.Definition == t.Digest(cfg) || record.Applied.At.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
+	case isRare(t) && record.Run == nil && record.Failing.Count == 0 && (record.Applied.Definition == t.Digest(cfg) || record.Applied.At.IsZero() && record.Attempted.Definition == t.Digest(cfg)): // it waits for its schedule
 	case record.Applied.Digest != want || j.infra[t.Name] != want && !j.byHand[t.Name]:
 		return fmt.Sprintf("Consul says %s of %s, %s counts as applied, %s is there: %s", want, t.Name, record.Applied.Digest, j.infra[t.Name], state.Encode(record))
-	case record.Run != nil || record.Failures != 0 || record.Applied.Definition != t.Digest(cfg):
+	case record.Run != nil || record.Failing.Count != 0 || record.Applied.Definition != t.Digest(cfg):
 		return fmt.Sprintf("%s reads %+v", t.Name, record)
 	case j.unproven(w, t):
 		return fmt.Sprintf("%s is not verified: %s", t.Name, state.Encode(record))

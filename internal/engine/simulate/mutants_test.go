@@ -121,8 +121,8 @@ var engineMutants = []mutant{
 		rule: "failure is not the end",
 		seed: 494,
 		file: "engine/decide/admit.go",
-		old:  "return d.ahead(d.state.RetryAt, ",
-		new:  "return d.state.Failures > 2 || d.ahead(d.state.RetryAt, ",
+		old:  "return d.ahead(d.state.Failing.RetryAt, ",
+		new:  "return d.state.Failing.Count > 2 || d.ahead(d.state.Failing.RetryAt, ",
 		says: "no change is lost",
 	}, {
 		rule: "gates are a hint: every view is read now and then",
@@ -209,7 +209,7 @@ var engineMutants = []mutant{
 		rule: "a held task is not run for what its condition showed at first",
 		file: "engine/decide/why.go",
 		old:  "return untriggered(state.ReasonHeld, \"created",
-		new:  "if d.state.Failures == 0 { return d.changed() }; return untriggered(state.ReasonHeld, \"created",
+		new:  "if d.state.Failing.Count == 0 { return d.changed() }; return untriggered(state.ReasonHeld, \"created",
 		says: "a held task runs when its condition changes",
 	}, {
 		rule: "a change of its condition releases a held task",

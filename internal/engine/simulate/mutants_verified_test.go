@@ -34,8 +34,8 @@ var verifiedMutants = []mutant{
 		rule: "verification: it lasts until a run is verified",
 		seed: orderSeeds, stride: 2,
 		file: "record/state/outcome.go",
-		old:  "	case run.State == RunLost:\n",
-		new:  "	case run.State == RunLost:\n\t\tnext.Unverified = nil\n",
+		old:  "	case run.State == RunFailed, run.State == RunLost:\n",
+		new:  "	case run.State == RunFailed, run.State == RunLost:\n\t\tnext.Unverified = nil\n",
 		says: "only a run that is verified ends that a task is not",
 	},
 }

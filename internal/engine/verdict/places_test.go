@@ -36,11 +36,11 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		"applied": {func(*state.Task, *config.Task) {}, ""},
 		"on hold": {func(s *state.Task, _ *config.Task) { s.OnHold = &state.OnHold{By: "ann", At: at} }, "on hold by ann"},
 		"failed": {func(s *state.Task, _ *config.Task) {
-			s.Failures, s.Observed.Digest, s.RetryAt = 2, "B", noon.Add(time.Second)
+			s.Failing.Count, s.Observed.Digest, s.Failing.RetryAt = 2, "B", noon.Add(time.Second)
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "retry number 2 at"},
 		"failed, and its retry runs": {func(s *state.Task, _ *config.Task) {
-			s.Failures, s.Observed.Digest, s.Run = 2, "B", &state.LiveRun{ID: "r"}
+			s.Failing.Count, s.Observed.Digest, s.Run = 2, "B", &state.LiveRun{ID: "r"}
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "its latest run has failed"},
 		"not verified": {func(s *state.Task, _ *config.Task) {
@@ -64,7 +64,7 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		"blocked and disabled": {func(s *state.Task, t *config.Task) {
 			s.Reason, t.Enabled = state.Reason{Code: state.ReasonBlocked, Text: "no module"}, false
 		}, ""},
-		"disabled, and failed": {func(s *state.Task, t *config.Task) { s.Failures, t.Enabled = 2, false }, ""},
+		"disabled, and failed": {func(s *state.Task, t *config.Task) { s.Failing.Count, t.Enabled = 2, false }, ""},
 		"changed":              {func(s *state.Task, _ *config.Task) { s.Observed.Digest = "B" }, ""},
 		"never applied":        {func(s *state.Task, _ *config.Task) { *s = state.Task{} }, ""},
 		"running":              {func(s *state.Task, _ *config.Task) { s.Observed.Digest, s.Run = "B", &state.LiveRun{ID: "r"} }, ""},

@@ -116,7 +116,7 @@ func (e *engine) ended(t *testing.T, how state.RunState) {
 	next := rec.Data
 	next.Run, next.Last = nil, &state.Result{Run: "r", State: how}
 	if how == state.RunFailed {
-		next.Failures = 1
+		next.Failing.Count = 1
 	}
 	if _, err := e.store.Apply(t.Context(), rec.Write(next)); err != nil {
 		t.Fatal(err)

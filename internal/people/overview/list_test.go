@@ -107,7 +107,7 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 			t.Reason = state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}
 		},
 		"failing": func() {
-			t.Failures, t.Last, t.Reason = 2, l.ended(name, state.RunFailed), state.Reason{Code: state.ReasonBackoff, Text: "attempt 2"}
+			t.Failing.Count, t.Last, t.Reason = 2, l.ended(name, state.RunFailed), state.Reason{Code: state.ReasonBackoff, Text: "attempt 2"}
 		},
 		"cancelled": func() {
 			t.Last, t.Stop, t.Reason = l.ended(name, state.RunCancelled), &state.Stop{Code: state.ReasonCancelled}, state.Reason{Code: state.ReasonCancelled}

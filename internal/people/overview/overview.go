@@ -202,7 +202,7 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 	v := f.Assess()
 	t := apispec.TaskOverview{
 		Name: e.name, Phase: apispec.Phase(v.Phase), NeedsPerson: v.Person, Reason: apiview.Reason(v.Reason), Due: apiview.Moment(v.Due), Applied: apiview.Moment(f.Task.Applied.At),
-		Failures: apiview.Optional(f.Task.Failures), Error: apiview.Optional(v.Error), Override: overrideOf(effective, e.name),
+		Failures: apiview.Optional(f.Task.Failing.Count), Error: apiview.Optional(v.Error), Override: overrideOf(effective, e.name),
 		Enabled: v.Reason.Code != state.ReasonDisabled && v.Phase != lifecycle.Removed,
 	}
 	if h := f.Task.OnHold; h != nil {

@@ -85,7 +85,7 @@ func TestAttention_RetriesOfFailingTasksDoNotChangeTheTitle(t *testing.T) {
 		"intended":    {Task: state.Task{Reason: state.Reason{Code: state.ReasonRetry}, Run: live}, Run: state.Run{State: state.RunIntended}},
 		"running":     {Task: state.Task{Reason: state.Reason{Code: state.ReasonRunning}, Run: live}, Run: state.Run{State: state.RunRunning}},
 	} {
-		f.Setting, f.Task.Failures, f.Task.Failing = lifecycle.Enabled, 3, state.Failing{Error: "broken"}
+		f.Setting, f.Task.Failing = lifecycle.Enabled, state.Failing{Count: 3, Error: "broken"}
 		v := f.Assess()
 		shown := apispec.TaskOverview{Name: "lb", Enabled: true, Phase: apispec.Phase(v.Phase), NeedsPerson: v.Person, Reason: apispec.Reason{Code: v.Reason.Code}}
 		if got := needing(t, some(shown)); got != "1 task needs attention." {

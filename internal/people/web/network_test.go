@@ -341,7 +341,7 @@ func (n *network) fails() {
 			Reason: state.Reason{Code: state.ReasonRetry, Text: fmt.Sprintf("attempt %d after a failed run", i+1), Attempt: i + 1}}, n.ago(time.Duration(9-3*i)*time.Minute), 2.1)
 	}
 	task.Reason = state.Reason{Code: state.ReasonBackoff, Text: "the last run failed, the next attempt is the 4th: " + text, Attempt: 4}
-	task.RetryAt, task.Due = n.began.Add(90*time.Second), n.began.Add(90*time.Second)
+	task.Failing.RetryAt, task.Due = n.began.Add(90*time.Second), n.began.Add(90*time.Second)
 	n.write(name, task)
 	n.failed = task.Last.Run
 	n.print(state.Run{Task: name, ID: n.failed}, "dns_a_record_set.service[\"shop\"]: Modifying...", "\x1b[31m╷\x1b[0m", "\x1b[31m│\x1b[0m \x1b[1m\x1b[31mError: \x1b[0m\x1b[1mupdating record shop.internal.example\x1b[0m",

@@ -234,7 +234,7 @@ func TestTaskPage_StaysAsTheReaderLeftItWhileItRefreshes(t *testing.T) {
 	b.Click("Approve")
 	b.Fill("Comment", "seen with Ben")
 	browsertest.Eval[chromedp.Void](b, "document.querySelectorAll('.resources details')[7].open = true; document.querySelector('.group').open = false")
-	task.Failures = 3 // the page shows it
+	task.Failing.Count = 3 // the page shows it
 	s.write("web", task)
 	b.Until("3 in a row", "Terraform will destroy 6 resources, replace 5, change 24 and create 4.", "forces the replacement")
 	const shown = `[document.querySelectorAll('.resources details')[7].open, !document.querySelector('.group').open, document.activeElement.name === 'comment', document.activeElement.value].join()`

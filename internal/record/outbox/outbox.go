@@ -163,14 +163,14 @@ func OfEnd(was, next state.Task, run state.Run) []Event {
 func ofEnd(was, next state.Task, run state.Run) []Event {
 	e := OfRun(run)
 	switch {
-	case next.Failures > was.Failures:
-		e.Failures, e.Quiet = next.Failures, !next.Failing.Said.Equal(run.Ended)
+	case next.Failing.Count > was.Failing.Count:
+		e.Failures, e.Quiet = next.Failing.Count, !next.Failing.Said.Equal(run.Ended)
 		if !next.Failing.Since.Equal(run.Ended) {
 			e.Since = next.Failing.Since
 		}
 	case !was.Failing.Since.IsZero() && run.State == state.RunSucceeded:
 		recovered := e
-		recovered.Kind, recovered.Failures, recovered.Since = TaskRecovered, was.Failures, was.Failing.Since
+		recovered.Kind, recovered.Failures, recovered.Since = TaskRecovered, was.Failing.Count, was.Failing.Since
 		e.Quiet = true
 		return []Event{e, recovered}
 	}

@@ -70,36 +70,16 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 			ended.Observed = live.Input
 		}
 		next.StopFor(stopOf(run, ended))
-		next.Accepted = nil
-		next.Failures, next.RetryAt = 0, time.Time{}
+		next.Accepted, next.Failing = nil, next.Failing.cancelled()
 	case run.State == RunSucceeded:
 		if a := next.Accepted; a != nil && a.Observed == run.Digest {
 			next.Accepted = nil
 		}
 		next.Applied.Definition, next.Applied.Digest, next.Applied.At = definition, run.Digest, run.Ended
-		next.Failures, next.RetryAt = 0, time.Time{}
-		next = next.endDrift(run.Kind, run.Ended).verified(t, run)
-	case run.State == RunFailed:
-		next.Failures++
-		if !run.ForPerson() || !t.RetryAt.After(run.Ended) { // a request does not delay the retry that was to come anyway
-			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures))
-		}
-	case run.State == RunLost:
-		// The first loss is made good at once; a task that keeps killing its
-		// runner backs off like one that fails.
-		next.Failures++
-		next.RetryAt = run.Ended
-		if next.Failures > 1 {
-			next.RetryAt = run.Ended.Add(Backoff(run.Task, next.Failures-1))
-		}
-	}
-	switch {
-	case run.State == RunSucceeded:
 		next.Failing = Failing{}
-	case next.Failures > t.Failures:
-		next.Failing = next.Failing.failed(run.Ended, run.Error)
-	case next.Failures == 0: // somebody has cancelled it: people hear at once if it fails again, and when it has recovered
-		next.Failing.Said, next.Failing.Error = time.Time{}, ""
+		next = next.endDrift(run.Kind, run.Ended).verified(t, run)
+	case run.State == RunFailed, run.State == RunLost:
+		next.Failing = next.Failing.failed(run)
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
 		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil
@@ -141,9 +121,10 @@ func (t Task) unapplied(run Run) (seen time.Time, entries *EntryChanges) {
 // another definition comes than the one that it was destroyed with.
 func (t Task) destroyed(run Run) Task {
 	byHand := t.Destroy != nil && !run.Removed
-	t.Destroy, t.Failures, t.RetryAt = nil, 0, time.Time{}
+	t.Destroy, t.Failing = nil, t.Failing.cancelled()
 	switch {
 	case run.State == RunSucceeded:
+		t.Failing = Failing{}
 		t.Applied, t.OnRemoval, t.Unverified, t.Made = Applied{}, "", nil, nil
 		if !t.RemovedAt.IsZero() {
 			t.RemovedAt = run.Ended // its records are kept from now on
@@ -166,7 +147,7 @@ func (t Task) Destroyed() bool {
 
 // Unfinished reports whether the task's latest run did not apply everything, so
 // that there is work to do although the condition shows nothing new.
-func (t Task) Unfinished() bool { return t.Failures > 0 || t.Interrupted() || t.Cancelled() }
+func (t Task) Unfinished() bool { return t.Failing.Count > 0 || t.Interrupted() || t.Cancelled() }
 
 // UpToDate reports whether everything is applied that the condition showed last.
 func (t Task) UpToDate() bool {
@@ -230,5 +211,5 @@ func readRenamed(ctx context.Context, s Store, task string) (Stored[Task], error
 // died before it could end the run is recorded as lost, without a failure. A destroy
 // that was rejected changes nothing about the task.
 func (t Task) Cancelled() bool {
-	return t.Last != nil && !(t.Last.Kind == KindDestroy && t.Last.Rejected) && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failures == 0)
+	return t.Last != nil && !(t.Last.Kind == KindDestroy && t.Last.Rejected) && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failing.Count == 0)
 }

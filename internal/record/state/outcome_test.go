@@ -55,7 +55,7 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 }
 
 func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
-	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failures: 2}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
+	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failing: Failing{Count: 2}}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
 		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
@@ -82,10 +82,10 @@ func TestConclude_RequestedRunThatFailsDoesNotDelayTheRetry(t *testing.T) {
 		"the retry itself, which is due": {ReasonRetry, noon.Add(-time.Second), long},
 		"new input before the retry":     {ReasonChanged, soon, long},
 	} {
-		task := Task{Tries: Tries{Failures: 8, RetryAt: test.retryAt}}
+		task := Task{Tries: Tries{Failing: Failing{Count: 8, RetryAt: test.retryAt}}}
 		next, _ := task.Conclude(Run{ID: "r", Task: "web", Kind: KindApply, State: RunFailed, Reason: Reason{Code: test.reason}, Times: Times{Ended: noon}}, "")
-		if !next.RetryAt.Equal(test.want) || next.Failures != 9 {
-			t.Errorf("%s: retried at %s after %d failures, want %s", name, next.RetryAt, next.Failures, test.want)
+		if !next.Failing.RetryAt.Equal(test.want) || next.Failing.Count != 9 {
+			t.Errorf("%s: retried at %s after %d failures, want %s", name, next.Failing.RetryAt, next.Failing.Count, test.want)
 		}
 	}
 }

@@ -108,12 +108,10 @@ type Requests struct {
 	Destroy *Request `json:"destroy,omitempty"`
 }
 
-// Tries are what became of the latest runs of a task, and when it is tried again.
+// Tries are what became of the latest runs of a task.
 type Tries struct {
-	Failures  int       `json:"failures,omitempty"` // runs that failed or were lost since the last success or cancel
-	Failing   Failing   `json:"failing,omitzero"`
-	Attempted Attempt   `json:"attempted,omitzero"` // by the latest run that was decided
-	RetryAt   time.Time `json:"retry_at,omitzero"`
+	Failing   Failing `json:"failing,omitzero"`
+	Attempted Attempt `json:"attempted,omitzero"` // by the latest run that was decided
 	// Chased is how many runs in a row have succeeded while their condition changed, without a change since:
 	// they may change it themselves.
 	Chased int `json:"chased,omitempty"`

@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
-	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Failures: 2},
+	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Failing: state.Failing{Count: 2}},
 		Run: &state.LiveRun{ID: "r1"}, History: []string{"r0"}}
 	for _, tt := range []struct {
 		outcome  state.RunState
@@ -29,8 +29,8 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 	} {
 		t.Run(string(tt.outcome), func(t *testing.T) {
 			next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", State: tt.outcome, Work: state.Work{Digest: "C"}, Times: state.Times{Ended: noon}}, "new")
-			if next.Applied.Digest != tt.applied || next.Failures != tt.failures || !next.RetryAt.Equal(tt.retry) {
-				t.Errorf("applied %q, %d failures, retry at %s", next.Applied.Digest, next.Failures, next.RetryAt)
+			if next.Applied.Digest != tt.applied || next.Failing.Count != tt.failures || !next.Failing.RetryAt.Equal(tt.retry) {
+				t.Errorf("applied %q, %d failures, retry at %s", next.Applied.Digest, next.Failing.Count, next.Failing.RetryAt)
 			}
 			if (next.Applied.Definition == "new") != (tt.outcome == state.RunSucceeded) {
 				t.Errorf("the definition is %q", next.Applied.Definition)
@@ -50,8 +50,8 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 
 func TestTheFirstLostRunIsMadeGoodAtOnce(t *testing.T) {
 	next, _ := state.Task{}.Conclude(state.Run{Task: "web", State: state.RunLost, Times: state.Times{Ended: noon}}, "")
-	if !next.RetryAt.Equal(noon) || next.Failures != 1 {
-		t.Errorf("retry at %s after %d failures", next.RetryAt, next.Failures)
+	if !next.Failing.RetryAt.Equal(noon) || next.Failing.Count != 1 {
+		t.Errorf("retry at %s after %d failures", next.Failing.RetryAt, next.Failing.Count)
 	}
 }
 

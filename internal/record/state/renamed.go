@@ -52,8 +52,8 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 		made.Task = cmp.Or(made.Task, r.From)
 		next.Made = &made
 	}
-	if limit := r.At.Add(Backoff(r.To, max(from.Failures, 1))); from.RetryAt.After(limit) {
-		next.RetryAt = limit // of two names, one backs off a little longer
+	if limit := r.At.Add(Backoff(r.To, max(from.Failing.Count, 1))); from.Failing.RetryAt.After(limit) {
+		next.Failing.RetryAt = limit // of two names, one backs off a little longer
 	}
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
 	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false

@@ -46,7 +46,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	renamed := []string{"Applied.Definition", "Attempted.Definition", "Stop", "Accepted", "Last", "Moving", "MovedFrom"} // see below
 	var from Task
 	filled(reflect.ValueOf(&from).Elem())
-	from.RetryAt = time.Date(2026, 11, 24, 12, 0, 1, 0, time.UTC)
+	from.Failing.RetryAt = time.Date(2026, 11, 24, 12, 0, 1, 0, time.UTC)
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	next, left := Rename{From: "old", To: "new", Was: "x", Is: "y", At: at}.Take(from, Task{Events: 3})
 	was, is, former := reflect.ValueOf(from), reflect.ValueOf(next), reflect.ValueOf(left)
@@ -83,14 +83,14 @@ func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
 }
 
 func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
-	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: "ann"}, Tries: Tries{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Failures: 2}, Naming: Naming{Moving: []string{"new", "first"}}}
+	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: "ann"}, Tries: Tries{Failing: Failing{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Count: 2}}, Naming: Naming{Moving: []string{"new", "first"}}}
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, Stop: &Stop{Code: ReasonHeld, Next: true}}, Requests: Requests{Forced: "bob"}, History: []string{"r0"}})
 	if next.OnHold.By != "bob" || next.Forced != "bob" || !next.Stop.Next || !slices.Equal(next.History, []string{"r0"}) || !slices.Equal(next.Moving, []string{"old", "first"}) {
 		t.Errorf("%+v", next)
 	}
-	if limit := at.Add(Backoff("new", 2)); !next.RetryAt.Equal(limit) {
-		t.Errorf("the next attempt is at %s, which is more than the backoff of the new name: %s", next.RetryAt, limit)
+	if limit := at.Add(Backoff("new", 2)); !next.Failing.RetryAt.Equal(limit) {
+		t.Errorf("the next attempt is at %s, which is more than the backoff of the new name: %s", next.Failing.RetryAt, limit)
 	}
 }
 

@@ -110,7 +110,7 @@ func (t *Task) Restore(why string, now time.Time) {
 	}
 	t.DropRequests()
 	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Observed.Recheck = nil, nil, nil, t.Deleted.left(), true
-	t.RetryAt, t.Due = time.Time{}, now
+	t.Failing.RetryAt, t.Due = time.Time{}, now
 	*t = t.WithoutCheck()
 	if !t.Applied.At.IsZero() {
 		t.Applied.Doubt = why

@@ -15,7 +15,7 @@ import (
 // guarded are fields of Task that say what a task should do and what stops it, and that
 // nothing else has.
 var guarded = []string{"Stop", "OnHold", "Forced", "Applied.Doubt", "Attempted", "RemoteRun", "Leaving",
-	"RemovedAt", "MissingSince", "RetryAt", "Applied.At", "Moving", "MovedFrom", "MovedTo"}
+	"RemovedAt", "MissingSince", "Failing.RetryAt", "Applied.At", "Moving", "MovedFrom", "MovedTo"}
 
 func TestTransitions_NothingElseWritesWhatStopsATask(t *testing.T) {
 	t.Parallel()

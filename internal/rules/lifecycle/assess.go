@@ -52,7 +52,7 @@ func (f Facts) Assess() View {
 	switch u := t.Unverified; {
 	case v.Phase == Removed, v.Reason.Code == state.ReasonDisabled, f.Corrupt != nil:
 		return v
-	case t.Failures > 0:
+	case t.Failing.Count > 0:
 		v.Phase, v.Error = Failing, t.Failing.Error
 	case u == nil, u.Interrupted(), v.Phase == Failing, v.Phase == Unverified:
 		return v
@@ -129,7 +129,7 @@ func (f Facts) underWay() View {
 		}
 		v.Reason.Text = turn + ": " + v.Reason.Text
 	case state.RunRunning:
-		if v.Reason = f.Run.Reason; f.Task.Failures > 0 || f.Task.Unverified != nil { // the phase does not say it
+		if v.Reason = f.Run.Reason; f.Task.Failing.Count > 0 || f.Task.Unverified != nil { // the phase does not say it
 			v.Reason.Text = "a run is under way: " + v.Reason.Text
 		}
 		if f.Unwatched {
@@ -208,7 +208,7 @@ func (f Facts) off(code state.ReasonCode, text string) View {
 func (f Facts) between() View {
 	t, asked := f.Task, state.Reason{}
 	switch {
-	case t.Destroy != nil && t.Failures == 0:
+	case t.Destroy != nil && t.Failing.Count == 0:
 		asked = state.Reason{Code: state.ReasonDestroy, Text: t.Destroy.By + " requested that everything that the task has made is destroyed"}
 	case t.Forced != "":
 		asked = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
@@ -247,10 +247,10 @@ func (f Facts) between() View {
 		return in(Soon)
 	case row.Phase == Stopped:
 		return in(Stopped)
-	case t.Failures > 0:
+	case t.Failing.Count > 0:
 		v := in(Failing)
 		if v.Due.IsZero() {
-			v.Due = t.RetryAt
+			v.Due = t.Failing.RetryAt
 		}
 		return v
 	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Unverified.Interrupted():
