@@ -166,7 +166,7 @@ func TestInvokeFollowsTheRunsThatItStarted(t *testing.T) {
 func TestInvokeWaitsForWhatHadNoRoomAtFirst(t *testing.T) {
 	var d *fakeStack
 	d = newFakeStack(t, func(req invoke.Request) (invoke.Answer, error) {
-		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Requests: state.Requests{Forced: "someone"}, Reason: state.Reason{Code: state.ReasonQueued}})))
+		written, err := d.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(state.Task{Requests: state.Requests{Forced: state.Forced{By: "someone"}}, Reason: state.Reason{Code: state.ReasonQueued}})))
 		if err != nil {
 			return invoke.Answer{}, err
 		}

@@ -79,7 +79,7 @@ func situations(now time.Time) []situation {
 		{name: "queued", phase: apispec.PhaseSoon, why: "no room", task: state.Task{Applied: state.Applied{At: applied}, Reason: reason(state.ReasonQueued, "no room")}},
 		{name: "scheduled", phase: apispec.PhaseSoon, why: "next at noon", task: state.Task{Applied: state.Applied{At: applied}, Requests: state.Requests{Pending: pending}, Due: now.Add(time.Hour), Reason: reason(state.ReasonUnchanged, "next at noon")}},
 		{name: "intended", phase: apispec.PhaseSoon, why: "a run waits for its turn: added web-2", task: state.Task{Applied: state.Applied{At: applied}, Run: live, Reason: running}, run: under(state.RunIntended)},
-		{name: "requested", phase: apispec.PhaseSoon, why: "a run was requested by Jo", task: state.Task{Applied: state.Applied{At: applied}, Requests: state.Requests{Forced: "Jo"}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
+		{name: "requested", phase: apispec.PhaseSoon, why: "a run was requested by Jo", task: state.Task{Applied: state.Applied{At: applied}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
 		{name: "running", phase: apispec.PhaseRunning, why: "added web-2", task: state.Task{Applied: state.Applied{At: applied}, Run: live, Reason: running}, run: under(state.RunRunning)},
 		{name: "waits", phase: apispec.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{Applied: state.Applied{At: applied}, Run: waiting, Reason: running}, run: waits},
 		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Tries: failed, Last: last(state.RunFailed), Reason: reason(state.ReasonBackoff, "retry at noon")}},

@@ -81,7 +81,7 @@ func readRun(ctx context.Context, store state.Store, invoked time.Time, o *recon
 			return fmt.Errorf("read task %s: %w", o.Task, err)
 		}
 		o.Reason = task.Data.Reason
-		if run := task.Data.Run; run != nil && task.Data.Forced == "" && (run.Created.After(invoked) || run.Wait != nil) {
+		if run := task.Data.Run; run != nil && task.Data.Forced.By == "" && (run.Created.After(invoked) || run.Wait != nil) {
 			ids[o.Task] = run.ID
 		} else if last := task.Data.Last; run == nil && last != nil && last.Started.After(invoked) {
 			ids[o.Task] = last.Run

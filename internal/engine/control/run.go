@@ -125,7 +125,7 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 		case waits != nil:
 			return *waits, nil
 		}
-		if t.Run == nil && t.Forced == "" && t.Last != nil && !earlier.includes(t.Last.Run) {
+		if t.Run == nil && t.Forced.By == "" && t.Last != nil && !earlier.includes(t.Last.Run) {
 			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
 			if err != nil {
 				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)
@@ -135,7 +135,7 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 				return run.Data, c.awaitSettled(ctx, task)
 			}
 		}
-		if t.Run == nil && t.Forced == "" {
+		if t.Run == nil && t.Forced.By == "" {
 			// Nobody asks for it any more, unless the task is only not there for a while.
 			override, err := state.Read[state.Override](ctx, c.Store, state.OverrideKey(task))
 			if err != nil {

@@ -135,7 +135,7 @@ func (d *decider) note() {
 		s.Configured()
 		s.Follows = d.Task.After
 	}
-	if s.Forced != "" {
+	if s.Forced.By != "" {
 		s.Renamed = nil // a person has said that it is a new task
 	}
 	if d.Removed && d.Blocked == nil {
@@ -278,7 +278,7 @@ func (d *decider) run(t trigger) Decision {
 		seen = d.pending().First
 	}
 	before := s.Scheduled
-	replaces := s.Replaces && (t.reason.Code == state.ReasonForced || d.destroys())
+	replaces := s.Forced.Replaces && (t.reason.Code == state.ReasonForced || d.destroys())
 	s.Begin(d.attempt(), d.destroys())
 	*s = s.WithoutCheck()
 	s.RunsRemotely(d.Driver)

@@ -431,7 +431,7 @@ func TestDecide_RunAfterASupersededOneReplacesIt(t *testing.T) {
 	superseded, _ := applied().Conclude(state.Run{ID: "r1", Task: "web", State: state.RunSuperseded}, "")
 	in := Input{Task: webTask(), Definition: "def", State: superseded, Reading: Reading{Observed: &Observed{Digest: "A"}}}
 	d := Decide([]Input{in}, noon)[0]
-	if d.Action != Run || !d.Replaces || d.State.Replaces {
+	if d.Action != Run || !d.Replaces || d.State.Forced.Replaces {
 		t.Errorf("got %+v, want a run that replaces the superseded one", d)
 	}
 	in.Force = "somebody"

@@ -13,7 +13,7 @@ import (
 // changes was changed by somebody else.
 func atRest(s *state.Task, definition string) bool {
 	applied := s.UpToDate() && s.Applied.Definition == definition
-	requested := s.Pending != nil || s.Forced != "" || s.Applied.Doubt != ""
+	requested := s.Pending != nil || s.Forced.By != "" || s.Applied.Doubt != ""
 	stopped := s.OnHold != nil || s.Stop != nil || !s.Observed.UnreadableSince.IsZero()
 	return applied && !requested && !stopped && !s.Observed.Recheck && s.Run == nil
 }

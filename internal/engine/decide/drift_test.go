@@ -72,7 +72,7 @@ func anyInput(t *rapid.T) Input {
 		s.Run = &waits
 	}
 	s.Pending = maybe(t, "pending", &state.Pending{First: noon, Latest: noon})
-	s.Forced = maybe(t, "forced", "somebody")
+	s.Forced.By = maybe(t, "forced", "somebody")
 	s.Applied.Doubt = maybe(t, "doubt", "a run went on")
 	s.Stop = maybe(t, "stopped", &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Definition: "def", Observed: "A"}, Next: maybe(t, "next", true)})
 	s.OnHold = maybe(t, "on hold", &state.OnHold{By: "ann", At: noon})
@@ -137,7 +137,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 				t.Fatalf("a run leaves the check under way valid: %+v", s.Drift)
 			}
 		case Check:
-			busy := s.Run != nil || s.Pending != nil || s.Forced != "" || s.Applied.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failing.Count > 0 || s.Last != nil
+			busy := s.Run != nil || s.Pending != nil || s.Forced.By != "" || s.Applied.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failing.Count > 0 || s.Last != nil
 			if busy || !task.Enabled || s.Applied.At.IsZero() || s.Observed.Digest != s.Applied.Digest || s.Applied.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
 				t.Fatalf("a task with something to do is checked: %+v", s)
 			}

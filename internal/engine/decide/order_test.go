@@ -147,7 +147,7 @@ var situations = map[string]func() *chain{
 			in.State.Stop = &state.Stop{Code: state.ReasonCancelled, For: state.Attempt{Definition: "def", Observed: "A"}}
 		})
 	},
-	"a run is requested": func() *chain { return afterFirewall(func(in *Input) { in.State.Forced = "ann" }) },
+	"a run is requested": func() *chain { return afterFirewall(func(in *Input) { in.State.Forced.By = "ann" }) },
 	"on hold": func() *chain {
 		return afterFirewall(func(in *Input) { in.State.OnHold = &state.OnHold{By: "ann", At: noon} })
 	},
@@ -309,7 +309,7 @@ func TestOrder_HoldsEveryTrigger(t *testing.T) {
 	for name, change := range map[string]func(*Input){
 		"first run":    func(in *Input) { in.State, in.Reading = state.Task{}, changedTo("A") },
 		"definition":   func(in *Input) { in.Definition = "other" },
-		"request":      func(in *Input) { in.State.Forced = "ann" },
+		"request":      func(in *Input) { in.State.Forced.By = "ann" },
 		"-once":        func(in *Input) { in.Force, in.All = "-once", true },
 		"retry":        func(in *Input) { endedAs(state.RunFailed)(in); in.State.Failing.Count = 1 },
 		"interruption": endedAs(state.RunInterrupted),

@@ -19,7 +19,7 @@ func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
 		{"new", Input{State: seen}, Run, state.ReasonFirst},
 		{"perhaps renamed", Input{State: unclear}, Wait, state.ReasonRenamed},
 		{"a run is requested", Input{State: unclear, Request: Request{Force: "Jo"}}, Run, state.ReasonForced},
-		{"a run was requested", Input{State: with(unclear, func(s *state.Task) { s.Forced = "Jo" })}, Run, state.ReasonForced},
+		{"a run was requested", Input{State: with(unclear, func(s *state.Task) { s.Forced.By = "Jo" })}, Run, state.ReasonForced},
 		{"a run of all tasks is requested", Input{State: unclear, Request: Request{Force: "start", All: true}}, Wait, state.ReasonRenamed},
 		{"the state cannot be taken along yet", Input{State: seen, Renaming: Renaming{Unmoved: "run r1 has not ended"}}, Wait, state.ReasonRenamed},
 		{"the same, and a run is requested", Input{State: seen, Renaming: Renaming{Unmoved: "run r1 has not ended"}, Request: Request{Force: "Jo"}}, Wait, state.ReasonRenamed},

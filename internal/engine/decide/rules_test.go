@@ -103,7 +103,7 @@ func (w *ruledWorld) tick(t *rapid.T, read bool) {
 // shows checks that people see a task that does not run although it should.
 func (w *ruledWorld) shows(t *rapid.T, d Decision) {
 	s := d.State
-	rests := s.Observed.Digest == s.Applied.Digest && !s.Unfinished() && s.Forced == "" && s.OnHold == nil
+	rests := s.Observed.Digest == s.Applied.Digest && !s.Unfinished() && s.Forced.By == "" && s.OnHold == nil
 	if rests && s.Waits() == nil || s.Run != nil && (s.Waits() == nil || !s.Waits().For.ForPeople()) {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 // waits for an approval: the driver requires that. So does a run that waited.
 func holdUnsaved(d *decider, t trigger) *hold {
 	s := &d.state
-	if d.Unreached == "" || !t.run || d.waits() || s.Forced != "" && !s.Replaces || s.Destroy != nil {
+	if d.Unreached == "" || !t.run || d.waits() || s.Forced.By != "" && !s.Forced.Replaces || s.Destroy != nil {
 		return nil
 	}
 	return refuse(state.ReasonUnsaved, time.Time{}, "%s, and %s. %s", s.Unsaved, d.Unreached, s.Unsaved.Help(d.Task.Name, d.destroys()))

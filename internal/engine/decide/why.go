@@ -43,8 +43,8 @@ func (d *decider) why() trigger {
 	case d.Lost != nil && d.Lost.Cancel == "" && !d.backingOff():
 		return triggered(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
 
-	case s.Forced != "":
-		return triggered(state.ReasonForced, "requested by %s", s.Forced)
+	case s.Forced.By != "":
+		return triggered(state.ReasonForced, "requested by %s", s.Forced.By)
 
 	case d.stopped():
 		return d.whyStopped()

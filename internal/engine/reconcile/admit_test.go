@@ -23,7 +23,7 @@ func TestLoop_TakingTheLeadRunsNoTaskThatARuleRefuses(t *testing.T) {
 		if got := b.launched(); !slices.Equal(got, []string{"other"}) {
 			t.Errorf("launched %v, want the other task only", got)
 		}
-		if got := b.task("web"); got.Reason.Code != state.ReasonBlocked || got.Forced != "" {
+		if got := b.task("web"); got.Reason.Code != state.ReasonBlocked || got.Forced.By != "" {
 			t.Errorf("the refused task reads %+v", got)
 		}
 		pass(time.Minute)

@@ -147,7 +147,7 @@ func (t *tick) input(task task, states map[string]state.Stored[state.Task], perh
 	if len(s.Unclear(task.MovedFrom)) == 0 {
 		in.Unmoved = cmp.Or(in.Unmoved, t.occupied(task.Task, states))
 	}
-	if o.Provisional != nil && s.Run == nil && s.Forced == "" && !hadRun(o, s) {
+	if o.Provisional != nil && s.Run == nil && s.Forced.By == "" && !hadRun(o, s) {
 		in.Force, in.All = o.By, false // what was asked for is forgotten where the task was not there for a while
 	}
 	return in
@@ -174,7 +174,7 @@ func (t *tick) toRead(inputs []decide.Input, moved func(consul.Query) bool, now 
 		}
 		modules := t.readsModules(task, s)
 		reads := t.everything || !s.Observed.Current() || s.Unconfirmed || !s.Observed.UnreadableSince.IsZero() || in.Lost != nil || clock.Reached(s.Due, now) || t.rereads[task.Name] ||
-			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced != "" || s.Stop.TakesNext() || s.Applied.Definition != task.definition ||
+			in.Repaired || in.Check || decide.AppliesDrift(task.Task, &s) || in.Force != "" || s.Forced.By != "" || s.Stop.TakesNext() || s.Applied.Definition != task.definition ||
 			task.query != nil && moved(*task.query) ||
 			modules && slices.ContainsFunc(task.inputs, func(q consul.InputQuery) bool { return moved(q.Query) })
 		switch {

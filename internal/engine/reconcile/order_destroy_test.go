@@ -228,8 +228,8 @@ func TestOnce_MakesNothingAgainThatItDestroys(t *testing.T) {
 		t.Errorf("%q begin", got)
 	}
 	for _, task := range []string{"task-0", "task-1"} {
-		if s := b.task(task); !s.Destroyed() || s.Forced != "" {
-			t.Errorf("%s: %+v, forced by %q", task, s.Reason, s.Forced)
+		if s := b.task(task); !s.Destroyed() || s.Forced.By != "" {
+			t.Errorf("%s: %+v, forced by %q", task, s.Reason, s.Forced.By)
 		}
 	}
 }

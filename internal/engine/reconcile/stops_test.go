@@ -194,7 +194,7 @@ func (b *bench) reasonOf(task string) state.ReasonCode {
 // requested returns who requested a run of the task that is still to come.
 func (b *bench) requested(task string) string {
 	record, _ := state.Read[state.Task](b.t.Context(), b.store, state.TaskKey(task)) // a broken record has none
-	return record.Data.Forced
+	return record.Data.Forced.By
 }
 
 // stopped returns a bench with a task in a stop, and the task's name.

@@ -149,8 +149,8 @@ func TestWaiting_ResumeIsPostponedWithoutRoom(t *testing.T) {
 	if err != nil || len(report.Postponed) != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	if got := b.task("task-0"); got.Forced != "" {
-		t.Errorf("another run is requested by %s, after the one that waits", got.Forced)
+	if got := b.task("task-0"); got.Forced.By != "" {
+		t.Errorf("another run is requested by %s, after the one that waits", got.Forced.By)
 	}
 	b.tick()
 	if b.begun("task-0") != 1 || b.run(planned).Data.State != state.RunIntended {

@@ -72,7 +72,7 @@ func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 				t.Errorf("the run reads %+v", run)
 			}
 			after := b.task()
-			if after.Run != nil || after.Forced == "" || after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) || after.Last != nil {
+			if after.Run != nil || after.Forced.By == "" || after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) || after.Last != nil {
 				t.Errorf("the task reads %+v", after)
 			}
 			if said := b.log.String(); strings.Contains(said, "level=ERROR") || !strings.Contains(said, "run superseded") {
@@ -117,7 +117,7 @@ func TestRunner_ReplacingRunIsSupersededByAPause(t *testing.T) {
 			t.Errorf("the run reads %+v", got)
 		}
 	}
-	if task := b.task(); task.Failing.Count != 0 || task.Forced == "" {
+	if task := b.task(); task.Failing.Count != 0 || task.Forced.By == "" {
 		t.Errorf("the task reads %+v", task)
 	}
 }
@@ -128,7 +128,7 @@ func TestRunner_ReplacingRunIsNotSuperseded(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	replaces := b.task().Replaces
+	replaces := b.task().Forced.Replaces
 	b.intendNext("r2")
 	run, err := state.Read[state.Run](t.Context(), b.store, state.RunKey("web", "r2"))
 	if err != nil {

@@ -74,7 +74,7 @@ func TestVerify_WhatStopsTheNextRunDoesNotEndIt(t *testing.T) {
 			case how == state.VerifyFailed && (held == nil || held.By != "verification vip"), how == state.VerifyPassed && held != nil:
 				t.Errorf("%s: %s, on hold by %+v", name, how, held)
 			}
-			if name == "a person requests its destroy" && task.Destroy == nil || name == "a person requests another run" && task.Forced == "" {
+			if name == "a person requests its destroy" && task.Destroy == nil || name == "a person requests another run" && task.Forced.By == "" {
 				t.Errorf("%s, and it is forgotten", name)
 			}
 		}

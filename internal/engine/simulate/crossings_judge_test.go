@@ -116,7 +116,7 @@ func (j *judge) takesOver(v view, from, task string, now state.Task) {
 		j.crossings.ended[task] = e
 		delete(j.crossings.ended, from)
 	}
-	if now.Forced != "" && j.crossings.asked[from] {
+	if now.Forced.By != "" && j.crossings.asked[from] {
 		j.crossings.asked[task] = true
 	}
 	delete(j.crossings.asked, from)
@@ -141,7 +141,7 @@ func (j *judge) movedTo(moved map[string]string, from string) string {
 // is in the configuration.
 func (j *judge) appears(v view, task string, before, now state.Task, there bool) {
 	c := &j.crossings
-	if by := v.person() || v.act != nil && v.act.requests == task; by && now.Forced != "" {
+	if by := v.person() || v.act != nil && v.act.requests == task; by && now.Forced.By != "" {
 		c.asked[task] = true // also if another tick has run it since it was requested
 		delete(c.suspects, task)
 	}
@@ -154,7 +154,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	}
 	cfg := j.knownTo(v)
 	t, configured := cfg.Task(task)
-	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.Applied.At.IsZero() || now.Forced != "" || c.asked[task] {
+	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.Applied.At.IsZero() || now.Forced.By != "" || c.asked[task] {
 		return
 	}
 	c.suspects[task] = nil

@@ -197,7 +197,7 @@ func (w *world) move(task string, m *state.Move) error {
 // agreeOnRenames has people say in the end that a task is new which waits for that.
 func (w *world) agreeOnRenames() {
 	for _, task := range w.tasks() {
-		if record := w.judge.tasks[task]; w.crosses && !w.absent && record.Reason.Code == state.ReasonRenamed && record.Forced == "" && slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task }) {
+		if record := w.judge.tasks[task]; w.crosses && !w.absent && record.Reason.Code == state.ReasonRenamed && record.Forced.By == "" && slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task }) {
 			w.requests(task)
 		}
 	}

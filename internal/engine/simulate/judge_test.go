@@ -289,7 +289,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 	j.drifted(v, name, before, now)
 	j.verified(v, name, before, now)
 	j.requested(v, name, before, now)
-	if v.person() && now.Forced != "" {
+	if v.person() && now.Forced.By != "" {
 		j.asked[v.id] = j.there(name)
 	}
 	anew := v.person() && now.Applied.Digest == "" && now.Applied.Definition == "" // a task that is made knows nothing of an earlier one

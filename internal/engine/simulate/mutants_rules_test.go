@@ -195,7 +195,7 @@ var ruleMutants = []mutant{
 		rule: "rules: no request runs a task that is on hold",
 		file: "engine/decide/admit.go",
 		old:  "if h == nil || d.elsewhere() {",
-		new:  "if h == nil || d.elsewhere() || d.state.Forced != \"\" {",
+		new:  "if h == nil || d.elsewhere() || d.state.Forced.By != \"\" {",
 		says: "a task on hold is not run",
 	}, {
 		rule: "rules: a window ends also for a run that was decided before",

@@ -96,7 +96,7 @@ func (j *judge) hasWork(v view, t *config.Task) bool {
 		return s.Run != nil
 	}
 	changed := s.Observed.Digest != s.Applied.Digest && s.Observed.Digest == v.consul.digests[service] && v.act.seen[service] != s.Applied.Digest
-	return s.Applied.At.IsZero() || changed || s.Forced != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Unverified != nil
+	return s.Applied.At.IsZero() || changed || s.Forced.By != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Unverified != nil
 }
 
 // explainedByOrder reports whether a task says that it waits for another one, which waits itself.

@@ -105,7 +105,7 @@ func (w *world) agreeOnStates() {
 			if record.OnRemoval != "" && record.Destroy == nil {
 				w.destroy(task)
 			}
-		case configured && (record.Forced == "" || record.Replaces):
+		case configured && (record.Forced.By == "" || record.Forced.Replaces):
 			w.requests(task)
 		}
 	}

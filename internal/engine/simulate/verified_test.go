@@ -125,7 +125,7 @@ func (w *world) helps(task string, record state.Task) {
 	switch {
 	case record.OnHold != nil:
 		w.release(task)
-	case record.Run == nil && record.Forced == "":
+	case record.Run == nil && record.Forced.By == "":
 		w.person("retries "+task, "", func(ctx context.Context, c *control.Control) error {
 			_, err := c.Retry(ctx, task, "a person")
 			return err

@@ -57,7 +57,7 @@ func TestOf_SaysWhatWouldHappen(t *testing.T) {
 		"applied would be applied: 1 to add, 0 to":                        func(c *verdict.Case) { c.Task.Windows, c.Removals = closed(true), true },
 		"window would wait for its window: 1":                             func(c *verdict.Case) { c.Task.Windows = closed(true) },
 		"applied would be applied after edge-*, vpn: 1 to add":            func(c *verdict.Case) { c.Task.After = []string{"edge-*", "vpn"} },
-		"later would change nothing now":                                  func(c *verdict.Case) { c.Condition, c.State.Forced = "A", "a-run" },
+		"later would change nothing now":                                  func(c *verdict.Case) { c.Condition, c.State.Forced.By = "A", "a-run" },
 		"stopped would not run: paused by bob":                            func(c *verdict.Case) { c.Paused = &state.Paused{By: "bob", Since: noon} },
 		"stopped would not run: the task is disabled":                     func(c *verdict.Case) { t := *c.Task; t.Enabled = false; c.Task = &t },
 		"later would change nothing now, and its next run would apply it": func(c *verdict.Case) { c.Condition = "A" },

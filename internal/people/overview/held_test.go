@@ -53,10 +53,10 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 		"run-for-window":  {state.Task{Run: run(state.WaitWindow, nil), Due: noon}, apispec.PhaseSoon, []string{"waits for its window"}, true},
 		"window":          {state.Task{Reason: outside, Due: noon}, apispec.PhaseSoon, []string{"outside its window"}, true},
 		"replaced":        {state.Task{Reason: replaced}, apispec.PhaseWaiting, []string{"Consul was replaced"}, false},
-		"replaced-run":    {state.Task{Reason: replaced, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseWaiting, []string{"Consul was replaced"}, false},
+		"replaced-run":    {state.Task{Reason: replaced, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}}, apispec.PhaseWaiting, []string{"Consul was replaced"}, false},
 		"renamed-destroy": {state.Task{Reason: renamed, Naming: state.Naming{Renamed: []string{"old"}}, Requests: state.Requests{Destroy: &state.Request{By: "Jo"}}}, apispec.PhaseWaiting, []string{"under a new name"}, false},
-		"renamed-run":     {state.Task{Reason: renamed, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseWaiting, []string{"under a new name"}, false}, // the request has not ended it
-		"renamed-new":     {state.Task{Reason: renamed, Naming: state.Naming{Renamed: []string{"old"}}, Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseSoon, []string{"requested by Jo"}, false},
+		"renamed-run":     {state.Task{Reason: renamed, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}}, apispec.PhaseWaiting, []string{"under a new name"}, false}, // the request has not ended it
+		"renamed-new":     {state.Task{Reason: renamed, Naming: state.Naming{Renamed: []string{"old"}}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}}, apispec.PhaseSoon, []string{"requested by Jo"}, false},
 		"hold":            {state.Task{Stops: state.Stops{OnHold: onHold}}, apispec.PhaseStopped, []string{"on hold by Jo since 2086-03-14T12:00:00Z: change freeze", "`terrapulse release hold` ends it"}, false},
 		"hold-waiting":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: run(state.WaitApproval, nil, guard)}, apispec.PhaseStopped, []string{"on hold by Jo", "its run waits for approval"}, false},
 		"hold-running":    {state.Task{Stops: state.Stops{OnHold: onHold}, Run: &state.LiveRun{ID: "r1"}}, apispec.PhaseRunning, nil, false},

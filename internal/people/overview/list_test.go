@@ -120,7 +120,7 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 			t.Stop, t.Reason = &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: digest}}, state.Reason{Code: state.ReasonHeld}
 		},
 		"pending":     func() { t.Pending = &state.Pending{First: l.now, Entries: &state.EntryChanges{Added: 1}} },
-		"paused":      func() { t.Reason, t.Forced = state.Reason{Code: state.ReasonPaused, Text: "paused"}, "Jo" },
+		"paused":      func() { t.Reason, t.Forced.By = state.Reason{Code: state.ReasonPaused, Text: "paused"}, "Jo" },
 		"unreadable":  func() { t.Reason = state.Reason{Code: state.ReasonUnreadable, Text: "denied"} },
 		"removed":     func() { t.Reason, t.RemovedAt = state.Reason{Code: state.ReasonRemoved}, l.now },
 		"replaced":    func() { t.Reason = state.Reason{Code: state.ReasonReplaced, Text: "lost 3"} },

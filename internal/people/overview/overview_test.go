@@ -193,13 +193,13 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		task    state.Task
 		want    apispec.Phase
 	}{
-		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Requests: state.Requests{Forced: "Jo"}}, apispec.PhaseSoon},
+		"enabled with a run":    {state.ReasonDisabled, new(true), state.Task{Requests: state.Requests{Forced: state.Forced{By: "Jo"}}}, apispec.PhaseSoon},
 		"enabled without a run": {state.ReasonDisabled, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, apispec.PhaseStopped},
 		"disabled":              {state.ReasonUnchanged, new(false), state.Task{Applied: state.Applied{At: now}}, apispec.PhaseStopped},
 		"removed":               {state.ReasonUnchanged, nil, state.Task{Applied: state.Applied{At: now}}, apispec.PhaseRemoved},
 		"back":                  {state.ReasonRemoved, new(true), state.Task{Applied: state.Applied{At: now}}, apispec.PhaseApplied},
 		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
-			state.Task{Applied: state.Applied{At: now}, Requests: state.Requests{Forced: "Jo"}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
+			state.Task{Applied: state.Applied{At: now}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
 		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
 	} {
 		store := newStore(t)
@@ -238,9 +238,9 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"unreadable":                    {state.Task{Reason: reason(state.ReasonUnreadable)}, state.TaskCounts{}},
 		"waiting for more changes":      {state.Task{Reason: reason(state.ReasonBuffering)}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
 		"waiting for a runner":          {state.Task{Reason: reason(state.ReasonQueued)}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
-		"outside of its window":         {state.Task{Reason: reason(state.ReasonOutside), Requests: state.Requests{Forced: "Jo"}}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
-		"paused":                        {state.Task{Reason: reason(state.ReasonPaused), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
-		"held after a takeover":         {state.Task{Reason: reason(state.ReasonReplaced), Requests: state.Requests{Forced: "start"}}, state.TaskCounts{Phases: map[string]int{"waiting": 1}}},
+		"outside of its window":         {state.Task{Reason: reason(state.ReasonOutside), Requests: state.Requests{Forced: state.Forced{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
+		"paused":                        {state.Task{Reason: reason(state.ReasonPaused), Requests: state.Requests{Forced: state.Forced{By: "start"}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"held after a takeover":         {state.Task{Reason: reason(state.ReasonReplaced), Requests: state.Requests{Forced: state.Forced{By: "start"}}}, state.TaskCounts{Phases: map[string]int{"waiting": 1}}},
 		"on hold":                       {state.Task{Reason: reason(state.ReasonUnchanged), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and disabled":          {state.Task{Reason: reason(state.ReasonDisabled), Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
 		"on hold and still running":     {state.Task{Reason: reason(state.ReasonRunning), Run: live, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},

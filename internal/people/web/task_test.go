@@ -110,7 +110,7 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 	if got := s.can("disabled"); !slices.Equal(got, []string{"plan", "enable"}) {
 		t.Errorf("with a disabled task people can %s", got)
 	}
-	if status, page := s.post("/ui/tasks/disabled/enable", url.Values{"run": {"yes"}}); status != http.StatusOK || s.task("disabled").Forced == "" {
+	if status, page := s.post("/ui/tasks/disabled/enable", url.Values{"run": {"yes"}}); status != http.StatusOK || s.task("disabled").Forced.By == "" {
 		t.Errorf("it does not run at once when it is enabled so: %d %s", status, page)
 	}
 }

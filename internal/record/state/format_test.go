@@ -123,7 +123,7 @@ func TestConclude_SupersededWhileItWaited(t *testing.T) {
 		was := state.Task{Run: &state.LiveRun{ID: "r1"}}
 		next, _ := was.Conclude(state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSuperseded,
 			Waits: state.Waits{Wait: &state.Wait{For: state.WaitApproval}}, Reason: state.Reason{Code: code}}, "")
-		if next.Run != nil || next.Replaces || (next.Forced != "") != want || !next.Observed.Recheck {
+		if next.Run != nil || next.Forced.Replaces || (next.Forced.By != "") != want || !next.Observed.Recheck {
 			t.Errorf("%s: %+v", code, next)
 		}
 	}

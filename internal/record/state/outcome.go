@@ -50,13 +50,13 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	case run.State == RunSuperseded:
 		switch {
 		case run.Kind == KindDestroy: // what triggered it is still there
-			next.Replaces = run.Wait == nil
-		case next.Forced != "":
+			next.Forced.Replaces = run.Wait == nil
+		case next.Forced.By != "":
 		case run.Wait == nil:
-			next.Forced, next.Replaces = "an earlier run, which was superseded before it began", true
+			next.Forced = Forced{By: "an earlier run, which was superseded before it began", Replaces: true}
 		case run.Reason.Code == ReasonForced || run.Reason.Code == ReasonDoubt:
 			// No other record says that it should run.
-			next.Forced = "an earlier request, whose run was superseded while it waited"
+			next.Forced = Forced{By: "an earlier request, whose run was superseded while it waited"}
 		}
 		return next, nil
 	case run.Kind == KindDestroy && (run.State == RunSucceeded || run.State == RunCancelled || run.State == RunLost && run.Cancel != ""):

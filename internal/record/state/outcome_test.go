@@ -59,13 +59,13 @@ func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
 		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
-	want.Run, want.Observed.Recheck, want.Observed.Superseded, want.Replaces, want.Forced = nil, true, true, true, after.Forced
-	if diff := cmp.Diff(want, after); diff != "" || len(forgotten) > 0 || after.Forced == "" {
+	want.Run, want.Observed.Recheck, want.Observed.Superseded, want.Forced.Replaces, want.Forced.By = nil, true, true, true, after.Forced.By
+	if diff := cmp.Diff(want, after); diff != "" || len(forgotten) > 0 || after.Forced.By == "" {
 		t.Errorf("forgotten %v, %s", forgotten, diff)
 	}
-	before.Forced = "somebody"
-	if after, _ := before.Conclude(Run{ID: "r2", State: RunSuperseded}, ""); after.Forced != "somebody" || after.Replaces {
-		t.Errorf("the request of somebody is now recorded as that of %q (replaces: %v)", after.Forced, after.Replaces)
+	before.Forced.By = "somebody"
+	if after, _ := before.Conclude(Run{ID: "r2", State: RunSuperseded}, ""); after.Forced.By != "somebody" || after.Forced.Replaces {
+		t.Errorf("the request of somebody is now recorded as that of %q (replaces: %v)", after.Forced.By, after.Forced.Replaces)
 	}
 }
 

@@ -100,12 +100,17 @@ type Applied struct {
 type Requests struct {
 	Pending   *Pending  `json:"pending,omitempty"`  // a change that no run has taken up
 	Scheduled time.Time `json:"scheduled,omitzero"` // up to when the times of a schedule are dealt with
-	Forced    string    `json:"forced,omitempty"`   // who requested a run, whatever the condition shows
-	// Replaces says that Forced is a request for the run that replaces a superseded one.
-	Replaces bool `json:"replaces,omitempty"`
+	Forced    Forced    `json:"forced,omitzero"`
 	// Destroy, if set, is a person's request to destroy everything that the task has
 	// made.
 	Destroy *Request `json:"destroy,omitempty"`
+}
+
+// Forced is a request for a run, whatever the condition shows.
+type Forced struct {
+	By string `json:"by,omitempty"` // who requests it; empty if nobody does
+	// Replaces says that the next run replaces a superseded one.
+	Replaces bool `json:"replaces,omitempty"`
 }
 
 // Tries are what became of the latest runs of a task.

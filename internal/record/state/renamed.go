@@ -56,7 +56,7 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 		next.Failing.RetryAt = limit // of two names, one backs off a little longer
 	}
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
-	next.Forced, next.Replaces = cmp.Or(to.Forced, from.Forced), false
+	next.Forced = Forced{By: cmp.Or(to.Forced.By, from.Forced.By)}
 	itself := func(name string) bool { return name == r.To }
 	next.Moving, next.Renamed = slices.DeleteFunc(Names([]string{r.From}, from.Moving), itself), slices.DeleteFunc(Names(from.Renamed), itself)
 	next.MovedFrom, next.MovedTo = nil, ""
@@ -95,7 +95,7 @@ func (t Task) Used() bool {
 // Unclear returns the removed tasks of which a new one is perhaps one, as long as nobody has said what it is: by a
 // request for a run, or by its moved_from.
 func (t Task) Unclear(movedFrom []string) []string {
-	if t.Forced != "" || slices.ContainsFunc(movedFrom, func(name string) bool { return slices.Contains(t.Renamed, name) }) {
+	if t.Forced.By != "" || slices.ContainsFunc(movedFrom, func(name string) bool { return slices.Contains(t.Renamed, name) }) {
 		return nil
 	}
 	return t.Renamed

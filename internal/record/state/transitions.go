@@ -7,11 +7,11 @@ import "time"
 // what ends them.
 
 // RequestRun notes that somebody requests a run.
-func (t *Task) RequestRun(by string) { t.Forced, t.Replaces = by, false }
+func (t *Task) RequestRun(by string) { t.Forced = Forced{By: by} }
 
 // DropRequests removes the change and the request that wait for a run.
 func (t *Task) DropRequests() {
-	t.Pending, t.Observed.Superseded, t.Forced, t.Replaces = nil, false, "", false
+	t.Pending, t.Observed.Superseded, t.Forced = nil, false, Forced{}
 }
 
 // RequestDestroy notes that a person requests that everything that the task has made is destroyed.

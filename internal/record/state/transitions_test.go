@@ -14,7 +14,7 @@ import (
 
 // guarded are fields of Task that say what a task should do and what stops it, and that
 // nothing else has.
-var guarded = []string{"Stop", "OnHold", "Forced", "Applied.Doubt", "Attempted", "RemoteRun", "Leaving",
+var guarded = []string{"Stop", "OnHold", "Forced", "Forced.By", "Applied.Doubt", "Attempted", "RemoteRun", "Leaving",
 	"RemovedAt", "MissingSince", "Failing.RetryAt", "Applied.At", "Moving", "MovedFrom", "MovedTo"}
 
 func TestTransitions_NothingElseWritesWhatStopsATask(t *testing.T) {

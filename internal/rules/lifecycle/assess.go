@@ -210,8 +210,8 @@ func (f Facts) between() View {
 	switch {
 	case t.Destroy != nil && t.Failing.Count == 0:
 		asked = state.Reason{Code: state.ReasonDestroy, Text: t.Destroy.By + " requested that everything that the task has made is destroyed"}
-	case t.Forced != "":
-		asked = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced}
+	case t.Forced.By != "":
+		asked = state.Reason{Code: state.ReasonForced, Text: "a run was requested by " + t.Forced.By}
 	}
 	if RowOf(t.Reason.Code).Refuses {
 		if t.Reason.Code == state.ReasonPaused && f.Resumed {
@@ -221,7 +221,7 @@ func (f Facts) between() View {
 	}
 	switch t.Reason.Code {
 	case state.ReasonRenamed:
-		if len(t.Renamed) == 0 || t.Forced == "" { // a request says of a task that is perhaps renamed that it is new
+		if len(t.Renamed) == 0 || t.Forced.By == "" { // a request says of a task that is perhaps renamed that it is new
 			return f.shown(t.Reason)
 		}
 	case state.ReasonDisabled, state.ReasonRemoved:
