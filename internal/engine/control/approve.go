@@ -101,8 +101,8 @@ func (e *Edit) approved(given []state.Given, needed int, content state.Content) 
 // changedBy names everybody because of whom there may be something to approve.
 func (e *Edit) changedBy(task string) []string {
 	by := e.Overrides[task].ChangedBy()
-	if e.Next.Deleted != nil {
-		by = append(by, e.Next.Deleted.By, e.Next.Deleted.Account)
+	if e.Next.Gone.Deleted != nil {
+		by = append(by, e.Next.Gone.Deleted.By, e.Next.Gone.Deleted.Account)
 	}
 	if e.Next.Destroy != nil {
 		by = append(by, e.Next.Destroy.By, e.Next.Destroy.Account)

@@ -104,7 +104,7 @@ func (c *Control) check(ctx context.Context, e *overlay.Effective, definition js
 		if err != nil {
 			return nil, fmt.Errorf("read task %s: %w", former, err)
 		}
-		if record.Data.MovedTo != "" { // rights are checked on names, so nobody gets more than they name
+		if record.Data.Gone.MovedTo != "" { // rights are checked on names, so nobody gets more than they name
 			return nil, config.Errors{{Key: "task.moved_from", Problem: fmt.Sprintf("task %s was renamed since", block.Quoted(former)), Hint: "its present name"}}
 		}
 	}
@@ -212,7 +212,7 @@ func (c *Control) Delete(ctx context.Context, task, by string) (comesBack bool, 
 // missing is why a task that is not in the configuration cannot be changed:
 // ErrActive if it was deleted while a run of it is under way, else ErrNoTask.
 func (e *Edit) missing(task string) error {
-	if _, ok := e.Base.Task(task); e.Next.Run != nil && (ok || e.Next.Deleted != nil && len(e.Next.Deleted.Leaving) > 0) {
+	if _, ok := e.Base.Task(task); e.Next.Run != nil && (ok || len(e.Next.Gone.Leaving) > 0) {
 		return ErrActive
 	}
 	return ErrNoTask

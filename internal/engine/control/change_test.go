@@ -101,13 +101,13 @@ func TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask(t *testing.T
 			b.tick()
 		}
 		was := b.task("task-0")
-		if was.RemovedAt.IsZero() == seen || was.Applied.Digest == "" {
+		if was.Gone.Final != seen || was.Applied.Digest == "" {
 			t.Fatalf("the task is removed: %v, %+v", seen, was)
 		}
 		b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}))
 		b.tick()
 		is := b.task("task-0")
-		if is.Applied.Digest != was.Applied.Digest || !is.Applied.At.Equal(was.Applied.At) || is.OnHold == nil || !is.RemovedAt.IsZero() {
+		if is.Applied.Digest != was.Applied.Digest || !is.Applied.At.Equal(was.Applied.At) || is.OnHold == nil || is.Gone.Final {
 			t.Errorf("seen %v: what was applied and said is lost: %+v", seen, is)
 		}
 	}

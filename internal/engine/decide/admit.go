@@ -77,7 +77,7 @@ func holdRemoved(d *decider, t trigger) *hold {
 	}
 	s := &d.state
 	if d.missing() {
-		at := s.MissingSince.Add(removalLasts)
+		at := s.Gone.Since.Add(removalLasts)
 		return refuse(state.ReasonRemoved, at, "the task is not in the configuration any more: this counts as its removal if it lasts until %s", clock.Stamp(at, d.now))
 	}
 	if d.Destroy || d.Undestroyable != nil {
@@ -93,13 +93,13 @@ func holdRemoved(d *decider, t trigger) *hold {
 	if d.Blocked != nil {
 		return refuse(state.ReasonRemoved, time.Time{}, "the task, created through the API, is without effect: %s", state.Cut(d.Blocked.Error()))
 	}
-	until := s.RemovedAt.Add(d.Keep)
+	until := s.Gone.Since.Add(d.Keep)
 	if left := s.GivenUp(); left != nil && !left.OfOther(d.Driver) && !clock.Reached(until, d.now) {
 		return refuse(state.ReasonRemoved, until, "the task is not in the configuration any more; remote run %s is to be stopped first", left.ID)
 	}
 	if d.Kept != "" {
 		until = time.Time{} // its records are kept until they move, or until it is known that they do not
-	} else if s.Deleted != nil || clock.Reached(until, d.now) {
+	} else if s.Gone.Deleted != nil || clock.Reached(until, d.now) {
 		h := refuse(state.ReasonRemoved, d.now, "the task is not in the configuration any more: its records are removed")
 		h.action = Erase
 		return h
@@ -108,8 +108,8 @@ func holdRemoved(d *decider, t trigger) *hold {
 	switch {
 	case s.Destroyed():
 		stays = "everything that it had made was destroyed"
-	case s.MovedTo != "":
-		stays = "it was renamed to " + s.MovedTo
+	case s.Gone.MovedTo != "":
+		stays = "it was renamed to " + s.Gone.MovedTo
 	case d.Kept != "":
 		stays += "; " + d.Kept
 	}

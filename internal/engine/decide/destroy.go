@@ -46,7 +46,7 @@ func (d *decider) whyDestroy() trigger {
 // person does not want it. Then its records are kept as long as those of any other
 // removed task.
 func (d *decider) holdUndestroyed(t trigger) *hold {
-	until := d.state.RemovedAt.Add(d.Keep)
+	until := d.state.Gone.Since.Add(d.Keep)
 	switch {
 	case d.Undestroyable != nil:
 		return refuse(state.ReasonBlocked, time.Time{}, "the task is not in the configuration any more, and it cannot be destroyed: %s", state.Cut(d.Undestroyable.Error()))

@@ -13,7 +13,9 @@ import (
 )
 
 func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
-	gone := with(applied(), func(s *state.Task) { s.OnRemoval, s.RemovedAt = "kept", noon.Add(-time.Hour) })
+	gone := with(applied(), func(s *state.Task) {
+		s.OnRemoval, s.Gone = "kept", state.Gone{Since: noon.Add(-time.Hour), Final: true}
+	})
 	after := func(change func(*state.Task)) state.Task { return with(gone, change) }
 	ended := func(as state.RunState, rejected bool) func(*state.Task) {
 		return func(s *state.Task) {
@@ -42,11 +44,11 @@ func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
 		{"on hold", Input{Task: webTask(), State: after(func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo", At: noon} }), Removal: Removal{Destroy: true}}, Wait, state.ReasonOnHold},
 		{"another run is under way", Input{Task: webTask(), State: after(func(s *state.Task) { s.Run = &state.LiveRun{ID: "r0"} }), Removal: Removal{Destroy: true}}, Wait, state.ReasonRunning},
 		{"its provider is gone", Input{Task: webTask(), State: gone, Removal: Removal{Undestroyable: errors.New("no provider")}}, Wait, state.ReasonBlocked},
-		{"its provider is gone for long", Input{Task: webTask(), State: after(func(s *state.Task) { s.RemovedAt = noon.Add(-2 * keptRemoved) }), Removal: Removal{Undestroyable: errors.New("no provider")}}, Wait, state.ReasonBlocked},
+		{"its provider is gone for long", Input{Task: webTask(), State: after(func(s *state.Task) { s.Gone = state.Gone{Since: noon.Add(-2 * keptRemoved), Final: true} }), Removal: Removal{Undestroyable: errors.New("no provider")}}, Wait, state.ReasonBlocked},
 		{"rejected", Input{Task: webTask(), State: after(ended(state.RunCancelled, true)), Removal: Removal{Destroy: true}}, Wait, state.ReasonRejected},
 		{"cancelled", Input{Task: webTask(), State: after(ended(state.RunCancelled, false)), Removal: Removal{Destroy: true}}, Wait, state.ReasonCancelled},
 		{"rejected and requested again", Input{Task: webTask(), State: with(after(ended(state.RunCancelled, true)), func(s *state.Task) { s.Destroy = &state.Request{By: "Jo"} }), Removal: Removal{Destroy: true}}, Run, state.ReasonDestroy},
-		{"rejected, and kept for long enough", Input{Task: webTask(), State: with(after(ended(state.RunCancelled, true)), func(s *state.Task) { s.RemovedAt = noon.Add(-keptRemoved) }), Removal: Removal{Destroy: true}}, Erase, state.ReasonRemoved},
+		{"rejected, and kept for long enough", Input{Task: webTask(), State: with(after(ended(state.RunCancelled, true)), func(s *state.Task) { s.Gone = state.Gone{Since: noon.Add(-keptRemoved), Final: true} }), Removal: Removal{Destroy: true}}, Erase, state.ReasonRemoved},
 		{"failed", Input{Task: webTask(), State: with(after(ended(state.RunFailed, false)), func(s *state.Task) { s.Failing.Count, s.Failing.RetryAt = 1, noon.Add(time.Second) }), Removal: Removal{Destroy: true}}, Wait, state.ReasonBackoff},
 		{"waiting", Input{Task: webTask(), State: after(waiting), Removal: Removal{Destroy: true}}, Wait, state.ReasonWaiting},
 		{"waiting, and its input changes", Input{Task: webTask(), State: with(after(waiting), func(s *state.Task) { s.Observed.Digest = "B" }), Removal: Removal{Destroy: true}}, Wait, state.ReasonWaiting},

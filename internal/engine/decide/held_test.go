@@ -47,7 +47,7 @@ func TestDecide_HeldTaskRunsWhenItsConditionOrDefinitionChanges(t *testing.T) {
 		{"somebody asks before it was read", Input{Task: webTask(), State: held(state.Task{}, next), Reading: Reading{Observed: &Observed{Digest: "A"}}, Request: Request{Force: "somebody"}}, Run, state.ReasonForced, nil},
 		{"it is disabled again", Input{Task: disabled, State: held(fresh, onA)}, Wait, state.ReasonDisabled, onA},
 		{"it is removed", Input{Task: webTask(), Removal: Removal{Removed: true, Keep: keptRemoved}, State: held(fresh, onA)}, Wait, state.ReasonRemoved, onA},
-		{"it was removed a minute ago", Input{Task: webTask(), Removal: Removal{Removed: true, Keep: keptRemoved}, State: held(with(fresh, func(s *state.Task) { s.MissingSince = noon.Add(-removalLasts) }), onA)}, Wait, state.ReasonRemoved, onA},
+		{"it was removed a minute ago", Input{Task: webTask(), Removal: Removal{Removed: true, Keep: keptRemoved}, State: held(with(fresh, func(s *state.Task) { s.Gone.Since = noon.Add(-removalLasts) }), onA)}, Wait, state.ReasonRemoved, onA},
 		{"a view cannot be read", Input{Task: webTask(), State: held(state.Task{}, next), Reading: Reading{Unreadable: errors.New("no leader")}}, Wait, state.ReasonUnreadable, next},
 
 		{"enabled, with what was applied", Input{Task: webTask(), State: held(applied(), next), Reading: Reading{Observed: &Observed{Digest: "A"}}}, Wait, state.ReasonUnchanged, nil},

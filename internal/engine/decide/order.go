@@ -117,8 +117,8 @@ func (o *order) leaving(p *config.Predecessors) *blocker {
 		d := o.decision(i)
 		b := &blocker{task: in.Task.Name, reason: d.Reason}
 		switch s := &d.State; {
-		case !s.MissingSince.IsZero():
-			b.due = s.MissingSince.Add(removalLasts)
+		case s.Gone.Missing():
+			b.due = s.Gone.Since.Add(removalLasts)
 			return b
 		case d.Lost != nil:
 			return o.losing(in.Task.Name)

@@ -256,4 +256,4 @@ func (c *chains) named(entry string) []string {
 }
 
 // movedTo is the name under which a removed task is, or will be; "" if it was not renamed.
-func (in *Input) movedTo() string { return cmp.Or(in.MovedTo, in.State.MovedTo) }
+func (in *Input) movedTo() string { return cmp.Or(in.MovedTo, in.State.Gone.MovedTo) }

@@ -146,7 +146,7 @@ var successors = map[string]func() *chain{
 		c := destroyed(stays)
 		was, dns := named("proxy"), named("dns", "proxy")
 		removed(&was)
-		was.State.MovedTo = "lb"
+		was.State.Gone.MovedTo = "lb"
 		leaving(&dns)
 		c.inputs = append(c.inputs, was, dns)
 		return c
@@ -286,7 +286,7 @@ func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
 			destroyed(dns)
 			lb.State.Last, lb.State.Failing.Count, lb.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
 		}, ""},
-		{"one is missing for some seconds", func(_, lb, dns *Input) { destroyed(dns); lb.State.RemovedAt = time.Time{} }, ""},
+		{"one is missing for some seconds", func(_, lb, dns *Input) { destroyed(dns); lb.State.Gone = state.Gone{} }, ""},
 		{"their definitions are of different times, and form a cycle", func(firewall, _, _ *Input) { firewall.Task.After = []string{"dns"} }, "dns"},
 		{"a person destroys one", func(firewall, lb, dns *Input) {
 			for _, in := range []*Input{firewall, lb, dns} {

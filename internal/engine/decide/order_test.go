@@ -77,7 +77,7 @@ func endedAs(s state.RunState) func(*Input) {
 }
 
 func removed(in *Input) {
-	in.Removed, in.State.RemovedAt = true, noon.Add(-time.Hour)
+	in.Removed, in.State.Gone = true, state.Gone{Since: noon.Add(-time.Hour), Final: true}
 }
 
 // situations bring firewall into each situation that a predecessor can be in.

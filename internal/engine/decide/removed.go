@@ -14,13 +14,13 @@ const removalLasts = 30 * time.Second
 // renamed it, that counts at once.
 func (d *decider) noteRemoved() {
 	s := &d.state
-	since := s.MissingSince
+	since := s.Gone.Since
 	if since.IsZero() || since.After(d.now.Add(d.Skew)) {
 		since = d.now
 	}
-	s.Missing(since, d.now, s.Deleted != nil || d.MovedTo != "" || clock.Reached(since.Add(removalLasts), d.now))
+	s.Missing(since, d.now, s.Gone.Deleted != nil || d.MovedTo != "" || clock.Reached(since.Add(removalLasts), d.now))
 }
 
 // missing reports whether the task is missing in the configuration and does not count as
 // removed yet. Nothing is done about it then, and nothing is forgotten.
-func (d *decider) missing() bool { return d.Removed && !d.state.MissingSince.IsZero() }
+func (d *decider) missing() bool { return d.Removed && d.state.Gone.Missing() }

@@ -9,7 +9,7 @@ import (
 func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
 	seen := state.Task{Observed: state.Observed{Digest: "A", At: noon}}
 	unclear := with(seen, func(s *state.Task) { s.Renamed = []string{"old"} })
-	gone := with(applied(), func(s *state.Task) { s.OnRemoval, s.RemovedAt = "kept", noon })
+	gone := with(applied(), func(s *state.Task) { s.OnRemoval, s.Gone = "kept", state.Gone{Since: noon, Final: true} })
 	for _, tt := range []struct {
 		name   string
 		in     Input
@@ -26,7 +26,7 @@ func TestDecide_RenamedTaskIsHeldUntilSomebodySaysWhatItIs(t *testing.T) {
 		{"on hold", Input{State: with(unclear, func(s *state.Task) { s.OnHold = &state.OnHold{By: "Jo"} })}, Wait, state.ReasonOnHold},
 		{"removed, and perhaps renamed", Input{State: gone, Removal: Removal{Removed: true, Destroy: true}, Renaming: Renaming{Kept: "perhaps it was renamed to new"}}, Wait, state.ReasonRenamed},
 		{"removed, and renamed", Input{State: gone, Removal: Removal{Removed: true}, Renaming: Renaming{MovedTo: "new"}}, Wait, state.ReasonRemoved},
-		{"deleted through the API, and to be taken over", Input{State: with(gone, func(s *state.Task) { s.Deleted = &state.Deletion{} }), Removal: Removal{Removed: true}, Renaming: Renaming{MovedTo: "new", Kept: "it is renamed to new"}}, Wait, state.ReasonRemoved},
+		{"deleted through the API, and to be taken over", Input{State: with(gone, func(s *state.Task) { s.Gone.Deleted = &state.Deletion{} }), Removal: Removal{Removed: true}, Renaming: Renaming{MovedTo: "new", Kept: "it is renamed to new"}}, Wait, state.ReasonRemoved},
 		{"removed", Input{State: gone, Removal: Removal{Removed: true, Destroy: true}}, Run, state.ReasonDestroy},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,16 +44,19 @@ func TestVerification_IsContinued(t *testing.T) {
 		"another leader":       {func(in *Input) { in.State.Observed.Recheck = true; in.Observed = nil }, Resume, ""},
 		"an outage of Consul":  {func(in *Input) { in.Unreadable, in.Observed = errors.New("no route to host"), nil }, Resume, ""},
 		"its rename":           {func(in *Input) { in.Removed, in.MovedTo = true, "edge" }, Resume, ""},
-		"its removal":          {func(in *Input) { in.Removed = true; in.State.RemovedAt = noon }, Resume, ""},
+		"its removal":          {func(in *Input) { in.Removed = true; in.State.Gone = state.Gone{Since: noon, Final: true} }, Resume, ""},
 		"its removal just now": {func(in *Input) { in.Removed = true }, Wait, ""},
-		"its delete":           {func(in *Input) { in.Removed, in.State.Deleted = true, &state.Deletion{} }, Resume, ""},
+		"its delete":           {func(in *Input) { in.Removed, in.State.Gone.Deleted = true, &state.Deletion{} }, Resume, ""},
 		"its block is wrong":   {func(in *Input) { in.Removed, in.Blocked = true, errors.New("no module") }, Resume, ""},
 		"perhaps its rename": {func(in *Input) {
 			in.Removed, in.Destroy, in.Kept = true, true, "perhaps it was renamed to edge"
-			in.State.RemovedAt = noon
+			in.State.Gone = state.Gone{Since: noon, Final: true}
 		}, Resume, ""},
-		"its destroy":                {func(in *Input) { in.State.RequestDestroy("Ann", "", noon) }, End, state.RunSuperseded},
-		"its removal with a destroy": {func(in *Input) { in.Removed, in.Destroy = true, true; in.State.RemovedAt = noon }, End, state.RunSuperseded},
+		"its destroy": {func(in *Input) { in.State.RequestDestroy("Ann", "", noon) }, End, state.RunSuperseded},
+		"its removal with a destroy": {func(in *Input) {
+			in.Removed, in.Destroy = true, true
+			in.State.Gone = state.Gone{Since: noon, Final: true}
+		}, End, state.RunSuperseded},
 	} {
 		in := Input{Task: webTask(), Definition: "def", State: halfVerified(), Reading: Reading{Observed: &Observed{Digest: "A"}}, Elsewhere: Elsewhere{Driver: "terraform-cloud"}}
 		tt.change(&in)

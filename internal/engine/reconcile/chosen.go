@@ -154,7 +154,7 @@ func (t *tick) named(chosen map[string]bool, states map[string]state.Stored[stat
 		}
 	}
 	for _, task := range t.Reconciler.tasks {
-		if !chosen[task.Name] && slices.ContainsFunc(task.MovedFrom, func(name string) bool { return states[name].Exists() && states[name].Data.MovedTo == "" }) {
+		if !chosen[task.Name] && slices.ContainsFunc(task.MovedFrom, func(name string) bool { return states[name].Exists() && states[name].Data.Gone.MovedTo == "" }) {
 			named[task.Name] = true
 		}
 	}

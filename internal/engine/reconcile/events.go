@@ -46,7 +46,7 @@ func decided(was, next state.Task, d decide.Decision, now time.Time, backend str
 	if was.Observed.Digest != next.Observed.Digest && !was.Observed.At.IsZero() {
 		add(outbox.Event{Kind: outbox.ChangeSeen, Detail: d.Entries.String(), Entries: d.Entries})
 	}
-	if was.RemovedAt.IsZero() && !next.RemovedAt.IsZero() && was.Deleted == nil && was.Used() && d.Kind != state.KindDestroy && d.MovedTo == "" {
+	if !was.Gone.Final && next.Gone.Final && was.Gone.Deleted == nil && was.Used() && d.Kind != state.KindDestroy && d.MovedTo == "" {
 		add(outbox.Event{Kind: outbox.TaskRemoved, Until: next.Due,
 			Detail: fmt.Sprintf("its state is workspace %s of backend %s", d.Task.Name, backend)})
 	}

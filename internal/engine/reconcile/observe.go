@@ -135,7 +135,7 @@ func (t *tick) input(task task, states map[string]state.Stored[state.Task], perh
 		return decide.Input{Task: task.Task, Corrupt: err}
 	}
 	s, o := states[task.Name].Data, t.effective.Overrides[task.Name]
-	if len(s.Renamed) == 0 || s.MovedTo != "" { // else it has the shape by which it was found
+	if len(s.Renamed) == 0 || s.Gone.MovedTo != "" { // else it has the shape by which it was found
 		s.Shape = task.shape
 	}
 	s.Renamed = perhaps

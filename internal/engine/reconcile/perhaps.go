@@ -26,14 +26,14 @@ func (t *tick) vanished(removed []string, states map[string]state.Stored[state.T
 	v := vanished{map[string][]string{}, map[string][]string{}}
 	for _, name := range removed {
 		s := states[name].Data
-		known := s.MovedTo != "" || s.Deleted != nil || moved[name] != "" || t.effective.Problems[name] != nil
+		known := s.Gone.MovedTo != "" || s.Gone.Deleted != nil || moved[name] != "" || t.effective.Problems[name] != nil
 		if known || !t.used(name, states) && len(s.Renamed) == 0 {
 			continue
 		}
 		for _, former := range state.Names(s.MovedFrom, s.Moving) {
 			v.formers[former] = append(v.formers[former], name)
 		}
-		if just := s.RemovedAt.IsZero() || now.Sub(s.RemovedAt) < renameTime; just && len(v.shapes[s.Shape]) < state.MaxRenamed {
+		if just := !s.Gone.Final || now.Sub(s.Gone.Since) < renameTime; just && len(v.shapes[s.Shape]) < state.MaxRenamed {
 			v.shapes[s.Shape] = append(v.shapes[s.Shape], name)
 		}
 	}
@@ -47,9 +47,9 @@ func (t *tick) perhaps(task task, states map[string]state.Stored[state.Task], go
 	record := states[task.Name]
 	s := record.Data
 	switch begun := s.Attempted != (state.Attempt{}) && s.Used(); {
-	case len(s.Renamed) > 0 && s.MovedTo == "": // else it has had this name before
+	case len(s.Renamed) > 0 && s.Gone.MovedTo == "": // else it has had this name before
 		return s.Renamed
-	case task.FromAPI, begun, !task.Enabled && record.Exists() && s.MovedTo == "":
+	case task.FromAPI, begun, !task.Enabled && record.Exists() && s.Gone.MovedTo == "":
 		return nil
 	}
 	names := state.Names(gone.formers[task.Name], s.Renamed, gone.shapes[task.shape])

@@ -365,7 +365,7 @@ func TestTick_TaskThatIsMissingForAMomentLosesNothing(t *testing.T) {
 			}
 			b.reload(files...)
 			got := b.task("task-0")
-			if got.Reason.Code != test.reason || !got.MissingSince.IsZero() || !got.RemovedAt.IsZero() {
+			if got.Reason.Code != test.reason || !got.Gone.Since.IsZero() {
 				t.Errorf("back, it is %+v", got.Reason)
 			}
 			if run != nil && test.reason != state.ReasonCancelled && (got.Run == nil || got.Run.ID != run.ID) {

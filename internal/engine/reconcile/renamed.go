@@ -18,7 +18,7 @@ func (t *tick) renames(states map[string]state.Stored[state.Task]) (moved, kept 
 		is, read := states[task.Name] // if it was not read, it rests, and names no removed task that has something
 		for _, name := range task.MovedFrom {
 			switch was := states[name].Data; {
-			case was.MovedTo != "":
+			case was.Gone.MovedTo != "":
 				moved[name] = task.Name
 			case read && takesOver(is.Data):
 				moved[name], kept[name] = task.Name, "it is renamed to "+task.Name
@@ -35,7 +35,7 @@ func (t *tick) renames(states map[string]state.Stored[state.Task]) (moved, kept 
 func (t *tick) formers(task *config.Task, states map[string]state.Stored[state.Task]) []string {
 	var all, used []string
 	for _, name := range state.Names(task.MovedFrom) {
-		if states[name].Data.MovedTo == task.Name || !states[name].Exists() && !t.disabledByHand(name) {
+		if states[name].Data.Gone.MovedTo == task.Name || !states[name].Exists() && !t.disabledByHand(name) {
 			continue
 		}
 		all = append(all, name)
@@ -86,8 +86,8 @@ func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.T
 			return fmt.Sprintf("the record of task %s, which its moved_from names, cannot be read", name)
 		case t.effective.Problems[name] != nil:
 			return fmt.Sprintf("task %s, which its moved_from names, was created through the API and is without effect: delete it there", name)
-		case from.MovedTo != "":
-			return fmt.Sprintf("its moved_from names task %s, which was renamed to %s since: use that name, or remove this one", name, from.MovedTo)
+		case from.Gone.MovedTo != "":
+			return fmt.Sprintf("its moved_from names task %s, which was renamed to %s since: use that name, or remove this one", name, from.Gone.MovedTo)
 		case from.Run != nil:
 			return fmt.Sprintf("run %s of task %s, which its moved_from names, has not ended", from.Run.ID, name)
 		}

@@ -41,7 +41,7 @@ func TestRename_DuringAnOutageOfConsul(t *testing.T) {
 				b.waitsAs(map[string]string{"edge": "perhaps this is task lb under a new name", "lb": "nothing is destroyed"})
 				b.inForce(alike(t, dir, "edge<lb"))
 			}
-			if run := b.runs("edge"); run == nil || run.Reason.Code != state.ReasonChanged || !slices.Equal(run.Moves.From, []string{"lb"}) || b.task("lb").MovedTo != "edge" {
+			if run := b.runs("edge"); run == nil || run.Reason.Code != state.ReasonChanged || !slices.Equal(run.Moves.From, []string{"lb"}) || b.task("lb").Gone.MovedTo != "edge" {
 				t.Errorf("after the outage, the run is %+v, the former name has %+v", run, b.task("lb"))
 			}
 		})
@@ -175,7 +175,7 @@ func TestRename_OfManyTasksOfOneShape(t *testing.T) {
 			states[in.Task.Name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(in.Task.Name), Version: "1"}, Data: in.State}
 		}
 		for _, in := range inputs[len(of.tasks):] {
-			if in.Kept == "" && states[in.Task.Name].Data.MovedTo == "" {
+			if in.Kept == "" && states[in.Task.Name].Data.Gone.MovedTo == "" {
 				t.Fatalf("nothing keeps %s from being destroyed", in.Task.Name)
 			}
 		}
@@ -184,7 +184,7 @@ func TestRename_OfManyTasksOfOneShape(t *testing.T) {
 		}
 		for _, name := range was[:state.MaxRenamed] { // a person says what has become of those that the records name
 			moved := states[name]
-			moved.Data = state.Task{Naming: state.Naming{MovedTo: "another"}}
+			moved.Data = state.Task{Gone: state.Gone{MovedTo: "another"}}
 			states[name] = moved
 		}
 	}

@@ -107,7 +107,7 @@ func TestRename_TaskFromTheAPITakesOverOnlyWhatItNames(t *testing.T) {
 	b.launcher.forget()
 	b.reload()
 	b.waitsAs(map[string]string{"made": "task-0, which was renamed to new since"})
-	if is := b.task("new"); is.MovedTo != "" || is.Applied.Digest != "A" {
+	if is := b.task("new"); is.Gone.MovedTo != "" || is.Applied.Digest != "A" {
 		t.Errorf("the renamed task is %+v", is)
 	}
 	b.must(b.people().Delete(t.Context(), "made", "ann"))

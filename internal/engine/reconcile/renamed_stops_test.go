@@ -349,7 +349,7 @@ var renameCases = []struct {
 		b.Blocked = func() map[string]error { return blocked }
 		b.rename()
 		b.rests(state.ReasonBlocked)
-		if was := b.task("task-0"); was.MovedTo != "" || was.Applied.At.IsZero() {
+		if was := b.task("task-0"); was.Gone.MovedTo != "" || was.Applied.At.IsZero() {
 			b.t.Errorf("the former name has %+v", was)
 		}
 		delete(blocked, "new")
@@ -514,7 +514,7 @@ var renameCases = []struct {
 		b.now = b.now.Add(20 * 24 * time.Hour)
 		b.tick()
 		b.rename()
-		if run := b.runsAs(state.ReasonDefinition); !run.Moves.Expected || b.task("task-0").MovedTo != "new" {
+		if run := b.runsAs(state.ReasonDefinition); !run.Moves.Expected || b.task("task-0").Gone.MovedTo != "new" {
 			b.t.Errorf("%+v, %+v", run.Moves, b.task("task-0"))
 		}
 	}},

@@ -72,7 +72,7 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 			t.Errorf("inputs of %s: %+v, %v", name, inputs, err)
 		}
 	}
-	if old := b.task("task-0"); old.MovedTo != "new" || !strings.Contains(old.Reason.Text, "it was renamed to new") || len(old.History) != 1 {
+	if old := b.task("task-0"); old.Gone.MovedTo != "new" || !strings.Contains(old.Reason.Text, "it was renamed to new") || len(old.History) != 1 {
 		t.Errorf("the record of the name before: %+v", old)
 	}
 	b.end(state.RunSucceeded, "A")
@@ -105,7 +105,7 @@ func TestTick_RenameThatIsInterruptedLeavesTheNewNameNothing(t *testing.T) {
 		return nil
 	}
 	b.Config, b.effective = &config.Config{Tasks: []config.Task{renamedTask("task-0")}, KeepRemoved: keptRemoved}, nil
-	if _, err := b.Tick(t.Context(), TickOptions{}); err == nil || b.task("task-0").MovedTo != "" {
+	if _, err := b.Tick(t.Context(), TickOptions{}); err == nil || b.task("task-0").Gone.MovedTo != "" {
 		t.Fatalf("the rename was not interrupted: %v, %+v", err, b.task("task-0"))
 	}
 	b.store.Before = nil
@@ -239,7 +239,7 @@ func TestTick_RenamedTaskKeepsItsRunUnderWay(t *testing.T) {
 	if got := b.task("new"); got.Run == nil || got.Run.ID != live.ID || b.begun("new") != 1 {
 		t.Errorf("run %s is under way; its task has %+v, and %d runs have begun", live.ID, got.Run, b.begun("new"))
 	}
-	if got := b.task("task-0"); got.MovedTo != "" || got.Applied.At.IsZero() {
+	if got := b.task("task-0"); got.Gone.MovedTo != "" || got.Applied.At.IsZero() {
 		t.Errorf("the task before has lost its records: %+v", got)
 	}
 }
@@ -285,7 +285,7 @@ func TestRename_ThatWaitsForARunIsNotAnnouncedAsARemoval(t *testing.T) {
 		removals := 1
 		if from != "" {
 			removals = 0
-			if is := b.task("task-0"); is.MovedTo != "" || is.Run == nil {
+			if is := b.task("task-0"); is.Gone.MovedTo != "" || is.Run == nil {
 				t.Fatalf("the rename does not wait: %+v", is)
 			}
 		}

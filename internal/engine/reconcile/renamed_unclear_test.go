@@ -184,7 +184,7 @@ func TestRename_TwiceWithoutAWordMakesNothingTwice(t *testing.T) {
 	b.inForce(alike(t, dir, "page<edge"))
 	b.waitsAs(map[string]string{"page": "perhaps this is task lb", "lb": "nothing is destroyed: perhaps it was renamed to page"})
 	b.inForce(alike(t, dir, "page<lb"))
-	if run := b.runs("page"); run == nil || !slices.Contains(run.Moves.From, "lb") || b.task("lb").MovedTo != "page" {
+	if run := b.runs("page"); run == nil || !slices.Contains(run.Moves.From, "lb") || b.task("lb").Gone.MovedTo != "page" {
 		t.Errorf("the run is %+v: %+v", run, b.task("page").Reason)
 	}
 }

@@ -136,7 +136,7 @@ func TestRename_WaitsForTheVerificationOfTheFormerName(t *testing.T) {
 func (b *verifyBench) holdsAs(name string, how state.VerifyState) {
 	b.t.Helper()
 	is := b.task(name)
-	if was := b.task("task-0"); name != "task-0" && (was.MovedTo == "" || was.OnHold != nil) {
+	if was := b.task("task-0"); name != "task-0" && (was.Gone.MovedTo == "" || was.OnHold != nil) {
 		b.t.Errorf("the former name has %+v", was)
 	}
 	if (is.Unverified != nil) != (how != state.VerifyPassed) || is.Applied.Digest != "B" {
@@ -203,8 +203,8 @@ func TestRename_BackAndOnWhileItIsVerified(t *testing.T) {
 			b.nothingBegins("before the verification has ended")
 			b.verified(state.VerifyFailed)
 			b.tick()
-			if is := b.task("task-0"); is.OnHold == nil || is.Applied.Digest != "B" || is.MovedTo != "" || b.task("new").MovedTo != "" {
-				t.Fatalf("on hold by %+v; it has %q applied, and is now %q", is.OnHold, is.Applied.Digest, is.MovedTo)
+			if is := b.task("task-0"); is.OnHold == nil || is.Applied.Digest != "B" || is.Gone.MovedTo != "" || b.task("new").Gone.MovedTo != "" {
+				t.Fatalf("on hold by %+v; it has %q applied, and is now %q", is.OnHold, is.Applied.Digest, is.Gone.MovedTo)
 			}
 			b.nothingBegins("while it is on hold")
 		})

@@ -219,7 +219,7 @@ func TestTick_TaskThatWasRemovedWhenConsulWasReplacedIsHeldOnceItIsBack(t *testi
 		b.now = b.now.Add(refreshEvery)
 		b.tick()
 	}
-	if b.task("task-1").RemovedAt.IsZero() {
+	if !b.task("task-1").Gone.Final {
 		t.Fatalf("%+v", b.task("task-1").Reason)
 	}
 	b.catalog.identity = newConsul

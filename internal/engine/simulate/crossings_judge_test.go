@@ -66,8 +66,8 @@ func (j *judge) takenOver(changes []state.Change) map[string]string {
 		if !ok {
 			continue
 		}
-		if now := decoded[state.Task](c.Value); now.MovedTo != "" && j.tasks[from].MovedTo != now.MovedTo {
-			moved[now.MovedTo] = from
+		if now := decoded[state.Task](c.Value); now.Gone.MovedTo != "" && j.tasks[from].Gone.MovedTo != now.Gone.MovedTo {
+			moved[now.Gone.MovedTo] = from
 		}
 	}
 	return moved
@@ -154,20 +154,20 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 	}
 	cfg := j.knownTo(v)
 	t, configured := cfg.Task(task)
-	if !configured || t.FromAPI || there && before.RemovedAt.IsZero() || !now.RemovedAt.IsZero() || !now.Applied.At.IsZero() || now.Forced.By != "" || c.asked[task] {
+	if !configured || t.FromAPI || there && !before.Gone.Final || now.Gone.Final || !now.Applied.At.IsZero() || now.Forced.By != "" || c.asked[task] {
 		return
 	}
 	c.suspects[task] = nil
-	if ran := before.Last != nil && !before.Destroyed() || before.Run != nil && !before.Run.Destroys(); ran && before.MovedTo == "" {
+	if ran := before.Last != nil && !before.Destroyed() || before.Run != nil && !before.Run.Destroys(); ran && before.Gone.MovedTo == "" {
 		return // it has, or has had, runs of its own, so it is no other task
 	}
 	for _, name := range crossingTasks {
 		record := j.tasks[name]
 		_, still := cfg.Task(name)
 		switch {
-		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.Applied.At.IsZero() || record.Deleted != nil || record.MovedTo != "":
+		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.Applied.At.IsZero() || record.Gone.Deleted != nil || record.Gone.MovedTo != "":
 		case record.Run != nil && record.Run.Destroys() || record.Last != nil && record.Last.Kind == state.KindDestroy && record.Last.State != state.RunCancelled:
-		case !record.RemovedAt.IsZero() && v.now().Sub(record.RemovedAt) > 50*time.Minute:
+		case record.Gone.Final && v.now().Sub(record.Gone.Since) > 50*time.Minute:
 		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return slices.Contains(t.MovedFrom, name) }):
 		default:
 			c.suspects[task] = append(c.suspects[task], name)
@@ -184,7 +184,7 @@ func (j *judge) suspected(task string, cfg *config.Config) []string {
 		if slices.ContainsFunc(crossingTasks, func(other string) bool { return other != task && slices.Contains(j.tasks[other].Moving, name) }) {
 			continue
 		}
-		if _, again := cfg.Task(name); !again && j.infra[name] != "" && j.tasks[name].Deleted == nil {
+		if _, again := cfg.Task(name); !again && j.infra[name] != "" && j.tasks[name].Gone.Deleted == nil {
 			names = append(names, name)
 		}
 	}
@@ -236,7 +236,7 @@ func (j *judge) endedBy(v view, launch state.Launch, before, run state.Run, ther
 	}
 	record := j.tasks[run.Task]
 	switch {
-	case run.Kind == state.KindDestroy && run.State == state.RunSucceeded && !run.Removed && record.RemovedAt.IsZero() && record.MissingSince.IsZero():
+	case run.Kind == state.KindDestroy && run.State == state.RunSucceeded && !run.Removed && record.Gone.Since.IsZero():
 		c.ended[run.Task] = ended{how: byDestroy, definition: c.began[run.ID]}
 	case run.Kind != state.KindApply:
 	case run.State == state.RunSuperseded:
@@ -274,7 +274,7 @@ func (j *judge) beginsAgain(v view, task string, before, now state.Task) {
 	if v.person() && now.Stop.TakesNext() && !before.Stop.TakesNext() {
 		j.crossings.quit[task] = true
 	}
-	gone := !now.MissingSince.IsZero() || !now.RemovedAt.IsZero() // it runs once it is back
+	gone := !now.Gone.Since.IsZero() // it runs once it is back
 	if e, ok := j.crossings.ended[task]; ok && (gone || e.input != "" && now.Observed.Digest != e.input) {
 		delete(j.crossings.ended, task)
 	}

@@ -279,7 +279,7 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 		j.appears(v, name, before, now, there)
 	}
 	j.beginsAgain(v, name, before, now)
-	if moved[name] != "" || moved[now.MovedTo] == name {
+	if moved[name] != "" || moved[now.Gone.MovedTo] == name {
 		return
 	}
 	j.held(v, name, before, now)

@@ -21,7 +21,7 @@ var crossingMutants = []mutant{
 		seed: crossingSeeds + 200,
 		file: "engine/reconcile/perhaps.go",
 		old:  "case task.FromAPI, begun, !task",
-		new:  "case task.FromAPI, begun, s.MovedTo != \"\", !task",
+		new:  "case task.FromAPI, begun, s.Gone.MovedTo != \"\", !task",
 		says: "", // made twice, or what perhaps was renamed is destroyed,
 	}, {
 		rule: "crossings: what a task perhaps was is kept while its moved_from waits",
@@ -32,7 +32,7 @@ var crossingMutants = []mutant{
 	}, {
 		rule: "crossings: a task of a file that the API creates is the same task",
 		file: "record/state/transitions.go",
-		old:  "if t.Deleted != nil || t.MovedTo != \"\" {",
+		old:  "if t.Gone.Deleted != nil || t.Gone.MovedTo != \"\" {",
 		new:  "if true {",
 		test: "engine/control TestControl_TaskOfAFileThatIsCreatedThroughTheAPIIsTheSameTask",
 	}, {

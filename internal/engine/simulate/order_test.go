@@ -107,7 +107,7 @@ func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool 
 	}
 	other := j.tasks[after.Task]
 	shown := w.consul.digests[serviceOf(after.Task)]
-	if (other.Destroy != nil || !other.RemovedAt.IsZero()) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
+	if (other.Destroy != nil || other.Gone.Final) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
 		return j.explainedByOrder(w, other, other.Observed.Digest)
 	}
 	return other.Stop != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)

@@ -244,10 +244,10 @@ func (j *judge) waitsForPerson(record state.Task) bool {
 // all there for some seconds.
 func (j *judge) removed(v view, task string, before, now state.Task) {
 	renamed := v.crosses && family[task] != "" // perhaps: then it counts at once
-	if v.act == nil || renamed || now.Deleted != nil || now.RemovedAt.IsZero() || !before.RemovedAt.IsZero() {
+	if v.act == nil || renamed || now.Gone.Deleted != nil || !now.Gone.Final || before.Gone.Final {
 		return
 	}
-	if lasted := now.RemovedAt.Sub(before.MissingSince); before.MissingSince.IsZero() || lasted < removalLasts {
-		v.violated("a removal lasts before it counts: %s removes %s, which is missing since %s", v.name, task, before.MissingSince)
+	if lasted := now.Gone.Since.Sub(before.Gone.Since); before.Gone.Since.IsZero() || lasted < removalLasts {
+		v.violated("a removal lasts before it counts: %s removes %s, which is missing since %s", v.name, task, before.Gone.Since)
 	}
 }

@@ -101,7 +101,7 @@ func (w *world) agreeOnStates() {
 		}
 		configured := slices.ContainsFunc(bundles[w.pointer].config.Tasks, func(t config.Task) bool { return t.Name == task })
 		switch {
-		case !record.RemovedAt.IsZero():
+		case record.Gone.Final:
 			if record.OnRemoval != "" && record.Destroy == nil {
 				w.destroy(task)
 			}

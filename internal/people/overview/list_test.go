@@ -119,10 +119,12 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 		"held": func() {
 			t.Stop, t.Reason = &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: digest}}, state.Reason{Code: state.ReasonHeld}
 		},
-		"pending":     func() { t.Pending = &state.Pending{First: l.now, Entries: &state.EntryChanges{Added: 1}} },
-		"paused":      func() { t.Reason, t.Forced.By = state.Reason{Code: state.ReasonPaused, Text: "paused"}, "Jo" },
-		"unreadable":  func() { t.Reason = state.Reason{Code: state.ReasonUnreadable, Text: "denied"} },
-		"removed":     func() { t.Reason, t.RemovedAt = state.Reason{Code: state.ReasonRemoved}, l.now },
+		"pending":    func() { t.Pending = &state.Pending{First: l.now, Entries: &state.EntryChanges{Added: 1}} },
+		"paused":     func() { t.Reason, t.Forced.By = state.Reason{Code: state.ReasonPaused, Text: "paused"}, "Jo" },
+		"unreadable": func() { t.Reason = state.Reason{Code: state.ReasonUnreadable, Text: "denied"} },
+		"removed": func() {
+			t.Reason, t.Gone = state.Reason{Code: state.ReasonRemoved}, state.Gone{Since: l.now, Final: true}
+		},
 		"replaced":    func() { t.Reason = state.Reason{Code: state.ReasonReplaced, Text: "lost 3"} },
 		"never ran":   func() { t = state.Task{Reason: state.Reason{Code: state.ReasonUnread}} },
 		"running":     func() { runs(state.RunRunning, nil) },

@@ -168,10 +168,10 @@ func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
 	if t, ok := e.Base.Task(name); ok {
 		return t
 	}
-	if known.Deleted == nil || len(known.Deleted.Leaving) == 0 {
+	if len(known.Gone.Leaving) == 0 {
 		return nil
 	}
-	with, _ := e.Config.With([]config.Change{{Task: name, Definition: known.Deleted.Leaving}})
+	with, _ := e.Config.With([]config.Change{{Task: name, Definition: known.Gone.Leaving}})
 	t, _ := with.Task(name) // nil if a file has gained something that it clashes with
 	return t
 }

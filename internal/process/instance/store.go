@@ -82,7 +82,7 @@ func compareTasks(ctx context.Context, cfg *config.Config, place stores.Place) (
 	}
 	var names []string
 	for _, r := range records {
-		if r.Data.RemovedAt.IsZero() && r.Data.MissingSince.IsZero() {
+		if r.Data.Gone.Since.IsZero() {
 			names = append(names, state.TaskName(r.Key))
 		}
 	}

@@ -35,7 +35,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		if before := next.Run.Scheduled; run.State == RunSuperseded && !before.IsZero() {
 			next.Scheduled = before
 		}
-		next.Run, next.Deleted = nil, next.Deleted.left()
+		next.Run, next.Gone.Leaving = nil, nil
 		next.Observed.Recheck, next.Observed.Superseded = true, run.State == RunSuperseded
 	}
 	next = next.leaveRemote(run).noteUnsaved(run)
@@ -126,8 +126,8 @@ func (t Task) destroyed(run Run) Task {
 	case run.State == RunSucceeded:
 		t.Failing = Failing{}
 		t.Applied, t.OnRemoval, t.Unverified, t.Made = Applied{}, "", nil, nil
-		if !t.RemovedAt.IsZero() {
-			t.RemovedAt = run.Ended // its records are kept from now on
+		if t.Gone.Final {
+			t.Gone.Since = run.Ended // its records are kept from now on
 		}
 		if byHand { // else the task is gone, or in the configuration again
 			t.StopFor(Stop{Code: ReasonDestroyed, For: Attempt{Definition: t.Attempted.Definition}})
@@ -200,10 +200,10 @@ func WakeLeader(ctx context.Context, s Store, at time.Time) error {
 func readRenamed(ctx context.Context, s Store, task string) (Stored[Task], error) {
 	for seen := map[string]bool{}; ; {
 		record, err := Read[Task](ctx, s, TaskKey(task))
-		if seen[task] = true; err != nil || record.Data.MovedTo == "" || seen[record.Data.MovedTo] {
+		if seen[task] = true; err != nil || record.Data.Gone.MovedTo == "" || seen[record.Data.Gone.MovedTo] {
 			return record, err
 		}
-		task = record.Data.MovedTo
+		task = record.Data.Gone.MovedTo
 	}
 }
 

@@ -41,12 +41,18 @@ type Task struct {
 	Requests
 	Tries
 	Stops
-	Removal
 	Naming
 
 	// As long as Observed and Applied differ, there is work to do.
 	Observed Observed `json:"observed,omitzero"`
 	Applied  Applied  `json:"applied,omitzero"`
+
+	Gone Gone `json:"gone,omitzero"`
+	// OnRemoval is the digest of the Definition that the task is destroyed with when
+	// it is removed; empty if what it has made stays then.
+	OnRemoval string `json:"on_removal,omitempty"`
+	// Follows is the task's `after`, which still counts when the task is removed.
+	Follows []string `json:"follows,omitempty"`
 
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
 	// Unverified, if set, says that the latest apply was not verified.
@@ -135,37 +141,28 @@ type Stops struct {
 	Unsaved *Unsaved `json:"unsaved,omitempty"`
 }
 
-// Removal says that a task is not in the configuration any more, and what becomes of what it made.
-type Removal struct {
-	// MissingSince is since when the task is in no configuration, until that counts as its
-	// removal: its file may be back in a moment.
-	MissingSince time.Time `json:"missing_since,omitzero"`
-	// RemovedAt is since when the task counts as removed. Its records are
-	// kept for a while, or, if it was deleted through the API, until its run ends.
-	RemovedAt time.Time `json:"removed_at,omitzero"`
-	Deleted   *Deletion `json:"deleted,omitempty"` // through the API; nil if it was not
-	// OnRemoval is the digest of the Definition that the task is destroyed with when
-	// it is removed; empty if what it has made stays then.
-	OnRemoval string `json:"on_removal,omitempty"`
-	// Follows is the task's `after`, which still counts when the task is removed.
-	Follows []string `json:"follows,omitempty"`
-}
-
-// Deletion says that a person has deleted a task through the API.
-type Deletion struct {
-	By      string `json:"by"`
-	Account string `json:"account,omitempty"` // as in identity.Identity
+// Gone says that a task is not in the configuration any more.
+type Gone struct {
+	// Since is since when the task is in no configuration. Its file may be back in a moment: Final says
+	// that it counts as removed, since then. Its records are kept for a while, or, if it was deleted through
+	// the API, until its run ends.
+	Since   time.Time `json:"since,omitzero"`
+	Final   bool      `json:"final,omitempty"`
+	Deleted *Deletion `json:"deleted,omitempty"` // through the API; nil if it was not
 	// Leaving is the definition of a task that was made through the API and deleted while its run was
 	// under way: people see the task until that has ended.
 	Leaving json.RawMessage `json:"leaving,omitempty"`
+	// MovedTo is the task that has everything that this removed task had.
+	MovedTo string `json:"moved_to,omitempty"`
 }
 
-// left is the deletion once the run that was under way has ended.
-func (d *Deletion) left() *Deletion {
-	if d == nil {
-		return nil
-	}
-	return &Deletion{By: d.By, Account: d.Account}
+// Missing reports whether the task is in no configuration, and does not count as removed yet.
+func (g Gone) Missing() bool { return !g.Since.IsZero() && !g.Final }
+
+// Deletion says who has deleted a task through the API.
+type Deletion struct {
+	By      string `json:"by"`
+	Account string `json:"account,omitempty"` // as in identity.Identity
 }
 
 // Naming is under which names a task was known.
@@ -181,8 +178,6 @@ type Naming struct {
 	Moving []string `json:"moving,omitempty"`
 	// MovedFrom are the former names whose Terraform state a run has taken along.
 	MovedFrom []string `json:"moved_from,omitempty"`
-	// MovedTo is the task that has everything that this removed task had.
-	MovedTo string `json:"moved_to,omitempty"`
 }
 
 // Count is how many entries one source of a task has: its condition or a module input.

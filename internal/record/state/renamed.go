@@ -59,16 +59,16 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.Forced = Forced{By: cmp.Or(to.Forced.By, from.Forced.By)}
 	itself := func(name string) bool { return name == r.To }
 	next.Moving, next.Renamed = slices.DeleteFunc(Names([]string{r.From}, from.Moving), itself), slices.DeleteFunc(Names(from.Renamed), itself)
-	next.MovedFrom, next.MovedTo = nil, ""
+	next.MovedFrom, next.Gone.MovedTo = nil, ""
 	next.Observed.Recheck, next.Observed.UnreadableSince, next.Due = true, time.Time{}, time.Time{} // it is read, and its place in a queue is found, anew
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
-	next.MissingSince, next.RemovedAt, next.Deleted = time.Time{}, time.Time{}, nil
+	next.Gone = Gone{}
 	next.OnRemoval = ""                             // it is kept for the new name
 	next.Unsaved = cmp.Or(from.Unsaved, to.Unsaved) // an earlier move may have failed to save what it made
 	next.Drift = nil                                // its findings have addresses of the former name
 	next.History, next.Recent, next.Events = to.History, to.Recent, to.Events
 
-	left = Task{Removal: Removal{RemovedAt: r.At}, Naming: Naming{MovedTo: r.To, Renamed: from.Renamed}, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
+	left = Task{Gone: Gone{Since: r.At, Final: true, MovedTo: r.To}, Naming: Naming{Renamed: from.Renamed}, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
 	return next, left
 }
 
@@ -89,7 +89,7 @@ func (t Task) Used() bool {
 	if t.Destroyed() && t.Stop == nil {
 		return false // it was removed, and so destroyed
 	}
-	return !t.Applied.At.IsZero() || t.Last != nil && t.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
+	return !t.Applied.At.IsZero() || t.Last != nil && t.Gone.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
 }
 
 // Unclear returns the removed tasks of which a new one is perhaps one, as long as nobody has said what it is: by a

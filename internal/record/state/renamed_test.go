@@ -41,7 +41,7 @@ func filled(v reflect.Value) {
 // needs a decision.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "Observed.UnreadableSince", "Observed.Recheck", "Drift", "OnRemoval", "Forced.Replaces"} // judged, read or kept anew
-	stays := []string{"History", "Recent", "Events", "MissingSince", "RemovedAt", "Deleted", "MovedTo", "Run"}                 // under the former name
+	stays := []string{"History", "Recent", "Events", "Gone", "Run"}                                                            // under the former name
 	both := []string{"Renamed"}                                                                                                // perhaps the former name comes back
 	renamed := []string{"Applied.Definition", "Attempted.Definition", "Stop", "Accepted", "Last", "Moving", "MovedFrom"}       // see below
 	var from Task
@@ -69,7 +69,7 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	if next.Last.Task != "x" || !slices.Equal(next.Moving, []string{"old", "x"}) || next.MovedFrom != nil || next.Events != 3 {
 		t.Errorf("%+v", next)
 	}
-	if left.MovedTo != "new" || !left.RemovedAt.Equal(at) || left.Last == nil || len(left.History) != 1 {
+	if left.Gone.MovedTo != "new" || !left.Gone.Final || !left.Gone.Since.Equal(at) || left.Last == nil || len(left.History) != 1 {
 		t.Errorf("what is left: %+v", left)
 	}
 }

@@ -19,11 +19,11 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 		at := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 		return state.Task{
 			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}}, Observed: state.Observed{Digest: "A", At: at},
-			Requests: state.Requests{Scheduled: at},
-			Tries:    state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
-			Naming:   state.Naming{Shape: "s", MovedFrom: []string{"was"}},
-			Removal:  state.Removal{OnRemoval: "k", Follows: []string{"a"}},
-			Drift:    &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
+			Requests:  state.Requests{Scheduled: at},
+			Tries:     state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
+			Naming:    state.Naming{Shape: "s", MovedFrom: []string{"was"}},
+			OnRemoval: "k", Follows: []string{"a"},
+			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
 			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,
 		}
 	}

@@ -10,9 +10,7 @@ import "time"
 func (t *Task) RequestRun(by string) { t.Forced = Forced{By: by} }
 
 // DropRequests removes the change and the request that wait for a run.
-func (t *Task) DropRequests() {
-	t.Pending, t.Observed.Superseded, t.Forced = nil, false, Forced{}
-}
+func (t *Task) DropRequests() { t.Pending, t.Observed.Superseded, t.Forced = nil, false, Forced{} }
 
 // RequestDestroy notes that a person requests that everything that the task has made is destroyed.
 func (t *Task) RequestDestroy(by, account string, at time.Time) {
@@ -44,7 +42,7 @@ func (t *Task) Enable(run string) {
 // is missing in the files is back.
 func (t Task) Create(run string) Task {
 	next := t
-	if t.Deleted != nil || t.MovedTo != "" {
+	if t.Gone.Deleted != nil || t.Gone.MovedTo != "" {
 		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	}
 	next.EndStop()
@@ -57,32 +55,30 @@ func (t Task) Create(run string) Task {
 // Delete notes that a person has deleted the task through the API. Definition is what people
 // see of it until its run has ended; nil if it has none.
 func (t *Task) Delete(by, account string, definition []byte) {
-	if definition == nil && t.Deleted != nil {
-		definition = t.Deleted.Leaving
+	t.Gone.Deleted = &Deletion{By: by, Account: account}
+	if definition != nil {
+		t.Gone.Leaving = definition
 	}
-	t.Deleted = &Deletion{By: by, Account: account, Leaving: definition}
 	t.DropRequests()
 }
 
 // Configured notes that the task is in the configuration.
 func (t *Task) Configured() {
-	if !t.RemovedAt.IsZero() && t.Last != nil && t.Last.Kind == KindDestroy {
+	if t.Gone.Final && t.Last != nil && t.Last.Kind == KindDestroy {
 		t.EndStop() // it is back, and perhaps a part of it was destroyed
 	}
-	t.MissingSince, t.RemovedAt, t.Deleted, t.MovedTo = time.Time{}, time.Time{}, nil, ""
+	t.Gone = Gone{}
 }
 
 // Missing notes that the task is in no configuration since a time. Removed says that this
 // counts as its removal.
 func (t *Task) Missing(since, now time.Time, removed bool) {
-	switch {
-	case t.RemovedAt.After(now):
-		t.RemovedAt = now
-	case !t.RemovedAt.IsZero():
-	case removed:
-		t.MissingSince, t.RemovedAt = time.Time{}, now
+	switch g := &t.Gone; {
+	case g.Final && !g.Since.After(now):
+	case g.Final, removed:
+		g.Since, g.Final = now, true
 	default:
-		t.MissingSince = since
+		g.Since = since
 	}
 }
 
@@ -109,7 +105,7 @@ func (t *Task) Restore(why string, now time.Time) {
 		t.RemoteRun = r.GiveUp(GivenUp{Comment: "Terrapulse was restored from a backup", Since: now})
 	}
 	t.DropRequests()
-	t.Run, t.Destroy, t.Accepted, t.Deleted, t.Observed.Recheck = nil, nil, nil, t.Deleted.left(), true
+	t.Run, t.Destroy, t.Accepted, t.Gone.Leaving, t.Observed.Recheck = nil, nil, nil, nil, true
 	t.Failing.RetryAt, t.Due = time.Time{}, now
 	*t = t.WithoutCheck()
 	if !t.Applied.At.IsZero() {

@@ -74,7 +74,7 @@ func (f Facts) next() View {
 		return f.shown(state.Reason{Code: state.ReasonCorrupt, Text: state.Cut(f.Corrupt.Error())})
 	case t.Run != nil && (t.OnHold == nil || t.Run.Wait == nil || t.Elsewhere()):
 		return f.underWay()
-	case f.Setting == Gone && t.OnRemoval != "" && !t.RemovedAt.IsZero() && t.Reason.Code != state.ReasonRemoved:
+	case f.Setting == Gone && t.OnRemoval != "" && t.Gone.Final && t.Reason.Code != state.ReasonRemoved:
 		if t.OnHold != nil {
 			return f.onHold()
 		}
