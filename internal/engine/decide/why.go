@@ -84,8 +84,8 @@ func (d *decider) why() trigger {
 		return triggered(state.ReasonDrift, "%s", s.Drifted())
 
 	// Its run is the one for a change if there is one, which waits for its buffer period or schedule.
-	case len(s.Moving) > 0 && s.UpToDate():
-		return triggered(state.ReasonDefinition, "the task was renamed from %s: its Terraform state is taken along", s.Moving[0])
+	case len(s.Former.Moving) > 0 && s.UpToDate():
+		return triggered(state.ReasonDefinition, "the task was renamed from %s: its Terraform state is taken along", s.Former.Moving[0])
 
 	case d.scheduled():
 		return d.schedule()

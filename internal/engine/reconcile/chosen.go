@@ -147,7 +147,7 @@ func (t *tick) choose(now time.Time) map[string]bool {
 func (t *tick) named(chosen map[string]bool, states map[string]state.Stored[state.Task]) map[string]bool {
 	named := map[string]bool{}
 	for _, record := range states {
-		for _, name := range record.Data.Moving {
+		for _, name := range record.Data.Former.Moving {
 			if !chosen[name] && t.configured(name) {
 				named[name] = true
 			}

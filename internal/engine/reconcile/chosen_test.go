@@ -274,7 +274,7 @@ func TestTick_RenamedTaskAddsItsFormerName(t *testing.T) {
 	b.shows("A", all...)
 	all[0].Name, all[0].MovedFrom = "new", []string{"task-0"}
 	b.reload(slices.Clone(all)...)
-	if b.begun("new") != 1 || !slices.Equal(b.task("new").Moving, []string{"task-0"}) {
+	if b.begun("new") != 1 || !slices.Equal(b.task("new").Former.Moving, []string{"task-0"}) {
 		t.Fatalf("the new name was begun %d times: %+v", b.begun("new"), b.task("new"))
 	}
 	b.shows("B", all[7])

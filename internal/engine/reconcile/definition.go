@@ -67,7 +67,7 @@ func (t *tick) keep(ctx context.Context, d decide.Decision, next *state.Task) (*
 	switch {
 	case want == nil && next.OnRemoval == "", want != nil && want.digest == next.OnRemoval:
 		return nil, nil
-	case want != nil && next.OnRemoval == "" && len(next.Moving) > 0 && next.Attempted != state.Attempt{} && !next.Destroyed(): // what was kept under the former name is gone
+	case want != nil && next.OnRemoval == "" && len(next.Former.Moving) > 0 && next.Attempted != state.Attempt{} && !next.Destroyed(): // what was kept under the former name is gone
 	case want != nil && next.Applied.Definition != d.Definition && (d.Action != decide.Run || d.Kind != state.KindApply):
 		return nil, nil // no run has begun with it yet
 	}

@@ -30,7 +30,7 @@ func (t *tick) vanished(removed []string, states map[string]state.Stored[state.T
 		if known || !t.used(name, states) && len(s.Renamed) == 0 {
 			continue
 		}
-		for _, former := range state.Names(s.MovedFrom, s.Moving) {
+		for _, former := range state.Names(s.Former.Moved, s.Former.Moving) {
 			v.formers[former] = append(v.formers[former], name)
 		}
 		if just := !s.Gone.Final || now.Sub(s.Gone.Since) < renameTime; just && len(v.shapes[s.Shape]) < state.MaxRenamed {

@@ -22,7 +22,7 @@ func (t *tick) renames(states map[string]state.Stored[state.Task]) (moved, kept 
 				moved[name] = task.Name
 			case read && takesOver(is.Data):
 				moved[name], kept[name] = task.Name, "it is renamed to "+task.Name
-			case read && !slices.Contains(is.Data.MovedFrom, name) && was.Destroy == nil: // else this is another task with the name
+			case read && !slices.Contains(is.Data.Former.Moved, name) && was.Destroy == nil: // else this is another task with the name
 				kept[name] = fmt.Sprintf("the moved_from of task %s names this task, but %[1]s has something of its own by now: remove its name there", task.Name)
 			}
 		}
@@ -71,7 +71,7 @@ func (t *tick) configured(name string) bool {
 func (t *tick) unmoved(task *config.Task, states map[string]state.Stored[state.Task]) string {
 	s := states[task.Name].Data
 	for _, name := range task.MovedFrom {
-		if t.configured(name) && !slices.Contains(s.MovedFrom, name) {
+		if t.configured(name) && !slices.Contains(s.Former.Moved, name) {
 			return fmt.Sprintf("its moved_from names task %s, which is in the configuration", name)
 		}
 	}
@@ -109,7 +109,7 @@ func takesOver(s state.Task) bool { return s.Applied.At.IsZero() && s.Run == nil
 func (t *tick) noteStates(states map[string]state.Stored[state.Task]) {
 	t.owners = map[string]string{}
 	for _, task := range slices.Sorted(maps.Keys(states)) {
-		for _, name := range states[task].Data.Moving {
+		for _, name := range states[task].Data.Former.Moving {
 			is := t.owners[name]
 			switch {
 			case states[name].Data.Attempted != state.Attempt{} && t.configured(name):
@@ -131,7 +131,7 @@ func (t *tick) isLeft(name string, states map[string]state.Stored[state.Task]) b
 // next run takes it along or destroys what it holds, or that the state that this one would take
 // along is another task's now; "" if neither is so.
 func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.Task]) string {
-	if moving := states[task.Name].Data.Moving; len(moving) > 0 && t.moves(task, states[task.Name].Data) == nil {
+	if moving := states[task.Name].Data.Former.Moving; len(moving) > 0 && t.moves(task, states[task.Name].Data) == nil {
 		return fmt.Sprintf("its Terraform state was under the name %s, which another task has now: give that task another name", state.Some(moving, "or"))
 	}
 	owner := t.owners[task.Name]
@@ -148,9 +148,9 @@ func (t *tick) occupied(task *config.Task, states map[string]state.Stored[state.
 // or if an earlier run has done it. It is never a state that belongs to another task. If the
 // task has something of its own, too, nobody has said which of both counts.
 func (t *tick) moves(task *config.Task, s state.Task) *state.Move {
-	from := s.Moving
+	from := s.Former.Moving
 	for _, name := range task.MovedFrom {
-		if s.Applied.At.IsZero() && !slices.Contains(s.MovedFrom, name) {
+		if s.Applied.At.IsZero() && !slices.Contains(s.Former.Moved, name) {
 			from = state.Names(from, []string{name})
 		}
 	}

@@ -316,7 +316,7 @@ func TestRename_OfARenamedTaskFindsTheStateUnderEachFormerName(t *testing.T) {
 		t.Fatalf("the run is %+v: %+v", run, b.task("last").Reason)
 	}
 	b.end(state.RunSucceeded, "A")
-	if got := b.task("last"); len(got.Moving) > 0 || !slices.Equal(got.MovedFrom, []string{"new", "task-0"}) {
+	if got := b.task("last"); len(got.Former.Moving) > 0 || !slices.Equal(got.Former.Moved, []string{"new", "task-0"}) {
 		t.Errorf("after the run: %+v", got)
 	}
 }

@@ -181,7 +181,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 func (j *judge) suspected(task string, cfg *config.Config) []string {
 	var names []string
 	for _, name := range j.crossings.suspects[task] {
-		if slices.ContainsFunc(crossingTasks, func(other string) bool { return other != task && slices.Contains(j.tasks[other].Moving, name) }) {
+		if slices.ContainsFunc(crossingTasks, func(other string) bool { return other != task && slices.Contains(j.tasks[other].Former.Moving, name) }) {
 			continue
 		}
 		if _, again := cfg.Task(name); !again && j.infra[name] != "" && j.tasks[name].Gone.Deleted == nil {

@@ -82,7 +82,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 		next.Failing = next.Failing.failed(run)
 	}
 	if run.Moves != nil && run.State == RunSucceeded {
-		next.MovedFrom, next.Moving = Names(next.MovedFrom, run.Moves.From), nil
+		next.Former = Former{Moved: Names(next.Former.Moved, run.Moves.From)}
 	}
 	if run.FromRemote && run.State == RunSucceeded {
 		next.RemoteRun = nil // the state is where the run worked with it

@@ -173,11 +173,16 @@ type Naming struct {
 	// Renamed are the removed tasks of which a task that never ran is perhaps one under a
 	// new name: it waits until a person says what it is. MaxRenamed at most.
 	Renamed []string `json:"renamed,omitempty"`
-	// Moving are the former names, the latest first, under which the Terraform state of a
-	// renamed task may still be: its next run takes it along.
+	Former  Former   `json:"former,omitzero"`
+}
+
+// Former are the names of a task before.
+type Former struct {
+	// Moving are those under which its Terraform state may still be, the latest first: its next run
+	// takes it along.
 	Moving []string `json:"moving,omitempty"`
-	// MovedFrom are the former names whose Terraform state a run has taken along.
-	MovedFrom []string `json:"moved_from,omitempty"`
+	// Moved are those whose Terraform state a run has taken along.
+	Moved []string `json:"moved,omitempty"`
 }
 
 // Count is how many entries one source of a task has: its condition or a module input.

@@ -58,8 +58,8 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.OnHold, next.Destroy = cmp.Or(to.OnHold, from.OnHold), cmp.Or(to.Destroy, from.Destroy)
 	next.Forced = Forced{By: cmp.Or(to.Forced.By, from.Forced.By)}
 	itself := func(name string) bool { return name == r.To }
-	next.Moving, next.Renamed = slices.DeleteFunc(Names([]string{r.From}, from.Moving), itself), slices.DeleteFunc(Names(from.Renamed), itself)
-	next.MovedFrom, next.Gone.MovedTo = nil, ""
+	next.Former = Former{Moving: slices.DeleteFunc(Names([]string{r.From}, from.Former.Moving), itself)}
+	next.Renamed = slices.DeleteFunc(Names(from.Renamed), itself)
 	next.Observed.Recheck, next.Observed.UnreadableSince, next.Due = true, time.Time{}, time.Time{} // it is read, and its place in a queue is found, anew
 	next.Reason = Reason{Code: ReasonQueued, Text: "its next run takes along the state of task " + r.From}
 	next.Gone = Gone{}

@@ -31,7 +31,7 @@ func (t Task) Rest() Rest {
 		return ""
 	}
 	t.Observed.Digest, t.Observed.At, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
-	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.MovedFrom = time.Time{}, Attempt{}, "", nil, "", nil
+	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.Former.Moved = time.Time{}, Attempt{}, "", nil, "", nil
 	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.History, t.Last, t.Recent, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, nil, nil, "", 0, 0
 	if !reflect.ValueOf(t).IsZero() {
 		return ""

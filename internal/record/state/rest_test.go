@@ -10,7 +10,7 @@ import (
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
 var harmless = []string{"Applied.Definition", "Applied.Digest", "Applied.At", "Applied.Counts", "Applied.Sizes",
-	"Observed.Digest", "Observed.At", "Scheduled", "Attempted", "Shape", "MovedFrom", "OnRemoval", "Follows",
+	"Observed.Digest", "Observed.At", "Scheduled", "Attempted", "Shape", "Former.Moved", "OnRemoval", "Follows",
 	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
 }
 
@@ -21,7 +21,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}}, Observed: state.Observed{Digest: "A", At: at},
 			Requests:  state.Requests{Scheduled: at},
 			Tries:     state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
-			Naming:    state.Naming{Shape: "s", MovedFrom: []string{"was"}},
+			Naming:    state.Naming{Shape: "s", Former: state.Former{Moved: []string{"was"}}},
 			OnRemoval: "k", Follows: []string{"a"},
 			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
 			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,

@@ -15,7 +15,7 @@ import (
 // guarded are fields of Task that say what a task should do and what stops it, and that
 // nothing else has.
 var guarded = []string{"Stop", "OnHold", "Forced", "Applied.Doubt", "Attempted", "RemoteRun",
-	"Gone", "Failing.RetryAt", "Applied.At", "Moving", "MovedFrom"}
+	"Gone", "Failing.RetryAt", "Applied.At", "Former"}
 
 func TestTransitions_NothingElseWritesWhatStopsATask(t *testing.T) {
 	t.Parallel()
