@@ -182,7 +182,7 @@ func (r storeRecords) Find(ctx context.Context, prefix string) ([]apispec.Run, e
 	// The histories name most runs without another read.
 	fits := func(id string) bool { return strings.HasPrefix(id, prefix) }
 	in := slices.DeleteFunc(slices.Clone(tasks), func(t state.Stored[state.Task]) bool {
-		return !slices.ContainsFunc(t.Data.History, fits) && (t.Data.Run == nil || !fits(t.Data.Run.ID))
+		return !slices.ContainsFunc(t.Data.Ended.IDs, fits) && (t.Data.Run == nil || !fits(t.Data.Run.ID))
 	})
 	if len(in) == 0 {
 		in = tasks

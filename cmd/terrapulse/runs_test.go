@@ -22,7 +22,7 @@ func TestRuns_OfOneTaskOrOfAllThatFlagsSelect(t *testing.T) {
 	for n, name := range []string{"web", "db"} {
 		s := situation{name: name, task: state.Task{Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}
 		for i := n; i < len(ids); i += 2 {
-			s.task.History = append(s.task.History, ids[i])
+			s.task.Ended.IDs = append(s.task.Ended.IDs, ids[i])
 			run := state.Run{ID: ids[i], Kind: state.KindApply, Task: name, State: state.RunSucceeded, Created: now, Times: state.Times{Started: now, Ended: now}}
 			runs = append(runs, state.Create(state.RunKey(name, run.ID), state.Encode(run)))
 		}

@@ -46,7 +46,7 @@ func TestADeploymentIsLookedAtFromALaptop(t *testing.T) {
 	store := dynamo.New(cfg, table)
 	_, err = store.Apply(t.Context(),
 		state.Create(state.RunKey("web", "r1"), state.Encode(run)),
-		state.Create(state.TaskKey("web"), state.Encode(state.Task{Applied: state.Applied{At: now}, History: []string{"r1"}, Last: run.Result()})),
+		state.Create(state.TaskKey("web"), state.Encode(state.Task{Applied: state.Applied{At: now}, Ended: state.Ended{IDs: []string{"r1"}, Last: run.Result()}})),
 		state.Create(state.ReconcileKey, state.Encode(state.Reconcile{Bundle: "0123456789abcdef", LastSuccess: now})))
 	if err != nil {
 		t.Fatal(err)

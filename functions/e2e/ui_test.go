@@ -322,8 +322,8 @@ func TestUI_SaysWhatToDoWhenTheDeploymentDoesNotAnswer(t *testing.T) {
 	shown("the credentials were renewed, and the same page goes on")
 
 	c.manyTasks(1000, "lb", func(task *state.Task) {
-		for len(task.Last.Reason.Text) < 6_500 {
-			task.Last.Reason.Text += rand.Text()
+		for len(task.Ended.Last.Reason.Text) < 6_500 {
+			task.Ended.Last.Reason.Text += rand.Text()
 		}
 	})
 	sent := func(path, shows string) int {

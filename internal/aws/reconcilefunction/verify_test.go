@@ -206,7 +206,7 @@ func TestVerify_NextInvocationContinuesForTheNewName(t *testing.T) {
 		if run.State != state.RunSucceeded || run.Verification == nil || run.Verification.State != state.VerifyPassed {
 			t.Errorf("%s %+v %s", run.State, run.Verification, run.Error)
 		}
-		if s.task("web").Gone.MovedTo != "edge" || edge.Last == nil || edge.Last.Run == run.ID || len(r.steps) != steps+1 {
+		if s.task("web").Gone.MovedTo != "edge" || edge.Ended.Last == nil || edge.Ended.Last.Run == run.ID || len(r.steps) != steps+1 {
 			t.Errorf("after the steps %q, the new name has %+v", r.steps, edge)
 		}
 	})

@@ -83,7 +83,7 @@ func readRun(ctx context.Context, store state.Store, invoked time.Time, o *recon
 		o.Reason = task.Data.Reason
 		if run := task.Data.Run; run != nil && task.Data.Forced.By == "" && (run.Created.After(invoked) || run.Wait != nil) {
 			ids[o.Task] = run.ID
-		} else if last := task.Data.Last; run == nil && last != nil && last.Started.After(invoked) {
+		} else if last := task.Data.Ended.Last; run == nil && last != nil && last.Started.After(invoked) {
 			ids[o.Task] = last.Run
 		} else {
 			return nil

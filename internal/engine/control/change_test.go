@@ -84,7 +84,7 @@ func TestControl_TaskThatStartsMeanwhileIsActive(t *testing.T) {
 	}
 	b.end()
 	b.must(b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{}))
-	if record := b.task("task-0"); record.Applied.Digest != "" || record.Last != nil || len(record.History) != 1 {
+	if record := b.task("task-0"); record.Applied.Digest != "" || record.Ended.Last != nil || len(record.Ended.IDs) != 1 {
 		t.Errorf("the new task has of the old one more than its history: %+v", record)
 	}
 }
@@ -120,7 +120,7 @@ func TestControl_TaskOfAFileThatIsCreatedForATrialHasItsOwnRun(t *testing.T) {
 	_, earlier, err := b.people().Create(t.Context(), json.RawMessage(strings.ReplaceAll(made, `"made"`, `"task-0"`)), control.ChangeOptions{Provisional: true})
 	b.must(err)
 	b.tick()
-	if o, is := b.override("task-0"), b.task("task-0"); o.Data.Provisional == nil || is.Run == nil || earlier.Ended != is.Last.Run {
+	if o, is := b.override("task-0"), b.task("task-0"); o.Data.Provisional == nil || is.Run == nil || earlier.Ended != is.Ended.Last.Run {
 		t.Fatalf("the run of the file's task counts as its trial: %+v, %+v", o.Data, is)
 	}
 	b.end()

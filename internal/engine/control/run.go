@@ -32,8 +32,8 @@ func (e Earlier) Newest() string { return cmp.Or(e.Live, e.Ended) }
 func (e Earlier) includes(run string) bool { return run == e.Ended || run == e.Live }
 
 func earlierThan(t state.Task) (e Earlier) {
-	if t.Last != nil {
-		e.Ended = t.Last.Run
+	if t.Ended.Last != nil {
+		e.Ended = t.Ended.Last.Run
 	}
 	if t.Run != nil {
 		e.Live = t.Run.ID
@@ -125,10 +125,10 @@ func (c *Control) AwaitRun(ctx context.Context, task string, earlier Earlier) (s
 		case waits != nil:
 			return *waits, nil
 		}
-		if t.Run == nil && t.Forced.By == "" && t.Last != nil && !earlier.includes(t.Last.Run) {
-			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Last.Run))
+		if t.Run == nil && t.Forced.By == "" && t.Ended.Last != nil && !earlier.includes(t.Ended.Last.Run) {
+			run, err := state.Read[state.Run](ctx, c.Store, state.RunKey(task, t.Ended.Last.Run))
 			if err != nil {
-				return state.Run{}, fmt.Errorf("read run %s: %w", t.Last.Run, err)
+				return state.Run{}, fmt.Errorf("read run %s: %w", t.Ended.Last.Run, err)
 			}
 			// A run whose record is gone is one of a deleted task of that name.
 			if run.Exists() {

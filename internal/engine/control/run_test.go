@@ -85,17 +85,17 @@ func TestControl_AwaitRunWaitsForTheRequestedRun(t *testing.T) {
 		told    bool
 	}{
 		"none yet":                               {state.Task{}, control.Earlier{}, false},
-		"it waits for its turn":                  {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Last: last("r1")}, control.Earlier{Ended: "r1"}, false},
-		"it is under way":                        {state.Task{Run: live("r2"), Last: last("r1")}, control.Earlier{Ended: "r1"}, false},
-		"it has ended":                           {state.Task{Last: last("r2")}, control.Earlier{Ended: "r1"}, true},
-		"the first has ended":                    {state.Task{Last: last("r2")}, control.Earlier{}, true},
-		"it was lost and is run again":           {state.Task{Run: live("r3"), Last: last("r2")}, control.Earlier{Ended: "r1"}, false},
-		"the run before is under way":            {state.Task{Run: live("r1"), Last: last("r0")}, control.Earlier{Ended: "r1"}, false},
-		"the run before has ended":               {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Last: last("r1")}, control.Earlier{Ended: "r1"}, false},
-		"the run before was superseded":          {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Last: last("r0")}, control.Earlier{Ended: "r1"}, false},
-		"what was asked for was dropped by then": {state.Task{Last: last("r1")}, control.Earlier{Ended: "r1"}, false},
-		"and so was the run before":              {state.Task{Last: last("r0")}, control.Earlier{Ended: "r0", Live: "r1"}, false},
-		"both are over":                          {state.Task{Last: last("r2")}, control.Earlier{Ended: "r0", Live: "r1"}, true},
+		"it waits for its turn":                  {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Ended: state.Ended{Last: last("r1")}}, control.Earlier{Ended: "r1"}, false},
+		"it is under way":                        {state.Task{Run: live("r2"), Ended: state.Ended{Last: last("r1")}}, control.Earlier{Ended: "r1"}, false},
+		"it has ended":                           {state.Task{Ended: state.Ended{Last: last("r2")}}, control.Earlier{Ended: "r1"}, true},
+		"the first has ended":                    {state.Task{Ended: state.Ended{Last: last("r2")}}, control.Earlier{}, true},
+		"it was lost and is run again":           {state.Task{Run: live("r3"), Ended: state.Ended{Last: last("r2")}}, control.Earlier{Ended: "r1"}, false},
+		"the run before is under way":            {state.Task{Run: live("r1"), Ended: state.Ended{Last: last("r0")}}, control.Earlier{Ended: "r1"}, false},
+		"the run before has ended":               {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Ended: state.Ended{Last: last("r1")}}, control.Earlier{Ended: "r1"}, false},
+		"the run before was superseded":          {state.Task{Requests: state.Requests{Forced: state.Forced{By: "x"}}, Ended: state.Ended{Last: last("r0")}}, control.Earlier{Ended: "r1"}, false},
+		"what was asked for was dropped by then": {state.Task{Ended: state.Ended{Last: last("r1")}}, control.Earlier{Ended: "r1"}, false},
+		"and so was the run before":              {state.Task{Ended: state.Ended{Last: last("r0")}}, control.Earlier{Ended: "r0", Live: "r1"}, false},
+		"both are over":                          {state.Task{Ended: state.Ended{Last: last("r2")}}, control.Earlier{Ended: "r0", Live: "r1"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -179,8 +179,8 @@ const maxChased = 10
 // holdBackingOff refuses to repeat what failed before its pause is over, and a task whose runs trigger it again
 // and again.
 func holdBackingOff(d *decider, t trigger) *hold {
-	if n := d.state.Chased - maxChased; n > 0 && t.reason.Code == state.ReasonChanged && d.state.Last != nil {
-		at := d.state.Last.Ended.Add(state.Backoff(d.Task.Name, n))
+	if n := d.state.Chased - maxChased; n > 0 && t.reason.Code == state.ReasonChanged && d.state.Ended.Last != nil {
+		at := d.state.Ended.Last.Ended.Add(state.Backoff(d.Task.Name, n))
 		if d.ahead(at, state.MaxBackoff) {
 			return refuse(state.ReasonBackoff, at, "the next run is at %s: what the task watches has changed during each of its last %d runs, and not since, so they seem to change it themselves: %s",
 				clock.Stamp(at, d.now), d.state.Chased, t.reason.Text)

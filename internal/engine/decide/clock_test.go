@@ -32,7 +32,7 @@ func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
 	later := noon.Add(2 * time.Second)
 	for name, known := range map[string]state.Task{
 		"retry": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Tries: state.Tries{Attempted: state.Attempt{Observed: "B"}, Failing: state.Failing{Count: 3, RetryAt: later.Add(state.Backoff(task.Name, 3))}},
-			Last: &state.Result{State: state.RunFailed}},
+			Ended: state.Ended{Last: &state.Result{State: state.RunFailed}}},
 		"buffer": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Requests: state.Requests{Pending: &state.Pending{First: later, Latest: later}}},
 	} {
 		if d := Decide([]Input{{Task: task, State: known, Skew: skew}}, noon)[0]; d.Action != Wait {

@@ -219,7 +219,7 @@ func (d *decider) noteObserved() {
 func (d *decider) noteChased(moved bool) {
 	switch s := &d.state; {
 	case !s.Observed.Recheck && !moved || s.Run != nil:
-	case s.Observed.Recheck && s.Last != nil && s.Last.State == state.RunSucceeded && d.Observed.Digest != s.Applied.Digest:
+	case s.Observed.Recheck && s.Ended.In(state.RunSucceeded) && d.Observed.Digest != s.Applied.Digest:
 		s.Chased++
 	case !s.Observed.Recheck || d.Observed.Digest == s.Applied.Digest:
 		s.Chased = 0

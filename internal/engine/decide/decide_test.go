@@ -143,7 +143,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 			Input{Task: hourlyTask(), State: with(applied(), func(s *state.Task) { s.Scheduled, s.Failing.Count, s.Failing.RetryAt = noon, 1, noon })}, Run, state.ReasonRetry, "retry number 1", time.Time{}},
 	}
 	interrupted := with(applied(), func(s *state.Task) {
-		s.Last = &state.Result{Run: "r1", State: state.RunInterrupted, Error: "Terrapulse was told to stop"}
+		s.Ended.Last = &state.Result{Run: "r1", State: state.RunInterrupted, Error: "Terrapulse was told to stop"}
 	})
 	for _, task := range []*config.Task{webTask(), hourlyTask(), once} {
 		tests = append(tests, test{"an interrupted run is followed by another at once, although nothing changed: " + fmt.Sprintf("%T", task.Condition.Spec),
@@ -152,7 +152,7 @@ func TestDecide_GivesTheReason(t *testing.T) {
 	cancelled := with(applied(), func(s *state.Task) {
 		s.Observed.Digest, s.Attempted = "B", state.Attempt{Definition: "def", Observed: "B"}
 		s.Stop = &state.Stop{Code: state.ReasonCancelled, Why: "cancelled by an operator", For: s.Attempted}
-		s.Last = &state.Result{Run: "r1", State: state.RunCancelled}
+		s.Ended.Last = &state.Result{Run: "r1", State: state.RunCancelled}
 	})
 	died := with(applied(), func(s *state.Task) {
 		s.Observed.Digest, s.Attempted, s.Run = "B", state.Attempt{Definition: "def", Observed: "B"}, live
@@ -394,8 +394,8 @@ func TestDecide_NoHistoryLosesAChangeDoublesARunOrSkipsARule(t *testing.T) {
 		if w.state.Applied.Digest != w.consul || w.state.Failing.Count != 0 || w.run != nil {
 			t.Fatalf("Consul says %s, applied is %s (%d failures): %+v", w.consul, w.state.Applied.Digest, w.state.Failing.Count, w.state.Reason)
 		}
-		if len(w.state.History) > state.History {
-			t.Fatalf("the history holds %d runs", len(w.state.History))
+		if len(w.state.Ended.IDs) > state.History {
+			t.Fatalf("the history holds %d runs", len(w.state.Ended.IDs))
 		}
 	})
 }

@@ -18,7 +18,7 @@ func (d *decider) destroys() bool {
 // whyDestroy is why for a task that is to be destroyed.
 func (d *decider) whyDestroy() trigger {
 	s := &d.state
-	ended := s.Last != nil && s.Last.Kind == state.KindDestroy
+	ended := s.Ended.Of(state.KindDestroy)
 	switch {
 	case d.Lost != nil && d.Lost.Kind == state.KindDestroy && d.Lost.Cancel == "" && !d.backingOff():
 		return triggered(state.ReasonLost, "the run before was lost: %s", d.Lost.Error)
@@ -31,13 +31,13 @@ func (d *decider) whyDestroy() trigger {
 	case s.Destroy != nil:
 		return triggered(state.ReasonDestroy, "%s requested that everything that the task has made is destroyed", s.Destroy.By)
 
-	case ended && s.Last.State == state.RunCancelled:
+	case ended && s.Ended.In(state.RunCancelled):
 		code := state.ReasonCancelled
-		if s.Last.Rejected {
+		if s.Ended.Last.Rejected {
 			code = state.ReasonRejected
 		}
 		return untriggered(code, "%s: everything that the task has made stays until `terrapulse destroy %s` requests a new plan",
-			cmp.Or(s.Last.Error, "the run before was cancelled"), d.Task.Name)
+			cmp.Or(s.Ended.Last.Error, "the run before was cancelled"), d.Task.Name)
 	}
 	return triggered(state.ReasonDestroy, "the task is not in the configuration any more, and its on_removal is \"destroy\"")
 }

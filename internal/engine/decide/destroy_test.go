@@ -19,7 +19,7 @@ func TestDecide_RemovedTaskIsDestroyedThroughAdmission(t *testing.T) {
 	after := func(change func(*state.Task)) state.Task { return with(gone, change) }
 	ended := func(as state.RunState, rejected bool) func(*state.Task) {
 		return func(s *state.Task) {
-			s.Last = &state.Result{Run: "r1", Kind: state.KindDestroy, State: as, Rejected: rejected, Error: "by Jo"}
+			s.Ended.Last = &state.Result{Run: "r1", Kind: state.KindDestroy, State: as, Rejected: rejected, Error: "by Jo"}
 		}
 	}
 	waiting := func(s *state.Task) {

@@ -79,7 +79,7 @@ func anyInput(t *rapid.T) Input {
 	s.Observed.Recheck = maybe(t, "recheck", true)
 	s.Observed.UnreadableSince = maybe(t, "unreadable since", noon)
 	s.Failing.Count = maybe(t, "failures", 1)
-	s.Last = maybe(t, "last", &state.Result{State: rapid.SampledFrom([]state.RunState{state.RunInterrupted, state.RunCancelled}).Draw(t, "ended")})
+	s.Ended.Last = maybe(t, "last", &state.Result{State: rapid.SampledFrom([]state.RunState{state.RunInterrupted, state.RunCancelled}).Draw(t, "ended")})
 	if once(t, 12, "new") {
 		s.Applied.At = time.Time{}
 	}
@@ -137,7 +137,7 @@ func TestDecide_ChecksForDriftNeverCompeteWithWork(t *testing.T) {
 				t.Fatalf("a run leaves the check under way valid: %+v", s.Drift)
 			}
 		case Check:
-			busy := s.Run != nil || s.Pending != nil || s.Forced.By != "" || s.Applied.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failing.Count > 0 || s.Last != nil
+			busy := s.Run != nil || s.Pending != nil || s.Forced.By != "" || s.Applied.Doubt != "" || s.Stop != nil || s.OnHold != nil || s.Failing.Count > 0 || s.Ended.Last != nil
 			if busy || !task.Enabled || s.Applied.At.IsZero() || s.Observed.Digest != s.Applied.Digest || s.Applied.Definition != "def" || in.Observed == nil || in.Blocked != nil || in.Paused != nil || s.Drift.Run != nil {
 				t.Fatalf("a task with something to do is checked: %+v", s)
 			}

@@ -126,7 +126,7 @@ func (in *Input) leaves() bool {
 	case !in.Removed || !in.Destroy && in.Undestroyable == nil:
 		return false
 	}
-	last := s.Last
+	last := s.Ended.Last
 	return last == nil || last.Kind != state.KindDestroy || last.State != state.RunCancelled
 }
 

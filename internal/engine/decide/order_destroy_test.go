@@ -129,7 +129,7 @@ var successors = map[string]func() *chain{
 	"to be destroyed, and the destroy has failed": func() *chain {
 		return destroyed(func(in *Input) {
 			leaving(in)
-			in.State.Last, in.State.Failing.Count, in.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
+			in.State.Ended.Last, in.State.Failing.Count, in.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
 		})
 	},
 	"to be destroyed, and that is not possible": func() *chain {
@@ -154,13 +154,13 @@ var successors = map[string]func() *chain{
 	"destroyed": func() *chain {
 		return destroyed(func(in *Input) {
 			removed(in)
-			in.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunSucceeded}
+			in.State.Ended.Last = &state.Result{Kind: state.KindDestroy, State: state.RunSucceeded}
 		})
 	},
 	"its destroy was rejected or cancelled": func() *chain {
 		return destroyed(func(in *Input) {
 			leaving(in)
-			in.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunCancelled, Rejected: true}
+			in.State.Ended.Last = &state.Result{Kind: state.KindDestroy, State: state.RunCancelled, Rejected: true}
 		})
 	},
 	"to be destroyed, in a cycle of definitions of different times": func() *chain {
@@ -257,7 +257,7 @@ func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
 	firewall, lb, dns := gone("firewall"), gone("lb", "firewall"), gone("dns", "lb")
 	destroyed := func(in *Input) {
 		in.Destroy = false
-		in.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunSucceeded}
+		in.State.Ended.Last = &state.Result{Kind: state.KindDestroy, State: state.RunSucceeded}
 	}
 	for _, test := range []struct {
 		name   string
@@ -280,11 +280,11 @@ func TestOrder_DestroysInTheOppositeOrder(t *testing.T) {
 		}, ""},
 		{"the destroy of one was rejected", func(_, lb, dns *Input) {
 			destroyed(dns)
-			lb.State.Last = &state.Result{Kind: state.KindDestroy, State: state.RunCancelled, Rejected: true}
+			lb.State.Ended.Last = &state.Result{Kind: state.KindDestroy, State: state.RunCancelled, Rejected: true}
 		}, "firewall"},
 		{"one has failed", func(_, lb, dns *Input) {
 			destroyed(dns)
-			lb.State.Last, lb.State.Failing.Count, lb.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
+			lb.State.Ended.Last, lb.State.Failing.Count, lb.State.Failing.RetryAt = &state.Result{Kind: state.KindDestroy, State: state.RunFailed}, 1, noon.Add(time.Second)
 		}, ""},
 		{"one is missing for some seconds", func(_, lb, dns *Input) { destroyed(dns); lb.State.Gone = state.Gone{} }, ""},
 		{"their definitions are of different times, and form a cycle", func(firewall, _, _ *Input) { firewall.Task.After = []string{"dns"} }, "dns"},

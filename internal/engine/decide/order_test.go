@@ -72,7 +72,7 @@ func changedTo(digest string) Reading {
 
 func endedAs(s state.RunState) func(*Input) {
 	return func(in *Input) {
-		in.State.Last = &state.Result{Run: "r0", State: s, Kind: state.KindApply}
+		in.State.Ended.Last = &state.Result{Run: "r0", State: s, Kind: state.KindApply}
 	}
 }
 
@@ -166,7 +166,7 @@ var situations = map[string]func() *chain{
 		return afterFirewall(func(in *Input) {
 			in.State = state.Task{}
 			in.State.Observed.At, in.State.Observed.Digest = noon, "A"
-			in.State.Last = &state.Result{Run: "r0", Kind: state.KindDestroy, State: state.RunSucceeded}
+			in.State.Ended.Last = &state.Result{Run: "r0", Kind: state.KindDestroy, State: state.RunSucceeded}
 			in.State.Stop = &state.Stop{Code: state.ReasonDestroyed, For: state.Attempt{Definition: "def"}}
 		})
 	},

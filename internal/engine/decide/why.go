@@ -53,7 +53,7 @@ func (d *decider) why() trigger {
 		return triggered(state.ReasonDoubt, "its infrastructure may not be what was applied last: %s", s.Applied.Doubt)
 
 	case s.Interrupted():
-		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Last.Error)
+		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Ended.Last.Error)
 
 	case s.Unverified.Interrupted():
 		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)

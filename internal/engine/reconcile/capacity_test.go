@@ -321,7 +321,7 @@ func TestTick_WhatNobodyCanStartTakesItsOwnPlaceAndIsLostInTheEnd(t *testing.T) 
 	if report = b.tick(); len(report.Launches) != 1 || b.reconcileRecord().Unplaced != "" {
 		t.Errorf("%d launches once its place is free, and the record says %q", len(report.Launches), b.reconcileRecord().Unplaced)
 	}
-	run := b.task(blocked.Runs[0].Task).Last
+	run := b.task(blocked.Runs[0].Task).Ended.Last
 	if run == nil || run.State != state.RunLost || !strings.Contains(run.Error, "no runner began it within 15m0s: no client has 256 MB of memory") {
 		t.Errorf("the run that waits: %+v", run)
 	}

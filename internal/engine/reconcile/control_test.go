@@ -127,7 +127,7 @@ func TestControl_FailedRunRevertsEnabling(t *testing.T) {
 	if _, err := i.SetEnabled(t.Context(), "web", true, control.ChangeOptions{By: "a test", Provisional: true}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := i.AwaitRun(t.Context(), "web", control.Earlier{Ended: before.Data.Last.Run})
+	run, err := i.AwaitRun(t.Context(), "web", control.Earlier{Ended: before.Data.Ended.Last.Run})
 	if err != nil || run.State != state.RunFailed {
 		t.Fatalf("%+v, %v", run, err)
 	}
@@ -259,7 +259,7 @@ func TestControl_TaskChangedWhileItsRunIsQueuedRunsAsChanged(t *testing.T) {
 		})
 		for _, ended := range record.RecentRuns() {
 			if ended.State != state.RunSucceeded {
-				t.Errorf("%s: its runs have %v", changed[n].Name, record.Recent)
+				t.Errorf("%s: its runs have %v", changed[n].Name, record.Ended.Recent)
 			}
 		}
 		if record.Failing.Count != 0 {

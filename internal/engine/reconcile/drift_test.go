@@ -174,7 +174,7 @@ func TestTick_CheckWhoseRunnerDiedIsGivenUp(t *testing.T) {
 		b.now = b.now.Add(2 * time.Minute)
 		b.tick()
 		task := b.task("task-0")
-		if task.Drift.Run != nil || task.Drift.Error == "" || task.Failing.Count > 0 || !task.Drift.After.Equal(b.now) || task.Last.Kind != state.KindApply {
+		if task.Drift.Run != nil || task.Drift.Error == "" || task.Failing.Count > 0 || !task.Drift.After.Equal(b.now) || task.Ended.Last.Kind != state.KindApply {
 			t.Errorf("%s: the task reads %+v, %+v", name, task, task.Drift)
 		}
 		if run := b.run(report.Checks[0].Runs[0]); run.Data.State != state.RunLost {
@@ -268,7 +268,7 @@ func TestTick_TakesOverWhatACheckHasFound(t *testing.T) {
 		b.now = b.now.Add(liveCheck)
 		b.tick()
 		task := b.task("task-0")
-		if task.Drift.Run != nil || task.Failing.Count > 0 || !task.Failing.RetryAt.IsZero() || task.Last.Kind != state.KindApply || task.Observed.Recheck || task.Run != nil {
+		if task.Drift.Run != nil || task.Failing.Count > 0 || !task.Failing.RetryAt.IsZero() || task.Ended.Last.Kind != state.KindApply || task.Observed.Recheck || task.Run != nil {
 			t.Errorf("%s: the task reads %+v, %+v", outcome, task, task.Drift)
 		}
 		return b.run(planned).Data, *task.Drift

@@ -33,7 +33,7 @@ func TestPlanner_RunsDoNotOccupyTheirTasks(t *testing.T) {
 			}
 		}
 	}
-	if after := b.task("task-3"); after.Run != nil || len(after.History) != len(before.History) {
+	if after := b.task("task-3"); after.Run != nil || len(after.Ended.IDs) != len(before.Ended.IDs) {
 		t.Errorf("the task's record knows of it: %+v", after)
 	}
 	if !b.tick().Idle {

@@ -33,7 +33,7 @@ func (t *tick) settleProvisional(ctx context.Context, tasks []string, states map
 // hadRun reports whether a provisional change has had its run: the first run of
 // the task after the change, because none was under way at that time.
 func hadRun(o state.Override, s state.Task) bool {
-	return o.Provisional != nil && s.Run == nil && s.Last != nil && s.Last.Run != o.Provisional.Since
+	return o.Provisional != nil && s.Run == nil && s.Ended.Last != nil && s.Ended.Last.Run != o.Provisional.Since
 }
 
 func (t *tick) settleChange(ctx context.Context, name string, task state.Stored[state.Task]) error {
@@ -45,7 +45,7 @@ func (t *tick) settleChange(ctx context.Context, name string, task state.Stored[
 	if err != nil || override.Data.Provisional == nil {
 		return err
 	}
-	result, kept := task.Data.Last, override.Data
+	result, kept := task.Data.Ended.Last, override.Data
 	kept.Provisional = nil
 	kind, change := outbox.OverrideReverted, state.Delete(override.Record)
 	switch before := override.Data.Provisional.Before; {

@@ -116,7 +116,7 @@ func TestTick_RunOfADeadRunnerIsRepeated(t *testing.T) {
 	if err != nil || lost.Data.State != state.RunLost || lost.Data.Error != "out of memory" {
 		t.Errorf("the lost run reads %+v (%v)", lost.Data, err)
 	}
-	if got := b.task("task-0"); len(got.History) != 1 || got.Last.State != state.RunLost {
+	if got := b.task("task-0"); len(got.Ended.IDs) != 1 || got.Ended.Last.State != state.RunLost {
 		t.Errorf("its task does not remember it: %+v", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestTick_QueuedRunIsNotLostWhileItsRunnerLives(t *testing.T) {
 		b.now = b.now.Add(time.Hour)
 		b.tick()
 	}
-	if n := len(b.launcher.started); n != launched || len(b.task("task-29").History) != 0 {
+	if n := len(b.launcher.started); n != launched || len(b.task("task-29").Ended.IDs) != 0 {
 		t.Errorf("%d launches after %d: %+v", n, launched, b.task("task-29"))
 	}
 }
@@ -401,7 +401,7 @@ func TestTick_RunThatEndsMeanwhileIsNotLost(t *testing.T) {
 	if report := b.tick(); report.Decisions[0].Lost != nil || len(report.Left) > 0 {
 		t.Errorf("it was taken for lost: %+v", report.Decisions[0])
 	}
-	if task := b.task("task-0"); task.Failing.Count != 0 || task.Run != nil || task.Last.State != state.RunSucceeded {
+	if task := b.task("task-0"); task.Failing.Count != 0 || task.Run != nil || task.Ended.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
 	if n := len(b.launcher.started); n != 1 {

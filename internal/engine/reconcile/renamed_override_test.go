@@ -38,7 +38,7 @@ func TestRename_MovesWhatPeopleHaveDisabledAndEnabled(t *testing.T) {
 					next := *o
 					next.Task, next.At, next.Made = task, b.now, b.now
 					if p := next.Provisional; p != nil {
-						next.Provisional = &state.Provisional{Since: b.task("task-0").Last.Run, Before: p.Before}
+						next.Provisional = &state.Provisional{Since: b.task("task-0").Ended.Last.Run, Before: p.Before}
 					}
 					b.overridden(next)
 				}

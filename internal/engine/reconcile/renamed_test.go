@@ -72,7 +72,7 @@ func TestTick_RenamedTaskTakesOverWhatWasApplied(t *testing.T) {
 			t.Errorf("inputs of %s: %+v, %v", name, inputs, err)
 		}
 	}
-	if old := b.task("task-0"); old.Gone.MovedTo != "new" || !strings.Contains(old.Reason.Text, "it was renamed to new") || len(old.History) != 1 {
+	if old := b.task("task-0"); old.Gone.MovedTo != "new" || !strings.Contains(old.Reason.Text, "it was renamed to new") || len(old.Ended.IDs) != 1 {
 		t.Errorf("the record of the name before: %+v", old)
 	}
 	b.end(state.RunSucceeded, "A")

@@ -16,7 +16,7 @@ const repairEvery = 2 * time.Second
 
 // repaired reports whether the local module of a failing task was changed after its latest run.
 func (t *tick) repaired(task *config.Task, s *state.Task) bool {
-	if t.ModuleChanged == nil || s.Failing.Count == 0 || s.Last == nil || !task.LocalModule() {
+	if t.ModuleChanged == nil || s.Failing.Count == 0 || s.Ended.Last == nil || !task.LocalModule() {
 		return false
 	}
 	at, known := t.modulesAt[task.Module]
@@ -26,7 +26,7 @@ func (t *tick) repaired(task *config.Task, s *state.Task) bool {
 		}
 		t.modulesAt[task.Module] = at
 	}
-	return at.After(s.Last.Ended) && !at.After(t.Now()) // a time to come is one of a wrong clock
+	return at.After(s.Ended.Last.Ended) && !at.After(t.Now()) // a time to come is one of a wrong clock
 }
 
 // noteBackoffs notes which tasks wait for their retries after the tick.

@@ -223,7 +223,7 @@ func TestRestore_RecordsOfTheBackupExpire(t *testing.T) {
 	if until, ok := expires[state.RunKey("task-0", "p")]; !ok || until.IsZero() || !until.Equal(plan.KeptUntil()) {
 		t.Errorf("the record of a plan expires at %s, want %s", until, plan.KeptUntil())
 	}
-	for _, id := range b.task("task-0").History {
+	for _, id := range b.task("task-0").Ended.IDs {
 		if until, ok := expires[state.RunKey("task-0", id)]; !ok || !until.IsZero() {
 			t.Errorf("the record of run %s, which the history has, expires at %s", id, until)
 		}

@@ -105,7 +105,7 @@ func TestSettle_RunsOfAStoppedRunnerAreLostAndRepeated(t *testing.T) {
 			t.Errorf("the run of %s is %+v", planned.Task, got)
 		}
 		task := b.task(planned.Task)
-		if task.Run != nil || task.Failing.Count != 1 || task.Last == nil || task.Last.Run != planned.ID || task.Last.State != state.RunLost {
+		if task.Run != nil || task.Failing.Count != 1 || task.Ended.Last == nil || task.Ended.Last.Run != planned.ID || task.Ended.Last.State != state.RunLost {
 			t.Errorf("%s says %+v", planned.Task, task)
 		}
 	}
@@ -219,7 +219,7 @@ func TestSettle_TickAndSettleCountALostRunOnce(t *testing.T) {
 	}}
 	b.tick()
 	b.tick()
-	if task := b.task("task-0"); task.Failing.Count != 1 || len(task.History) != 1 || task.Last.Error != "told by the event" {
+	if task := b.task("task-0"); task.Failing.Count != 1 || len(task.Ended.IDs) != 1 || task.Ended.Last.Error != "told by the event" {
 		t.Errorf("the task says %+v", task)
 	}
 }
@@ -241,7 +241,7 @@ func TestSettle_PlanRunLeavesItsTaskAlone(t *testing.T) {
 	if len(written) != 1 || written[0].Expires.IsZero() {
 		t.Errorf("written is %+v: it must be the run alone, and expire", written)
 	}
-	if after := b.task("task-0"); after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) {
+	if after := b.task("task-0"); after.Failing.Count != before.Failing.Count || len(after.Ended.IDs) != len(before.Ended.IDs) {
 		t.Errorf("the task says %+v", after)
 	}
 }
@@ -258,9 +258,9 @@ func TestSettle_LostRunReplacesTheOldestInTheHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.changeTask("task-0", func(task *state.Task) { task.History = old })
+	b.changeTask("task-0", func(task *state.Task) { task.Ended.IDs = old })
 	b.stop(launch, "", "stopped")
-	history := b.task("task-0").History
+	history := b.task("task-0").Ended.IDs
 	if len(history) != state.History || history[0] != "old-01" || history[state.History-1] != launch.Runs[0].ID {
 		t.Errorf("the history is %v", history)
 	}

@@ -75,7 +75,7 @@ func (t *tick) takeRecords(ctx context.Context, task task, before string, states
 	e.Next = next
 	e.Next.Events = max(next.Events, from.Data.Events) // the event follows those of the former name
 	e.Reports(outbox.Event{Kind: outbox.TaskMoved, At: e.Now, Task: task.Name, Former: before})
-	if err := t.takeOverride(ctx, e, rename, from.Data.Last); err != nil {
+	if err := t.takeOverride(ctx, e, rename, from.Data.Ended.Last); err != nil {
 		return err
 	}
 	changes, events := e.Changes()

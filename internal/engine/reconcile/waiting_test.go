@@ -64,7 +64,7 @@ func TestWaiting_SurvivesEveryProcess(t *testing.T) {
 		}
 	}
 	task := b.task("task-0")
-	if got := b.run(planned).Data; got.State != state.RunWaiting || task.Run == nil || task.Failing.Count != 0 || task.Last != nil {
+	if got := b.run(planned).Data; got.State != state.RunWaiting || task.Run == nil || task.Failing.Count != 0 || task.Ended.Last != nil {
 		t.Errorf("the run is %+v, its task %+v", got, task)
 	}
 	if task.Reason.Code != state.ReasonWaiting || !strings.Contains(task.Reason.Text, "waits for approval: 3 to destroy") {
@@ -201,8 +201,8 @@ func TestWaiting_IsReplacedOrEnded(t *testing.T) {
 			if waits := task.Waits() != nil; waits != (test.want == state.RunWaiting) {
 				t.Errorf("its task says %+v", task)
 			}
-			if kept := len(task.History) > 0; kept != (test.want == state.RunCancelled) {
-				t.Errorf("its task's history is %v", task.History)
+			if kept := len(task.Ended.IDs) > 0; kept != (test.want == state.RunCancelled) {
+				t.Errorf("its task's history is %v", task.Ended.IDs)
 			}
 		})
 	}

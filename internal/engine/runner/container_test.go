@@ -135,7 +135,7 @@ func TestRefuse_ReasonIsRecordedOnTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, task := b.stored("r1"), b.task()
-	if run.State != state.RunFailed || run.Error != "no Terraform in the image" || task.Run != nil || task.Failing.Count != 1 || task.Last.Error != run.Error {
+	if run.State != state.RunFailed || run.Error != "no Terraform in the image" || task.Run != nil || task.Failing.Count != 1 || task.Ended.Last.Error != run.Error {
 		t.Errorf("run %+v, task %+v", run, task)
 	}
 }

@@ -209,7 +209,7 @@ func (r *Runner) settle(ctx context.Context, c *claim, run state.Run, done resul
 		c.events = c.events.Again(numbered(&next, events)...)
 		if err := state.Forget(ctx, r.Store, run.Task, forgotten); err != nil {
 			r.Log.Warn("an old run was not removed, it will be with the next one", "error", err)
-			next.History = append(forgotten, next.History...)
+			next.Ended.IDs = append(forgotten, next.Ended.IDs...)
 		}
 		changes := []state.Change{task.Write(next)}
 		if done.toKeep != nil {

@@ -85,7 +85,7 @@ func TestRecord_LostAnswerRecordsTheOutcomeOnce(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if task := b.task(); lost != 1 || task.Failing.Count != 1 || len(task.History) != 1 {
+	if task := b.task(); lost != 1 || task.Failing.Count != 1 || len(task.Ended.IDs) != 1 {
 		t.Errorf("%d answers lost, the task reads %+v", lost, task)
 	}
 }
@@ -205,8 +205,8 @@ func TestRecord_Newest50RunsAreKeptWithTheirOutput(t *testing.T) {
 		}
 	}
 	task := b.task()
-	if len(task.History) != state.History || task.History[0] != "r4" || task.History[state.History-1] != fmt.Sprintf("r%d", n) {
-		t.Errorf("the history of %d runs goes from %s on: %d", n, task.History[0], len(task.History))
+	if len(task.Ended.IDs) != state.History || task.Ended.IDs[0] != "r4" || task.Ended.IDs[state.History-1] != fmt.Sprintf("r%d", n) {
+		t.Errorf("the history of %d runs goes from %s on: %d", n, task.Ended.IDs[0], len(task.Ended.IDs))
 	}
 	for prefix, most := range map[string]int{state.RunPrefix("web"): state.History, "log/web/": state.History} {
 		recs, err := b.store.List(t.Context(), prefix)

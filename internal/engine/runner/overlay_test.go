@@ -72,7 +72,7 @@ func TestRun_RunOfAChangedTaskIsSuperseded(t *testing.T) {
 				t.Errorf("the run reads %+v", run)
 			}
 			after := b.task()
-			if after.Run != nil || after.Forced.By == "" || after.Failing.Count != before.Failing.Count || len(after.History) != len(before.History) || after.Last != nil {
+			if after.Run != nil || after.Forced.By == "" || after.Failing.Count != before.Failing.Count || len(after.Ended.IDs) != len(before.Ended.IDs) || after.Ended.Last != nil {
 				t.Errorf("the task reads %+v", after)
 			}
 			if said := b.log.String(); strings.Contains(said, "level=ERROR") || !strings.Contains(said, "run superseded") {

@@ -27,7 +27,7 @@ func TestRun_SuccessRecordsTheRenderedInputAsApplied(t *testing.T) {
 		t.Errorf("the run reads %+v", run)
 	}
 	if task.Run != nil || task.Applied.Digest != "B" || !task.Applied.At.Equal(noon) || !task.Observed.Recheck || task.Failing.Count != 0 ||
-		task.Applied.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Last.State != state.RunSucceeded {
+		task.Applied.Definition != b.Config().Tasks[0].Digest(b.Config()) || task.Ended.Last.State != state.RunSucceeded {
 		t.Errorf("the task reads %+v", task)
 	}
 	if text, err := state.LoadLog(t.Context(), b.store, "web", "r1"); err != nil || string(text) != "Apply complete!\n" || run.Logs != len(text) {

@@ -60,7 +60,7 @@ func TestRun_WaitsWithoutAClaimAndIsResumedByAnotherRunner(t *testing.T) {
 	if run.Claim+run.Owner+run.Runner+run.Who != "" || !run.Expires.IsZero() || run.ClaimFor != 0 {
 		t.Errorf("a waiting run has a claim: %+v", run)
 	}
-	if wait := task.Waits(); wait == nil || wait.ID != "w1" || task.Run.Input != "B" || !task.Observed.Recheck || task.Applied.Digest != "A" || len(task.History) != 0 {
+	if wait := task.Waits(); wait == nil || wait.ID != "w1" || task.Run.Input != "B" || !task.Observed.Recheck || task.Applied.Digest != "A" || len(task.Ended.IDs) != 0 {
 		t.Errorf("its task says %+v", task)
 	}
 
@@ -85,7 +85,7 @@ func TestRun_WaitsWithoutAClaimAndIsResumedByAnotherRunner(t *testing.T) {
 	if run.State != state.RunSucceeded || run.Owner != "there" || !run.Started.Equal(noon) || run.Waited != time.Hour || run.Worked(run.Ended) != 0 {
 		t.Errorf("the run is %+v", run)
 	}
-	if task.Run != nil || task.Applied.Digest != "B" || len(task.History) != 1 || task.History[0] != "r1" {
+	if task.Run != nil || task.Applied.Digest != "B" || len(task.Ended.IDs) != 1 || task.Ended.IDs[0] != "r1" {
 		t.Errorf("its task says %+v", task)
 	}
 	for name, want := range map[string]string{"r1": "Plan: 3 to destroy\n", run.Output.Name: "Apply complete!\n"} {

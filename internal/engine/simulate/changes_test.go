@@ -135,23 +135,23 @@ func (j *judge) kept(v view, changes []state.Change, moved map[string]string) {
 // settled looks at the end of a trial.
 func (j *judge) settled(v view, task string, before, after state.Override) {
 	record := j.tasks[task]
-	if before.Provisional == nil || record.Run != nil || record.Last == nil || j.trials[task][record.Last.Run] {
-		v.violated("a trial has its run: the change of %s is settled by %s on %+v", task, v.name, record.Last)
+	if before.Provisional == nil || record.Run != nil || record.Ended.Last == nil || j.trials[task][record.Ended.Last.Run] {
+		v.violated("a trial has its run: the change of %s is settled by %s on %+v", task, v.name, record.Ended.Last)
 		return
 	}
 	want := before
-	if want.Provisional = nil; record.Last.State != state.RunSucceeded {
+	if want.Provisional = nil; record.Ended.Last.State != state.RunSucceeded {
 		if want = (state.Override{}); before.Provisional.Before != nil {
 			want = *before.Provisional.Before
 		}
 	}
-	needless := after.Task == "" && record.Last.State == state.RunSucceeded && want.Enabled != nil && len(want.Definition) == 0 && want.Deleted == "" &&
+	needless := after.Task == "" && record.Ended.Last.State == state.RunSucceeded && want.Enabled != nil && len(want.Definition) == 0 && want.Deleted == "" &&
 		slices.ContainsFunc(bundles, func(b bundle) bool {
 			t, there := b.config.Task(task)
 			return there && t.Enabled == *want.Enabled
 		})
 	if !bytes.Equal(state.Encode(after), state.Encode(want)) && !needless {
-		v.violated("a trial is kept if its run succeeds: that of %s has %s, and is %+v now", task, record.Last.State, after)
+		v.violated("a trial is kept if its run succeeds: that of %s has %s, and is %+v now", task, record.Ended.Last.State, after)
 	}
 }
 
@@ -180,7 +180,7 @@ func (j *judge) held(v view, task string, before, now state.Task) {
 	case v.person() || before.Stop == nil:
 	case now.Stop != nil && (!read || *before.Stop == *now.Stop):
 	case !read && now.UpToDate(): // nothing is pending
-	case now.Last != nil && now.Last.Kind == state.KindDestroy: // what it was held with is gone, or perhaps a part of it
+	case now.Ended.Of(state.KindDestroy): // what it was held with is gone, or perhaps a part of it
 	case now.Stop != nil:
 		v.violated("a held task runs when its condition changes: %s stopped %s for %+v and stops it for %+v", v.name, task, before.Stop, now.Stop)
 	case now.Reason.Code == state.ReasonRemoved && len(j.overrides[task].Definition) == 0:

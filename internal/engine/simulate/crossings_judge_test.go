@@ -158,7 +158,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 		return
 	}
 	c.suspects[task] = nil
-	if ran := before.Last != nil && !before.Destroyed() || before.Run != nil && !before.Run.Destroys(); ran && before.Gone.MovedTo == "" {
+	if ran := before.Ended.Last != nil && !before.Destroyed() || before.Run != nil && !before.Run.Destroys(); ran && before.Gone.MovedTo == "" {
 		return // it has, or has had, runs of its own, so it is no other task
 	}
 	for _, name := range crossingTasks {
@@ -166,7 +166,7 @@ func (j *judge) appears(v view, task string, before, now state.Task, there bool)
 		_, still := cfg.Task(name)
 		switch {
 		case name == task || family[name] != family[task] || still || j.infra[name] == "" || record.Applied.At.IsZero() || record.Gone.Deleted != nil || record.Gone.MovedTo != "":
-		case record.Run != nil && record.Run.Destroys() || record.Last != nil && record.Last.Kind == state.KindDestroy && record.Last.State != state.RunCancelled:
+		case record.Run != nil && record.Run.Destroys() || record.Ended.Of(state.KindDestroy) && record.Ended.Last.State != state.RunCancelled:
 		case record.Gone.Final && v.now().Sub(record.Gone.Since) > 50*time.Minute:
 		case slices.ContainsFunc(cfg.Tasks, func(t config.Task) bool { return slices.Contains(t.MovedFrom, name) }):
 		default:

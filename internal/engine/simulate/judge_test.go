@@ -293,11 +293,11 @@ func (j *judge) task(v view, name string, now state.Task, moved map[string]strin
 		j.asked[v.id] = j.there(name)
 	}
 	anew := v.person() && now.Applied.Digest == "" && now.Applied.Definition == "" // a task that is made knows nothing of an earlier one
-	if before.Applied.Digest != now.Applied.Digest && !anew && (now.Last == nil || j.renderedBy(v.world, now.Last.Run) != now.Applied.Digest) {
+	if before.Applied.Digest != now.Applied.Digest && !anew && (now.Ended.Last == nil || j.renderedBy(v.world, now.Ended.Last.Run) != now.Applied.Digest) {
 		v.violated("applied is what was rendered: %s is said to be applied with %s, which no successful apply rendered", name, now.Applied.Digest)
 	}
-	if len(now.History) > state.History+j.unremoved[name] {
-		v.violated("%s has a history of %d runs", name, len(now.History))
+	if len(now.Ended.IDs) > state.History+j.unremoved[name] {
+		v.violated("%s has a history of %d runs", name, len(now.Ended.IDs))
 	}
 }
 

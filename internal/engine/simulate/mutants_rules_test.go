@@ -364,8 +364,8 @@ var removalMutants = []mutant{
 		rule: "removal: what a person wants to keep stays",
 		seed: removalFirst, stride: removalEvery,
 		file: "engine/decide/destroy.go",
-		old:  "case ended && s.Last.State == state.RunCancelled:",
-		new:  "case ended && s.Last.State == state.RunCancelled && !s.Last.Rejected:",
+		old:  "case ended && s.Ended.In(state.RunCancelled):",
+		new:  "case ended && s.Ended.In(state.RunCancelled) && !s.Ended.Last.Rejected:",
 		says: "what a person wants to keep is not destroyed",
 	}, {
 		rule: "removal: what a removed task has made is destroyed in the end",

@@ -202,8 +202,8 @@ var engineMutants = []mutant{
 		rule: "a provisional change waits for its run",
 		seed: 1740,
 		file: "engine/reconcile/provisional.go",
-		old:  "s.Last != nil && s.Last.Run != o.Provisional.Since",
-		new:  "s.Last != nil",
+		old:  "s.Ended.Last != nil && s.Ended.Last.Run != o.Provisional.Since",
+		new:  "s.Ended.Last != nil",
 		says: "a trial has its run",
 	}, {
 		rule: "a held task is not run for what its condition showed at first",

@@ -46,7 +46,7 @@ func (j *judge) toDestroy(s state.Task, configured bool) bool {
 	if s.Destroy != nil || s.Run != nil && s.Run.Destroys() {
 		return true
 	}
-	kept := s.Last != nil && s.Last.Kind == state.KindDestroy && s.Last.State == state.RunCancelled
+	kept := s.Ended.Of(state.KindDestroy) && s.Ended.In(state.RunCancelled)
 	return !configured && s.OnRemoval != "" && !kept
 }
 

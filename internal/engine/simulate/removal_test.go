@@ -180,7 +180,7 @@ func (j *judge) requested(v view, task string, before, now state.Task) {
 
 // forgotten looks at the record of a task that is removed.
 func (j *judge) forgotten(v view, task string) {
-	if last := j.tasks[task]; last.OnRemoval != "" && (last.Last == nil || last.Last.Kind != state.KindDestroy || last.Last.State != state.RunCancelled) {
+	if last := j.tasks[task]; last.OnRemoval != "" && (last.Ended.Last == nil || last.Ended.Last.Kind != state.KindDestroy || last.Ended.Last.State != state.RunCancelled) {
 		v.violated("a task that is to be destroyed is not forgotten: %s forgets %s", v.name, state.Encode(last))
 	}
 }
@@ -210,7 +210,7 @@ func (j *judge) undestroyed(w *world, cfg *config.Config) string {
 		if configured && record.Destroy == nil || !configured && (record.OnRemoval == "" || w.crosses && j.infra[task] == "") {
 			continue
 		}
-		wait, last := record.Waits(), record.Last
+		wait, last := record.Waits(), record.Ended.Last
 		rests := record.Run == nil || wait != nil && record.Run.Resume != nil
 		shown, err := overview.Reader{Store: shelf{&w.memory}, Now: time.Now}.ReadTask(context.Background(), overlay.Compose(cfg, nil), &config.Task{Name: task})
 		switch {

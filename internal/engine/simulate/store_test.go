@@ -179,7 +179,7 @@ func (v view) unremoved(err error, key string) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if path := strings.Split(key, "/"); len(path) > 2 && (path[0] == "run" || path[0] == "log") && slices.Contains(v.judge.tasks[path[1]].History, path[2]) {
+	if path := strings.Split(key, "/"); len(path) > 2 && (path[0] == "run" || path[0] == "log") && slices.Contains(v.judge.tasks[path[1]].Ended.IDs, path[2]) {
 		v.judge.unremoved[path[1]]++
 	}
 }

@@ -64,8 +64,8 @@ func (j *judge) toVerify(w *world, job driver.Job, run string) {
 
 // verified looks at what the record of a task says of its verification.
 func (j *judge) verified(v view, task string, before, now state.Task) {
-	last := now.Last
-	ended := last != nil && (before.Last == nil || before.Last.Run != last.Run)
+	last := now.Ended.Last
+	ended := last != nil && (before.Ended.Last == nil || before.Ended.Last.Run != last.Run)
 	applied := ended && last.Kind == state.KindApply && last.State == state.RunSucceeded
 	var must, passed, known bool
 	if applied {

@@ -52,7 +52,7 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 		}, "run r waits for approval"},
 		"outside its window": {func(s *state.Task, t *config.Task) { s.Observed.Digest, t.Windows = "B", closed(false) }, "outside"},
 		"rejected": {func(s *state.Task, _ *config.Task) {
-			s.Observed.Digest, s.Last = "B", &state.Result{State: state.RunCancelled}
+			s.Observed.Digest, s.Ended.Last = "B", &state.Result{State: state.RunCancelled}
 			s.StopFor(state.Stop{Code: state.ReasonRejected, Why: "rejected by ann", For: state.Attempt{Definition: s.Applied.Definition, Observed: "B"}})
 		}, "rejected by ann"},
 		"held by a replaced Consul": {func(s *state.Task, _ *config.Task) {

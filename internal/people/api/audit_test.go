@@ -114,7 +114,7 @@ func (e *engine) ended(t *testing.T, how state.RunState) {
 		t.Fatal(err)
 	}
 	next := rec.Data
-	next.Run, next.Last = nil, &state.Result{Run: "r", State: how}
+	next.Run, next.Ended.Last = nil, &state.Result{Run: "r", State: how}
 	if how == state.RunFailed {
 		next.Failing.Count = 1
 	}

@@ -311,7 +311,7 @@ func (e *engine) settled(task string) {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		return rec.Data.Run == nil && rec.Data.Last != nil && rec.Data.Reason.Code == state.ReasonUnchanged
+		return rec.Data.Run == nil && rec.Data.Ended.Last != nil && rec.Data.Reason.Code == state.ReasonUnchanged
 	})
 }
 

@@ -92,8 +92,8 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 	if rapid.IntRange(0, 4).Draw(l.T, "ran") == 0 {
 		t.Applied.Digest, t.Applied.At = "", time.Time{}
 	} else {
-		t.Last = l.ended(name, state.RunSucceeded)
-		t.History, t.Recent = []string{t.Last.Run}, state.Outcomes("succeeded apply 2026-11-22T10:57:40Z 12.3s")
+		t.Ended.Last = l.ended(name, state.RunSucceeded)
+		t.Ended.IDs, t.Ended.Recent = []string{t.Ended.Last.Run}, state.Outcomes("succeeded apply 2026-11-22T10:57:40Z 12.3s")
 	}
 	runs := func(how state.RunState, wait *state.Wait) {
 		live = &state.Run{ID: l.id(), Task: name, Kind: state.KindApply, State: how, Created: l.now, Reason: state.Reason{Code: state.ReasonChanged, Text: "more"}, Waits: state.Waits{Wait: wait}}
@@ -107,10 +107,10 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 			t.Reason = state.Reason{Code: state.ReasonDisabled, Text: "the task is disabled"}
 		},
 		"failing": func() {
-			t.Failing.Count, t.Last, t.Reason = 2, l.ended(name, state.RunFailed), state.Reason{Code: state.ReasonBackoff, Text: "attempt 2"}
+			t.Failing.Count, t.Ended.Last, t.Reason = 2, l.ended(name, state.RunFailed), state.Reason{Code: state.ReasonBackoff, Text: "attempt 2"}
 		},
 		"cancelled": func() {
-			t.Last, t.Stop, t.Reason = l.ended(name, state.RunCancelled), &state.Stop{Code: state.ReasonCancelled}, state.Reason{Code: state.ReasonCancelled}
+			t.Ended.Last, t.Stop, t.Reason = l.ended(name, state.RunCancelled), &state.Stop{Code: state.ReasonCancelled}, state.Reason{Code: state.ReasonCancelled}
 		},
 		"drifted": func() {
 			t.Drift = &state.Drift{After: l.now, Found: &state.Drifted{Since: l.now, Run: "c", Count: 1}}
@@ -133,8 +133,8 @@ func (l *listed) record(name string) (t state.Task, live *state.Run) {
 		"its window":  func() { runs(state.RunWaiting, &state.Wait{For: state.WaitWindow, Since: l.now}) },
 		"without run": func() { t.Run = &state.LiveRun{ID: l.id()} },
 		"nothing to do, with a rest": func() {
-			t.Attempted.Observed, t.Last = digest, l.ended(name, state.RunUnchanged)
-			t.Last.Entries, t.Last.Seen = &state.EntryChanges{Removed: 1}, l.now
+			t.Attempted.Observed, t.Ended.Last = digest, l.ended(name, state.RunUnchanged)
+			t.Ended.Last.Entries, t.Ended.Last.Seen = &state.EntryChanges{Removed: 1}, l.now
 		},
 	}
 	names := slices.Sorted(maps.Keys(situations))
@@ -320,7 +320,7 @@ func (l *listed) checkShown(r overview.Reader) {
 			continue
 		}
 		rows[name] = summary.Of(name, stored.Data)
-		runs = append(runs, stored.Data.History...)
+		runs = append(runs, stored.Data.Ended.IDs...)
 		if stored.Data.Run != nil {
 			runs = append(runs, stored.Data.Run.ID)
 		}

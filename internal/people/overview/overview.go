@@ -219,7 +219,7 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 	if f.Run.ID != "" {
 		t.Run = r.run(f.Run)
 	}
-	if last := f.Task.Last; last != nil {
+	if last := f.Task.Ended.Last; last != nil {
 		t.LastRun = r.run(state.Run{ID: last.Run, Task: cmp.Or(last.Task, e.name), Kind: last.Kind, State: last.State, Reason: last.Reason, Claimed: state.Claimed{Runner: last.Runner},
 			Created: last.Created, Times: state.Times{Started: last.Started, Ended: last.Ended}, Work: state.Work{Error: last.Error, Changes: last.Changes}, Waits: state.Waits{Waited: last.Waited}})
 	}

@@ -199,8 +199,8 @@ func TestRead_WhatPeopleChangedCountsBeforeTheNextTick(t *testing.T) {
 		"removed":               {state.ReasonUnchanged, nil, state.Task{Applied: state.Applied{At: now}}, apispec.PhaseRemoved},
 		"back":                  {state.ReasonRemoved, new(true), state.Task{Applied: state.Applied{At: now}}, apispec.PhaseApplied},
 		"cancelled, and a run requested since": {state.ReasonCancelled, new(true),
-			state.Task{Applied: state.Applied{At: now}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseSoon},
-		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Last: &state.Result{State: state.RunCancelled}}, apispec.PhaseStopped},
+			state.Task{Applied: state.Applied{At: now}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}, Ended: state.Ended{Last: &state.Result{State: state.RunCancelled}}}, apispec.PhaseSoon},
+		"cancelled, and no tick since": {state.ReasonRunning, new(true), state.Task{Applied: state.Applied{At: now}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonCancelled}}, Ended: state.Ended{Last: &state.Result{State: state.RunCancelled}}}, apispec.PhaseStopped},
 	} {
 		store := newStore(t)
 		test.task.Reason = state.Reason{Code: test.reason, Text: "as the latest tick decided"}
@@ -246,8 +246,8 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"on hold and still running":     {state.Task{Reason: reason(state.ReasonRunning), Run: live, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{}},
 		"held by a guard":               {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleInputGuard)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
 		"waiting for an approval":       {state.Task{Reason: reason(state.ReasonWaiting), Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"waiting": 1}, Approval: 1}},
-		"rejected":                      {state.Task{Reason: reason(state.ReasonRejected), Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
-		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonRejected}}, Last: &state.Result{State: state.RunCancelled, Rejected: true}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"rejected":                      {state.Task{Reason: reason(state.ReasonRejected), Ended: state.Ended{Last: &state.Result{State: state.RunCancelled, Rejected: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
+		"rejected, no tick since":       {state.Task{Reason: reason(state.ReasonWaiting), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonRejected}}, Ended: state.Ended{Last: &state.Result{State: state.RunCancelled, Rejected: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failing: state.Failing{Count: 2}}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failing: state.Failing{Count: 1}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
@@ -337,7 +337,7 @@ func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
 	store := newStore(t)
 	for _, code := range []state.ReasonCode{state.ReasonBuffering, state.ReasonQueued} {
 		write(t, store, state.TaskKey("cancelled-"+string(code)), state.Task{Applied: state.Applied{At: time.Now()}, Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}},
-			Last: &state.Result{State: state.RunCancelled}, Reason: state.Reason{Code: code}})
+			Ended: state.Ended{Last: &state.Result{State: state.RunCancelled}}, Reason: state.Reason{Code: code}})
 		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}}, Reason: state.Reason{Code: code}})
 	}
 	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)

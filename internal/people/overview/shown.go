@@ -113,7 +113,7 @@ func (r Reader) Latest(ctx context.Context, n int, sees func(task string) bool) 
 		if !sees(e.name) { // all records were read
 			continue
 		}
-		for _, id := range e.known.History {
+		for _, id := range e.known.Ended.IDs {
 			all = append(all, NamedRun{e.name, id})
 		}
 		if live := e.known.Run; live != nil {

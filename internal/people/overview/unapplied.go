@@ -21,7 +21,7 @@ func (f facts) unapplied() (since time.Time, entries *state.EntryChanges) {
 	if live := t.Run; live != nil && !live.Destroys() {
 		return f.Run.Seen, cmp.Or(f.Run.Entries, live.Entries)
 	}
-	last := t.Last
+	last := t.Ended.Last
 	if last == nil || last.State == state.RunSucceeded || t.Observed.Digest != t.Attempted.Observed || f.Setting == lifecycle.Gone {
 		return time.Time{}, nil
 	}

@@ -121,7 +121,7 @@ func TestRoles_ViewersOfDifferentTasksShareNothing(t *testing.T) {
 	s := newSite(t, "web-1", "vpn")
 	s.write("web-1", s.ran("web-1", state.RunSucceeded, "service web: +web-1"))
 	s.write("vpn", s.ran("vpn", state.RunFailed, "the secret of the VPN"))
-	vpn := s.task("vpn").Last.Run
+	vpn := s.task("vpn").Ended.Last.Run
 	get := func(path string, given map[roles.Role][]string) (int, string) {
 		t.Helper()
 		c := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(given)}

@@ -343,7 +343,7 @@ func (n *network) fails() {
 	task.Reason = state.Reason{Code: state.ReasonBackoff, Text: "the last run failed, the next attempt is the 4th: " + text, Attempt: 4}
 	task.Failing.RetryAt, task.Due = n.began.Add(90*time.Second), n.began.Add(90*time.Second)
 	n.write(name, task)
-	n.failed = task.Last.Run
+	n.failed = task.Ended.Last.Run
 	n.print(state.Run{Task: name, ID: n.failed}, "dns_a_record_set.service[\"shop\"]: Modifying...", "\x1b[31m╷\x1b[0m", "\x1b[31m│\x1b[0m \x1b[1m\x1b[31mError: \x1b[0m\x1b[1mupdating record shop.internal.example\x1b[0m",
 		"\x1b[31m│\x1b[0m", "\x1b[31m│\x1b[0m   10.0.0.53:443: connection refused", "\x1b[31m╵\x1b[0m")
 }

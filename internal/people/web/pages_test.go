@@ -40,7 +40,7 @@ func TestPages_HostileTextsStayTexts(t *testing.T) {
 	task := s.ran("web", state.RunFailed, hostile)
 	task.Reason = state.Reason{Code: state.ReasonBackoff, Text: hostile}
 	s.write("web", task)
-	run := task.Last.Run
+	run := task.Ended.Last.Run
 	for _, path := range []string{"/ui/tasks", "/ui/tasks?q=" + url.QueryEscape(hostile), "/ui/tasks?phase=" + url.QueryEscape(hostile), "/ui/tasks?sort=%3Cscript%3E",
 		"/ui/tasks/web", "/ui/tasks/web/runs/" + run, "/ui/runs", "/ui/health", "/ui/tasks/" + url.PathEscape(hostile), "/ui/sign-in?next=" + url.QueryEscape(hostile), "/ui/nothing"} {
 		page, header := s.page(path)

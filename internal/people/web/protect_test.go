@@ -52,7 +52,7 @@ func TestProtected_EveryAnswerHasTheHeaders(t *testing.T) {
 	s := newSite(t, "web")
 	task := s.ran("web", state.RunSucceeded, "service web: +web-1")
 	s.write("web", task)
-	run := "/ui/tasks/web/runs/" + task.Last.Run
+	run := "/ui/tasks/web/runs/" + task.Ended.Last.Run
 	for _, ask := range []string{
 		"GET /ui/", "GET /ui/tasks", "GET /ui/tasks.json", "HEAD /ui/tasks", "OPTIONS /ui/tasks", "GET /ui/tasks/web", "GET " + run, "GET " + run + ".json",
 		"GET " + run + "/output", "GET /ui/runs", "GET /ui/health", "GET /ui/sign-in", "GET /ui/nothing", "GET /ui/nothing.json", "GET /ui/static/page.js", "GET /ui/static/none.js",

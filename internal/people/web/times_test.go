@@ -43,7 +43,7 @@ func TestPages_WriteTimesByOneRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, path := range []string{"/ui/tasks", "/ui/tasks?group=site", "/ui/tasks/web", "/ui/tasks/db", "/ui/tasks/dns", "/ui/tasks/edge", "/ui/tasks/web/runs/" + retried.Last.Run, "/ui/runs", "/ui/order",
+	for _, path := range []string{"/ui/tasks", "/ui/tasks?group=site", "/ui/tasks/web", "/ui/tasks/db", "/ui/tasks/dns", "/ui/tasks/edge", "/ui/tasks/web/runs/" + retried.Ended.Last.Run, "/ui/runs", "/ui/order",
 		"/ui/map", "/ui/map?task=web", "/ui/approvals", "/ui/what-if/" + asked.ID, "/ui/events", "/ui/audit", "/ui/health"} {
 		page, _ := s.page(path)
 		if _, page, _ = strings.Cut(page, "<main"); page == "" || strings.Contains(page, "cannot be shown") {

@@ -31,6 +31,6 @@ func ofVerification(was, next state.Task, run state.Run) []Event {
 // onlyInterrupted reports whether nothing else was wrong with what is not verified than that its
 // verification was interrupted once: people did not hear of it.
 func onlyInterrupted(was state.Task) bool {
-	last := was.Last
+	last := was.Ended.Last
 	return was.Unverified.Interrupted() && last != nil && last.Run == was.Unverified.Run && last.Ended.Equal(was.Unverified.Since)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
-	"slices"
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
@@ -87,15 +86,11 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	if run.FromRemote && run.State == RunSucceeded {
 		next.RemoteRun = nil // the state is where the run worked with it
 	}
-	next.Last = run.Result() // also of an interrupted run: Unfinished reads it
+	last := run.Result() // also of an interrupted run: Unfinished reads it
 	if run.State != RunSucceeded {
-		next.Last.Seen, next.Last.Entries = t.unapplied(run)
+		last.Seen, last.Entries = t.unapplied(run)
 	}
-	next.Recent = t.Recent.add(run)
-	next.History = append(slices.Clone(next.History), run.ID)
-	if n := len(next.History) - History; n > 0 {
-		forgotten, next.History = next.History[:n:n], next.History[n:]
-	}
+	next.Ended, forgotten = t.Ended.add(run, last)
 	return next, forgotten
 }
 
@@ -107,7 +102,7 @@ func (t Task) unapplied(run Run) (seen time.Time, entries *EntryChanges) {
 	if t.Run != nil && t.Run.ID == run.ID {
 		entries = cmp.Or(entries, t.Run.Entries)
 	}
-	if last := t.Last; last != nil && last.State != RunSucceeded {
+	if last := t.Ended.Last; last != nil && last.State != RunSucceeded {
 		entries = cmp.Or(entries, last.Entries)
 		if seen.IsZero() && entries != nil {
 			seen = last.Seen
@@ -142,7 +137,7 @@ func (t Task) destroyed(run Run) Task {
 // Destroyed reports whether everything that the task had made was destroyed since it
 // was applied.
 func (t Task) Destroyed() bool {
-	return t.Last != nil && t.Last.Kind == KindDestroy && t.Last.State == RunSucceeded
+	return t.Ended.Of(KindDestroy) && t.Ended.In(RunSucceeded)
 }
 
 // Unfinished reports whether the task's latest run did not apply everything, so
@@ -155,7 +150,7 @@ func (t Task) UpToDate() bool {
 }
 
 // Interrupted reports whether the task's latest run was interrupted.
-func (t Task) Interrupted() bool { return t.Last != nil && t.Last.State == RunInterrupted }
+func (t Task) Interrupted() bool { return t.Ended.In(RunInterrupted) }
 
 // Doubt records why what a task has made may not be what was applied last, because run
 // went on after it was given up. So the task is run again, and a remote run that run may
@@ -211,5 +206,6 @@ func readRenamed(ctx context.Context, s Store, task string) (Stored[Task], error
 // died before it could end the run is recorded as lost, without a failure. A destroy
 // that was rejected changes nothing about the task.
 func (t Task) Cancelled() bool {
-	return t.Last != nil && !(t.Last.Kind == KindDestroy && t.Last.Rejected) && (t.Last.State == RunCancelled || t.Last.State == RunLost && t.Failing.Count == 0)
+	ended := t.Ended.In(RunCancelled) || t.Ended.In(RunLost) && t.Failing.Count == 0
+	return ended && !(t.Ended.Of(KindDestroy) && t.Ended.Last.Rejected)
 }

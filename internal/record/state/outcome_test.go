@@ -55,8 +55,8 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 }
 
 func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
-	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failing: Failing{Count: 2}}, History: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
-		Last: &Result{Run: "r1", State: RunFailed}, Run: &LiveRun{ID: "r2"}}
+	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failing: Failing{Count: 2}}, Ended: Ended{IDs: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
+		Last: &Result{Run: "r1", State: RunFailed}}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
 	want.Run, want.Observed.Recheck, want.Observed.Superseded, want.Forced.Replaces, want.Forced.By = nil, true, true, true, after.Forced.By

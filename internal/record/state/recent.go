@@ -48,12 +48,12 @@ type RecentRun struct {
 
 // RecentRuns returns the newest runs that ended, oldest first.
 func (t Task) RecentRuns() []RecentRun {
-	if t.Recent == "" {
+	if t.Ended.Recent == "" {
 		return nil
 	}
-	outcomes := strings.Split(string(t.Recent), betweenOutcomes)
-	n := min(len(outcomes), len(t.History))
-	ids, outcomes := t.History[len(t.History)-n:], outcomes[len(outcomes)-n:]
+	outcomes := strings.Split(string(t.Ended.Recent), betweenOutcomes)
+	n := min(len(outcomes), len(t.Ended.IDs))
+	ids, outcomes := t.Ended.IDs[len(t.Ended.IDs)-n:], outcomes[len(outcomes)-n:]
 	runs := make([]RecentRun, n)
 	for i, text := range outcomes {
 		runs[i] = RecentRun{ids[i], parseOutcome(text)}

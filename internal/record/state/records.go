@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -64,10 +65,8 @@ type Task struct {
 	Run       *LiveRun   `json:"run,omitempty"`  // that has not ended
 	Reason    Reason     `json:"reason"`
 	Due       time.Time  `json:"due,omitzero"`
-	History   IDs        `json:"history,omitempty"` // ids of the kept runs, oldest first
-	Last      *Result    `json:"last,omitempty"`    // of the latest run that ended
-	Recent    Outcomes   `json:"recent,omitempty"`  // of the newest runs in History, RecentRuns at most
-	Events    uint64     `json:"events,omitempty"`  // number of the task's latest event
+	Ended     Ended      `json:"ended,omitzero"`
+	Events    uint64     `json:"events,omitempty"` // number of the task's latest event
 	// Revision is how often the record was written since it was made. Stored.Write counts.
 	Revision uint64 `json:"revision,omitempty"`
 }
@@ -183,6 +182,28 @@ type Former struct {
 	Moving []string `json:"moving,omitempty"`
 	// Moved are those whose Terraform state a run has taken along.
 	Moved []string `json:"moved,omitempty"`
+}
+
+// Ended are the runs of a task that have ended.
+type Ended struct {
+	IDs    IDs      `json:"ids,omitempty"`    // of those that are kept, oldest first
+	Last   *Result  `json:"last,omitempty"`   // of the latest one
+	Recent Outcomes `json:"recent,omitempty"` // of the newest ones in IDs, RecentRuns at most
+}
+
+// In reports whether the latest run has ended in this state.
+func (e Ended) In(state RunState) bool { return e.Last != nil && e.Last.State == state }
+
+// Of reports whether the latest run was of this kind.
+func (e Ended) Of(kind Kind) bool { return e.Last != nil && e.Last.Kind == kind }
+
+// add returns the runs with one more, and those that are not kept any more.
+func (e Ended) add(run Run, last *Result) (next Ended, forgotten []string) {
+	next = Ended{IDs: append(slices.Clone(e.IDs), run.ID), Last: last, Recent: e.Recent.add(run)}
+	if n := len(next.IDs) - History; n > 0 {
+		forgotten, next.IDs = next.IDs[:n:n], next.IDs[n:]
+	}
+	return next, forgotten
 }
 
 // Count is how many entries one source of a task has: its condition or a module input.

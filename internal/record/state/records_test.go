@@ -15,7 +15,7 @@ var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Failing: state.Failing{Count: 2}},
-		Run: &state.LiveRun{ID: "r1"}, History: []string{"r0"}}
+		Run: &state.LiveRun{ID: "r1"}, Ended: state.Ended{IDs: []string{"r0"}}}
 	for _, tt := range []struct {
 		outcome  state.RunState
 		applied  string
@@ -35,13 +35,13 @@ func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
 			if (next.Applied.Definition == "new") != (tt.outcome == state.RunSucceeded) {
 				t.Errorf("the definition is %q", next.Applied.Definition)
 			}
-			if next.Run != nil || !next.Observed.Recheck || next.Last.Run != "r1" {
+			if next.Run != nil || !next.Observed.Recheck || next.Ended.Last.Run != "r1" {
 				t.Errorf("the run has not ended: %+v", next)
 			}
-			if diff := cmp.Diff(state.IDs{"r0", "r1"}, next.History); diff != "" {
+			if diff := cmp.Diff(state.IDs{"r0", "r1"}, next.Ended.IDs); diff != "" {
 				t.Error(diff)
 			}
-			if len(was.History) != 1 || was.Run == nil {
+			if len(was.Ended.IDs) != 1 || was.Run == nil {
 				t.Error("the state before was changed")
 			}
 		})

@@ -42,10 +42,10 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 		accepted.Content.Definition = r.definition(accepted.Content.Definition)
 		next.Accepted = &accepted
 	}
-	if from.Last != nil {
-		last := *from.Last
+	if from.Ended.Last != nil {
+		last := *from.Ended.Last
 		last.Task = cmp.Or(last.Task, r.From)
-		next.Last = &last
+		next.Ended.Last = &last
 	}
 	if from.Made != nil {
 		made := *from.Made
@@ -66,9 +66,9 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 	next.OnRemoval = ""                             // it is kept for the new name
 	next.Unsaved = cmp.Or(from.Unsaved, to.Unsaved) // an earlier move may have failed to save what it made
 	next.Drift = nil                                // its findings have addresses of the former name
-	next.History, next.Recent, next.Events = to.History, to.Recent, to.Events
+	next.Ended.IDs, next.Ended.Recent, next.Events = to.Ended.IDs, to.Ended.Recent, to.Events
 
-	left = Task{Gone: Gone{Since: r.At, Final: true, MovedTo: r.To}, Naming: Naming{Renamed: from.Renamed}, History: from.History, Last: from.Last, Recent: from.Recent, Reason: from.Reason, Events: from.Events}
+	left = Task{Gone: Gone{Since: r.At, Final: true, MovedTo: r.To}, Naming: Naming{Renamed: from.Renamed}, Ended: from.Ended, Reason: from.Reason, Events: from.Events}
 	return next, left
 }
 
@@ -89,7 +89,7 @@ func (t Task) Used() bool {
 	if t.Destroyed() && t.Stop == nil {
 		return false // it was removed, and so destroyed
 	}
-	return !t.Applied.At.IsZero() || t.Last != nil && t.Gone.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
+	return !t.Applied.At.IsZero() || t.Ended.Last != nil && t.Gone.MovedTo == "" || t.Run != nil || t.OnHold != nil || t.Stop != nil || t.Destroy != nil
 }
 
 // Unclear returns the removed tasks of which a new one is perhaps one, as long as nobody has said what it is: by a

@@ -41,9 +41,9 @@ func filled(v reflect.Value) {
 // needs a decision.
 func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	anew := []string{"Reason", "Due", "Observed.UnreadableSince", "Observed.Recheck", "Drift", "OnRemoval", "Forced.Replaces"} // judged, read or kept anew
-	stays := []string{"History", "Recent", "Events", "Gone", "Run"}                                                            // under the former name
+	stays := []string{"Ended.IDs", "Ended.Recent", "Events", "Gone", "Run"}                                                    // under the former name
 	both := []string{"Renamed"}                                                                                                // perhaps the former name comes back
-	renamed := []string{"Applied.Definition", "Attempted.Definition", "Stop", "Accepted", "Last", "Former"}                    // see below
+	renamed := []string{"Applied.Definition", "Attempted.Definition", "Stop", "Accepted", "Ended.Last", "Former"}              // see below
 	var from Task
 	filled(reflect.ValueOf(&from).Elem())
 	from.Failing.RetryAt = time.Date(2026, 11, 24, 12, 0, 1, 0, time.UTC)
@@ -66,10 +66,10 @@ func TestRename_EveryFieldMovesOrIsNamed(t *testing.T) {
 	if next.Applied.Definition != "y" || next.Attempted != def || next.Stop.For != def || next.Accepted.For() != def || !next.Stop.Next {
 		t.Errorf("the same definition under the new name: %+v", next)
 	}
-	if next.Last.Task != "x" || !slices.Equal(next.Former.Moving, []string{"old", "x"}) || next.Former.Moved != nil || next.Events != 3 {
+	if next.Ended.Last.Task != "x" || !slices.Equal(next.Former.Moving, []string{"old", "x"}) || next.Former.Moved != nil || next.Events != 3 {
 		t.Errorf("%+v", next)
 	}
-	if left.Gone.MovedTo != "new" || !left.Gone.Final || !left.Gone.Since.Equal(at) || left.Last == nil || len(left.History) != 1 {
+	if left.Gone.MovedTo != "new" || !left.Gone.Final || !left.Gone.Since.Equal(at) || left.Ended.Last == nil || len(left.Ended.IDs) != 1 {
 		t.Errorf("what is left: %+v", left)
 	}
 }
@@ -85,8 +85,8 @@ func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
 func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
 	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: Forced{By: "ann"}}, Tries: Tries{Failing: Failing{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Count: 2}}, Naming: Naming{Former: Former{Moving: []string{"new", "first"}}}}
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, Stop: &Stop{Code: ReasonHeld, Next: true}}, Requests: Requests{Forced: Forced{By: "bob"}}, History: []string{"r0"}})
-	if next.OnHold.By != "bob" || next.Forced.By != "bob" || !next.Stop.Next || !slices.Equal(next.History, []string{"r0"}) || !slices.Equal(next.Former.Moving, []string{"old", "first"}) {
+	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, Stop: &Stop{Code: ReasonHeld, Next: true}}, Requests: Requests{Forced: Forced{By: "bob"}}, Ended: Ended{IDs: []string{"r0"}}})
+	if next.OnHold.By != "bob" || next.Forced.By != "bob" || !next.Stop.Next || !slices.Equal(next.Ended.IDs, []string{"r0"}) || !slices.Equal(next.Former.Moving, []string{"old", "first"}) {
 		t.Errorf("%+v", next)
 	}
 	if limit := at.Add(Backoff("new", 2)); !next.Failing.RetryAt.Equal(limit) {

@@ -18,7 +18,7 @@ const (
 // must not be set.
 func (t Task) Rest() Rest {
 	code := t.Reason.Code
-	if code != ReasonUnchanged && code != ReasonDisabled || t.Unfinished() || t.Last != nil && t.Last.State == RunLost {
+	if code != ReasonUnchanged && code != ReasonDisabled || t.Unfinished() || t.Ended.In(RunLost) {
 		return ""
 	}
 	if code == ReasonUnchanged && !t.UpToDate() {
@@ -32,7 +32,7 @@ func (t Task) Rest() Rest {
 	}
 	t.Observed.Digest, t.Observed.At, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
 	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.Former.Moved = time.Time{}, Attempt{}, "", nil, "", nil
-	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.History, t.Last, t.Recent, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, nil, nil, "", 0, 0
+	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.Ended, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, Ended{}, 0, 0
 	if !reflect.ValueOf(t).IsZero() {
 		return ""
 	}

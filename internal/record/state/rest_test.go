@@ -11,7 +11,7 @@ import (
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
 var harmless = []string{"Applied.Definition", "Applied.Digest", "Applied.At", "Applied.Counts", "Applied.Sizes",
 	"Observed.Digest", "Observed.At", "Scheduled", "Attempted", "Shape", "Former.Moved", "OnRemoval", "Follows",
-	"Due", "History", "Last", "Recent", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
+	"Due", "Ended", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
 }
 
 func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 			Naming:    state.Naming{Shape: "s", Former: state.Former{Moved: []string{"was"}}},
 			OnRemoval: "k", Follows: []string{"a"},
 			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
-			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, History: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}, Events: 7, Revision: 9,
+			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, Ended: state.Ended{IDs: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}}, Events: 7, Revision: 9,
 		}
 	}
 	if got := resting().Rest(); got != state.RestApplied {
@@ -44,8 +44,8 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 		"something else is observed":   func(s *state.Task) { s.Observed.Digest = "B" },
 		"it was never applied":         func(s *state.Task) { s.Applied.At = time.Time{} },
 		"another reason":               func(s *state.Task) { s.Reason.Code = state.ReasonFirst },
-		"its run was interrupted":      func(s *state.Task) { s.Last.State = state.RunInterrupted },
-		"its run was lost":             func(s *state.Task) { s.Last.State = state.RunLost },
+		"its run was interrupted":      func(s *state.Task) { s.Ended.Last.State = state.RunInterrupted },
+		"its run was lost":             func(s *state.Task) { s.Ended.Last.State = state.RunLost },
 		"it is being checked":          func(s *state.Task) { s.Drift.Run = new(state.LiveRun) },
 		"a check has found something":  func(s *state.Task) { s.Drift.Found = new(state.Drifted) },
 		"a check was interrupted":      func(s *state.Task) { s.Drift.Interrupted = true },

@@ -43,7 +43,7 @@ func (t *Task) Enable(run string) {
 func (t Task) Create(run string) Task {
 	next := t
 	if t.Gone.Deleted != nil || t.Gone.MovedTo != "" {
-		next = Task{History: t.History, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
+		next = Task{Ended: Ended{IDs: t.Ended.IDs}, Events: t.Events, RemoteRun: t.RemoteRun, Stops: Stops{Unsaved: t.Unsaved}}
 	}
 	next.EndStop()
 	next.DropRequests()
@@ -64,7 +64,7 @@ func (t *Task) Delete(by, account string, definition []byte) {
 
 // Configured notes that the task is in the configuration.
 func (t *Task) Configured() {
-	if t.Gone.Final && t.Last != nil && t.Last.Kind == KindDestroy {
+	if t.Gone.Final && t.Ended.Of(KindDestroy) {
 		t.EndStop() // it is back, and perhaps a part of it was destroyed
 	}
 	t.Gone = Gone{}

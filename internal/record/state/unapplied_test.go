@@ -33,7 +33,7 @@ func TestConclude_KeepsWhatARunShouldHaveApplied(t *testing.T) {
 		for n, s := range steps {
 			task.Run, s.run.Kind = s.live, KindApply
 			task, _ = task.Conclude(s.run, "")
-			if diff := cmp.Diff(s.want, Result{Seen: task.Last.Seen, Entries: task.Last.Entries}); diff != "" {
+			if diff := cmp.Diff(s.want, Result{Seen: task.Ended.Last.Seen, Entries: task.Ended.Last.Entries}); diff != "" {
 				t.Errorf("%s, run %d: %s", name, n+1, diff)
 			}
 		}

@@ -61,8 +61,8 @@ func (t Task) Keeper() (instance string) {
 	switch u := t.Unsaved; {
 	case u != nil && u.Instance:
 		return u.Runner
-	case u == nil && t.Last != nil && t.Last.State == RunLost:
-		return t.Last.Runner
+	case u == nil && t.Ended.In(RunLost):
+		return t.Ended.Last.Runner
 	}
 	return ""
 }

@@ -50,7 +50,7 @@ func Of(task string, t state.Task) Row {
 		row.Checked, row.CheckAfter = true, t.Drift.After.UTC()
 	}
 	row.Reason = t.Reason.Text
-	if last := t.Last; last != nil {
+	if last := t.Ended.Last; last != nil {
 		row.Unapplied = last.State != state.RunSucceeded && last.Entries != nil
 		if !last.Ended.IsZero() {
 			row.Ended = last.Ended.UnixMilli()
@@ -64,7 +64,7 @@ func newest(t state.Task) (id string) {
 	if t.Run != nil {
 		id = t.Run.ID
 	}
-	for _, ended := range t.History {
+	for _, ended := range t.Ended.IDs {
 		id = max(id, ended)
 	}
 	return id[:min(len(id), newestLength)]

@@ -442,8 +442,8 @@ func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
 		digest := sha256.Sum256([]byte("definition of " + name))
 		record.Applied.Definition, record.Revision = fmt.Sprintf("%x", digest), uint64(i%50)
 		ran := noon.Add(-time.Duration(binary.BigEndian.Uint64(digest[:]) % uint64(30*24*time.Hour))) // some time in the last month
-		record.History = []string{fmt.Sprintf("%012x", ran.UnixMilli())[:8] + fmt.Sprintf("-%04x-7000-8000-000000000000", ran.UnixMilli()&0xffff)}
-		record.Last = &state.Result{State: state.RunSucceeded, Ended: ran.Add(time.Duration(digest[9]) * time.Second / 7)}
+		record.Ended.IDs = []string{fmt.Sprintf("%012x", ran.UnixMilli())[:8] + fmt.Sprintf("-%04x-7000-8000-000000000000", ran.UnixMilli()&0xffff)}
+		record.Ended.Last = &state.Result{State: state.RunSucceeded, Ended: ran.Add(time.Duration(digest[9]) * time.Second / 7)}
 		tasks[name] = state.Stored[state.Task]{Record: state.Record{Key: state.TaskKey(name), Version: "1"}, Data: record}
 	}
 	var s summary.Summary
@@ -469,13 +469,13 @@ func TestOf_TenThousandTasksAreReadInOneRequestOf500KB(t *testing.T) {
 func TestOf_SaysWhenATaskRanLast(t *testing.T) {
 	record := resting("A")
 	record.Reason.Text = "next scheduled at noon"
-	record.History = []string{"0193a7c0-1234-7000-8000-000000000001", "0193a7c0-1235-7000-8000-000000000002"}
-	record.Last = &state.Result{State: state.RunSucceeded, Ended: noon.Add(1500 * time.Microsecond)}
+	record.Ended.IDs = []string{"0193a7c0-1234-7000-8000-000000000001", "0193a7c0-1235-7000-8000-000000000002"}
+	record.Ended.Last = &state.Result{State: state.RunSucceeded, Ended: noon.Add(1500 * time.Microsecond)}
 	row := summary.Of("web", record)
 	if row.Rest != state.RestApplied || row.Newest != "0193a7c0-1235" || row.Ended != noon.UnixMilli()+1 || row.Reason != "next scheduled at noon" || row.Unapplied {
 		t.Errorf("at rest: %+v", row)
 	}
-	record.Last.State, record.Last.Entries = state.RunUnchanged, &state.EntryChanges{Added: 1}
+	record.Ended.Last.State, record.Ended.Last.Entries = state.RunUnchanged, &state.EntryChanges{Added: 1}
 	if row := summary.Of("web", record); !row.Unapplied {
 		t.Errorf("its latest run has left something: %+v", row)
 	}

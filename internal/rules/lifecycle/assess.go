@@ -233,8 +233,8 @@ func (f Facts) between() View {
 		if t.Observed.Superseded && t.Reason.Code == state.ReasonRules {
 			break
 		}
-		if t.Reason = (state.Reason{}); t.Last != nil { // a run has ended, or a hold
-			t.Reason = t.Last.Reason
+		if t.Reason = (state.Reason{}); t.Ended.Last != nil { // a run has ended, or a hold
+			t.Reason = t.Ended.Last.Reason
 		}
 	}
 	in := func(phase Phase) View { return View{Phase: phase, Reason: t.Reason, Due: f.due()} }
