@@ -179,11 +179,11 @@ const maxChased = 10
 // holdBackingOff refuses to repeat what failed before its pause is over, and a task whose runs trigger it again
 // and again.
 func holdBackingOff(d *decider, t trigger) *hold {
-	if n := d.state.Chased - maxChased; n > 0 && t.reason.Code == state.ReasonChanged && d.state.Ended.Last != nil {
+	if n := d.state.Observed.Chased - maxChased; n > 0 && t.reason.Code == state.ReasonChanged && d.state.Ended.Last != nil {
 		at := d.state.Ended.Last.Ended.Add(state.Backoff(d.Task.Name, n))
 		if d.ahead(at, state.MaxBackoff) {
 			return refuse(state.ReasonBackoff, at, "the next run is at %s: what the task watches has changed during each of its last %d runs, and not since, so they seem to change it themselves: %s",
-				clock.Stamp(at, d.now), d.state.Chased, t.reason.Text)
+				clock.Stamp(at, d.now), d.state.Observed.Chased, t.reason.Text)
 		}
 	}
 	if t.reason.Code != state.ReasonRetry || d.Repaired || !d.backingOff() {

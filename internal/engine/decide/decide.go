@@ -182,8 +182,7 @@ func (d *decider) noteObserved() {
 		return
 	}
 	moved := s.Observed.Digest != d.Observed.Digest || s.Observed.At.IsZero()
-	d.noteChased(moved)
-	now := state.Observed{Digest: d.Observed.Digest, At: s.Observed.At}
+	now := state.Observed{Digest: d.Observed.Digest, At: s.Observed.At, Chased: d.chased(moved)}
 	if moved {
 		now.At = d.now
 	}
@@ -214,16 +213,19 @@ func (d *decider) noteObserved() {
 	}
 }
 
-// noteChased counts the runs that may change themselves what the task watches. A change while no run is under
+// chased counts the runs that may change themselves what the task watches. A change while no run is under
 // way is one from outside, and ends that.
-func (d *decider) noteChased(moved bool) {
-	switch s := &d.state; {
-	case !s.Observed.Recheck && !moved || s.Run != nil:
-	case s.Observed.Recheck && s.Ended.In(state.RunSucceeded) && d.Observed.Digest != s.Applied.Digest:
-		s.Chased++
-	case !s.Observed.Recheck || d.Observed.Digest == s.Applied.Digest:
-		s.Chased = 0
+func (d *decider) chased(moved bool) int {
+	s, recheck := &d.state, d.state.Observed.Recheck
+	n := s.Observed.Chased
+	switch {
+	case !recheck && !moved || s.Run != nil:
+	case recheck && s.Ended.In(state.RunSucceeded) && d.Observed.Digest != s.Applied.Digest:
+		n++
+	case !recheck || d.Observed.Digest == s.Applied.Digest:
+		n = 0
 	}
+	return n
 }
 
 // settled reports whether there is nothing to run the task for. Such a task needs no stop.

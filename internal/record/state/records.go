@@ -84,6 +84,9 @@ type Observed struct {
 	Recheck         bool      `json:"recheck,omitempty"` // a run has ended since it was read
 	// Superseded says that this run was superseded: what it was begun for may still be to be done.
 	Superseded bool `json:"superseded,omitempty"`
+	// Chased is how many runs in a row have succeeded while it changed, without a change since:
+	// they may change it themselves.
+	Chased int `json:"chased,omitempty"`
 }
 
 // Current reports whether the condition was read, and no run has ended since.
@@ -122,9 +125,6 @@ type Forced struct {
 type Tries struct {
 	Failing   Failing `json:"failing,omitzero"`
 	Attempted Attempt `json:"attempted,omitzero"` // by the latest run that was decided
-	// Chased is how many runs in a row have succeeded while their condition changed, without a change since:
-	// they may change it themselves.
-	Chased int `json:"chased,omitempty"`
 }
 
 // Stops are what keeps a task from running, and what a person permits it: see package lifecycle.
