@@ -13,7 +13,7 @@ import (
 func TestTaskMap_SaysWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 	made, text := state.NewMade("r1", []string{"module.web.aws_lb.front", `module.web.aws_subnet.s["a"]`})
 	made.Addresses.Name = "r1-resources"
-	_, store, cfg := stored(t, time.Now(), []situation{{name: "web", task: state.Task{Made: made}}, {name: "dns"}})
+	_, store, cfg := stored(t, time.Now(), []situation{{name: "web", task: state.Task{Applied: state.Applied{Made: made}}}, {name: "dns"}})
 	if err := state.SaveLog(t.Context(), store, "web", made.Addresses.Name, []byte(text), time.Time{}); err != nil {
 		t.Fatal(err)
 	}

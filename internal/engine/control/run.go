@@ -56,7 +56,7 @@ func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
 		switch {
 		case t.Run != nil:
 			return ErrActive
-		case !t.Unfinished() && t.Unverified == nil:
+		case !t.Unfinished() && t.Applied.Unverified == nil:
 			return ErrNoRetry
 		}
 		return nil

@@ -128,7 +128,7 @@ func ruledInput(i int, all config.Rules) Input {
 		in.State.Run.Approvals = []state.Given{{By: "ann", At: noon, Expires: noon.Add(time.Hour)}, {By: "bob", At: noon, Expires: noon.Add(time.Hour)}}
 	case 9: // it is applied, and not verified
 		in.Observed.Digest = "A"
-		in.State.Unverified = &state.Unverified{Since: noon.Add(-time.Hour), Run: "r", State: state.VerifyFailed, Names: "vip", Text: "vip failed: connection refused"}
+		in.State.Applied.Unverified = &state.Unverified{Since: noon.Add(-time.Hour), Run: "r", State: state.VerifyFailed, Names: "vip", Text: "vip failed: connection refused"}
 	case 7: // Consul was replaced
 		in.Observed.Lost = &Loss{Entries: 1, Text: "1 of 60"}
 		in.Replaced = &state.Replaced{Since: noon, Why: "another cluster", Tasks: 125, Entries: 125}

@@ -188,7 +188,7 @@ func restless(d Decision) *state.Reason {
 	case !s.UpToDate():
 		return &d.Reason
 	case !lifecycle.Verified(*s):
-		return &state.Reason{Code: state.ReasonUnverified, Text: "not verified: " + s.Unverified.Text}
+		return &state.Reason{Code: state.ReasonUnverified, Text: "not verified: " + s.Applied.Unverified.Text}
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func stuck(d Decision) bool {
 	row := lifecycle.RowOf(d.Reason.Code)
 	switch wait := d.State.Waits(); {
 	case !lifecycle.Verified(d.State) && d.State.Run == nil && d.Action != Run:
-		return !d.State.Unverified.Interrupted()
+		return !d.State.Applied.Unverified.Interrupted()
 	case d.Action == Run, d.Action == Resume, d.Action == End:
 		return false
 	case wait != nil && d.State.OnHold == nil:

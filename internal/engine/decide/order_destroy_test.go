@@ -120,7 +120,7 @@ var successors = map[string]func() *chain{
 		return destroyed(func(in *Input) {
 			in.State.Destroy = &state.Request{By: "ann", At: noon}
 			in.State.OnHold = &state.OnHold{By: "verification vip", At: noon}
-			in.State.Unverified = &state.Unverified{State: state.VerifyFailed, Since: noon, Text: "vip failed"}
+			in.State.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Since: noon, Text: "vip failed"}
 		})
 	},
 	"to be destroyed, and outside its window": func() *chain {

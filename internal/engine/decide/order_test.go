@@ -134,7 +134,7 @@ var situations = map[string]func() *chain{
 	},
 	"not verified": func() *chain {
 		return afterFirewall(func(in *Input) {
-			in.State.Unverified = &state.Unverified{State: state.VerifyFailed, Since: noon, Text: "vip failed"}
+			in.State.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Since: noon, Text: "vip failed"}
 		})
 	},
 	"being verified": func() *chain {

@@ -13,7 +13,7 @@ func TestRestless_TaskThatIsNotVerified(t *testing.T) {
 	if why := restless(d); why != nil {
 		t.Fatalf("an applied task is not at rest: %v", why)
 	}
-	d.State.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
+	d.State.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
 	if why := restless(d); why == nil || why.Code != state.ReasonUnverified || !stuck(d) {
 		t.Errorf("what comes after a task that is not verified begins: %v", why)
 	}

@@ -55,8 +55,8 @@ func (d *decider) why() trigger {
 	case s.Interrupted():
 		return triggered(state.ReasonInterrupted, "the run before was interrupted: %s", s.Ended.Last.Error)
 
-	case s.Unverified.Interrupted():
-		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Unverified.Text)
+	case s.Applied.Unverified.Interrupted():
+		return triggered(state.ReasonUnverified, "its latest run was applied, and its verification was interrupted: %s", s.Applied.Unverified.Text)
 
 	// A task that was never applied and was stopped with this definition has changed.
 	case s.Stop != nil && s.Stop.For.Definition == d.Definition && s.Applied.At.IsZero() && s.Failing.Count == 0:

@@ -302,8 +302,8 @@ func (b *batch) assemble(runner state.Stored[state.Runner]) ([]state.Launch, []s
 		}
 		if launch.Kind.Occupies() {
 			run.Unsaved = d.State.Unsaved
-			if d.State.Made != nil {
-				run.Had = d.State.Made.Count
+			if d.State.Applied.Made != nil {
+				run.Had = d.State.Applied.Made.Count
 			}
 			run.Moves, run.FromRemote = b.tick.moves(d.Task, d.State), d.State.RemoteRun != nil && b.tick.Remote == nil
 		}

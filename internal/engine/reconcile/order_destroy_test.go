@@ -161,8 +161,8 @@ func TestOrder_AHoldOfAVerificationStopsTheDestroys(t *testing.T) {
 		b.end(state.RunSucceeded, "")
 		b.now = b.now.Add(liveCheck)
 	}
-	if s := b.task("task-1"); s.Unverified != nil || s.Reason.Code != state.ReasonDestroyed {
-		t.Errorf("what is destroyed is %+v, not verified: %+v", s.Reason, s.Unverified)
+	if s := b.task("task-1"); s.Applied.Unverified != nil || s.Reason.Code != state.ReasonDestroyed {
+		t.Errorf("what is destroyed is %+v, not verified: %+v", s.Reason, s.Applied.Unverified)
 	}
 }
 

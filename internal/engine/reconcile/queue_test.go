@@ -94,7 +94,7 @@ func TestTick_UnverifiedTaskOnHoldIsCountedAsUnverified(t *testing.T) {
 		record, err := state.Read[state.Task](t.Context(), b.store, state.TaskKey(name))
 		b.must(err)
 		next := record.Data
-		next.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Since: b.now}
+		next.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Since: b.now}
 		next.PutOnHold(state.OnHold{By: "verification vip", At: b.now})
 		b.must(b.store.Apply(t.Context(), record.Write(next)))
 	}

@@ -500,13 +500,13 @@ var renameCases = []struct {
 		b.verified(state.VerifyCancelled)
 		b.rename()
 		b.runsAs(state.ReasonDefinition)
-		if u := b.task("new").Unverified; u == nil || u.Names != "vip" {
+		if u := b.task("new").Applied.Unverified; u == nil || u.Names != "vip" {
 			b.t.Errorf("the new name has %+v", u)
 		}
 		b.ends(state.RunSucceeded, "B")
 		b.tick()
-		if s := b.task("new"); s.Unverified != nil || s.Reason.Code != state.ReasonUnchanged {
-			b.t.Errorf("after a run that is verified: %+v, %+v", s.Unverified, s.Reason)
+		if s := b.task("new"); s.Applied.Unverified != nil || s.Reason.Code != state.ReasonUnchanged {
+			b.t.Errorf("after a run that is verified: %+v, %+v", s.Applied.Unverified, s.Reason)
 		}
 	}},
 	{"removed", "becomes the new name's", func(b *renameBench) {

@@ -139,8 +139,8 @@ func (b *verifyBench) holdsAs(name string, how state.VerifyState) {
 	if was := b.task("task-0"); name != "task-0" && (was.Gone.MovedTo == "" || was.OnHold != nil) {
 		b.t.Errorf("the former name has %+v", was)
 	}
-	if (is.Unverified != nil) != (how != state.VerifyPassed) || is.Applied.Digest != "B" {
-		b.t.Errorf("the new name has %q applied, and %+v", is.Applied.Digest, is.Unverified)
+	if (is.Applied.Unverified != nil) != (how != state.VerifyPassed) || is.Applied.Digest != "B" {
+		b.t.Errorf("the new name has %q applied, and %+v", is.Applied.Digest, is.Applied.Unverified)
 	}
 	if how == state.VerifyFailed {
 		if is.OnHold == nil || is.OnHold.By != "verification vip" || is.Reason.Code != state.ReasonOnHold {
@@ -224,8 +224,8 @@ func TestRename_BackAndOnWhileItIsVerified(t *testing.T) {
 			b.tick()
 			b.reload(b.named("task-0", "new")...)
 			is := b.task("task-0")
-			if is.OnHold == nil || is.OnHold.By != "verification vip" || is.Unverified == nil || b.task("new").OnHold != nil {
-				t.Fatalf("on hold by %+v, %+v; the other name is on hold by %+v", is.OnHold, is.Unverified, b.task("new").OnHold)
+			if is.OnHold == nil || is.OnHold.By != "verification vip" || is.Applied.Unverified == nil || b.task("new").OnHold != nil {
+				t.Fatalf("on hold by %+v, %+v; the other name is on hold by %+v", is.OnHold, is.Applied.Unverified, b.task("new").OnHold)
 			}
 			b.nothingBegins("while it is on hold")
 		})
@@ -266,8 +266,8 @@ func TestRemoval_RecordsWhatWasVerified(t *testing.T) {
 	b.tick()
 	b.launcher.forget()
 	b.reload(b.named("task-0")...)
-	if is := b.task("task-0"); is.OnHold == nil || is.Unverified == nil || is.Applied.Digest != "B" || b.begun("task-0") > 0 {
-		t.Errorf("on hold by %+v, %+v; %d runs begin", is.OnHold, is.Unverified, b.begun("task-0"))
+	if is := b.task("task-0"); is.OnHold == nil || is.Applied.Unverified == nil || is.Applied.Digest != "B" || b.begun("task-0") > 0 {
+		t.Errorf("on hold by %+v, %+v; %d runs begin", is.OnHold, is.Applied.Unverified, b.begun("task-0"))
 	}
 }
 

@@ -39,7 +39,7 @@ func TestRun_RecordsWhichResourcesTheTaskHas(t *testing.T) {
 		}
 		m.made, m.err = run.made, run.err
 		_ = b.run(t.Context())
-		made := b.task().Made
+		made := b.task().Applied.Made
 		if made == nil || made.Run != run.from || string(made.Types) != run.types {
 			t.Fatalf("after run %s, the task has %+v\n%s", run.id, made, b.log)
 		}

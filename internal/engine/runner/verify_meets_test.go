@@ -107,7 +107,7 @@ func TestVerify_OnlyWhatIsAppliedAndSaved(t *testing.T) {
 	asked := 0
 	b := meets(t, state.VerifyPassed, func(*fixture) { asked++ })
 	before := b.task()
-	before.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Names: "vip", Run: "r0", Since: noon}
+	before.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed", Names: "vip", Run: "r0", Since: noon}
 	before.Drift = &state.Drift{Found: &state.Drifted{}}
 	b.set(before)
 	b.Driver = fake{unsaved: &state.Unsaved{State: "s", Place: "here"}, apply: func(context.Context, io.Writer) (*state.Changes, error) {
@@ -116,7 +116,7 @@ func TestVerify_OnlyWhatIsAppliedAndSaved(t *testing.T) {
 	if err := b.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run, task := b.stored("r1"), b.task(); asked != 0 || run.Verification != nil || task.Unsaved == nil || task.Unverified == nil {
+	if run, task := b.stored("r1"), b.task(); asked != 0 || run.Verification != nil || task.Unsaved == nil || task.Applied.Unverified == nil {
 		t.Fatalf("verified %d times, %+v; the task reads %+v", asked, run.Verification, task)
 	}
 	b.Driver = fake{apply: succeed}
@@ -166,8 +166,8 @@ func TestVerify_TwoRunsInARowWithHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		task := b.task()
-		if task.OnHold == nil || task.OnHold.By != "verification vip" || !strings.Contains(task.OnHold.Comment, "502") || task.Unverified.Run != id || !task.Unverified.Since.Equal(noon) {
-			t.Fatalf("after %s: on hold %+v, %+v", id, task.OnHold, task.Unverified)
+		if task.OnHold == nil || task.OnHold.By != "verification vip" || !strings.Contains(task.OnHold.Comment, "502") || task.Applied.Unverified.Run != id || !task.Applied.Unverified.Since.Equal(noon) {
+			t.Fatalf("after %s: on hold %+v, %+v", id, task.OnHold, task.Applied.Unverified)
 		}
 		task.Release()
 		b.set(task)
@@ -178,6 +178,6 @@ func TestVerify_TwoRunsInARowWithHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if task := b.task(); task.OnHold != nil || !lifecycle.Verified(task) {
-		t.Errorf("after a run that is verified: %+v, %+v", task.OnHold, task.Unverified)
+		t.Errorf("after a run that is verified: %+v, %+v", task.OnHold, task.Applied.Unverified)
 	}
 }

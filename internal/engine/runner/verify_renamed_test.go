@@ -82,7 +82,7 @@ func TestVerify_ContinuesUnderTheNewName(t *testing.T) {
 				held = task.OnHold.By
 			}
 			if held != tt.held || lifecycle.Verified(task) != (tt.want == state.VerifyPassed) {
-				t.Errorf("on hold by %q, %+v", held, task.Unverified)
+				t.Errorf("on hold by %q, %+v", held, task.Applied.Unverified)
 			}
 		})
 	}

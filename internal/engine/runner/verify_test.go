@@ -86,8 +86,8 @@ func TestVerify_FailureLeavesTheTaskAppliedAndSaysSo(t *testing.T) {
 		if run.State != state.RunSucceeded || task.Applied.Digest != "B" || task.Failing.Count != 0 {
 			t.Errorf("%s: it is applied: %+v", onFailure, task)
 		}
-		if run.Verification.State != state.VerifyFailed || !strings.Contains(task.Unverified.Text, "vip failed: GET "+server.URL+" answered 404") {
-			t.Errorf("%s: %+v", onFailure, task.Unverified)
+		if run.Verification.State != state.VerifyFailed || !strings.Contains(task.Applied.Unverified.Text, "vip failed: GET "+server.URL+" answered 404") {
+			t.Errorf("%s: %+v", onFailure, task.Applied.Unverified)
 		}
 		if held := task.OnHold; (held != nil) != (onFailure == verify.Hold) || held != nil && held.By != "verification vip" {
 			t.Errorf("%s: on hold %+v", onFailure, held)
@@ -119,7 +119,7 @@ func TestVerify_InterruptedIsAppliedAndNotVerified(t *testing.T) {
 	if run.State != state.RunSucceeded || task.Applied.Digest != "B" || run.Verification.State != state.VerifyInterrupted {
 		t.Errorf("%+v", run)
 	}
-	if !task.Unverified.Interrupted() || task.OnHold != nil || lifecycle.Verified(task) {
+	if !task.Applied.Unverified.Interrupted() || task.OnHold != nil || lifecycle.Verified(task) {
 		t.Errorf("%+v", task)
 	}
 	if view := (lifecycle.Facts{Name: "web", Task: task, Setting: lifecycle.Enabled}).Assess(); view.Phase != lifecycle.Soon {
@@ -135,11 +135,11 @@ func TestVerify_OneThatIsInterruptedTwiceNeedsAPerson(t *testing.T) {
 		Work: state.Work{Digest: "B", Verification: state.NewVerification([]state.Verified{{Name: "vip", State: state.VerifyInterrupted}})}}
 	once, _ := state.Task{}.Conclude(interrupted, "d")
 	twice, _ := once.Conclude(interrupted, "d")
-	if !once.Unverified.Interrupted() || twice.Unverified.Interrupted() || lifecycle.Verified(twice) {
-		t.Errorf("%+v, then %+v", once.Unverified, twice.Unverified)
+	if !once.Applied.Unverified.Interrupted() || twice.Applied.Unverified.Interrupted() || lifecycle.Verified(twice) {
+		t.Errorf("%+v, then %+v", once.Applied.Unverified, twice.Applied.Unverified)
 	}
 	interrupted.Verification = nil
 	if again, _ := twice.Conclude(interrupted, "d"); !lifecycle.Verified(again) {
-		t.Errorf("a run that is verified leaves %+v", again.Unverified)
+		t.Errorf("a run that is verified leaves %+v", again.Applied.Unverified)
 	}
 }

@@ -96,7 +96,7 @@ func (j *judge) hasWork(v view, t *config.Task) bool {
 		return s.Run != nil
 	}
 	changed := s.Observed.Digest != s.Applied.Digest && s.Observed.Digest == v.consul.digests[service] && v.act.seen[service] != s.Applied.Digest
-	return s.Applied.At.IsZero() || changed || s.Forced.By != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Unverified != nil
+	return s.Applied.At.IsZero() || changed || s.Forced.By != "" || s.Unfinished() || s.OnHold != nil || s.Applied.Doubt != "" || s.Applied.Unverified != nil
 }
 
 // explainedByOrder reports whether a task says that it waits for another one, which waits itself.
@@ -110,7 +110,7 @@ func (j *judge) explainedByOrder(w *world, record state.Task, want string) bool 
 	if (other.Destroy != nil || other.Gone.Final) && other.Reason.Code == state.ReasonAfter { // its condition is not read any more
 		return j.explainedByOrder(w, other, other.Observed.Digest)
 	}
-	return other.Stop != nil || other.Cancelled() || w.absent && (other.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)
+	return other.Stop != nil || other.Cancelled() || w.absent && (other.Applied.Unverified != nil || other.OnHold != nil || other.Waits() != nil && j.waitsForPerson(other)) || j.explained(w, after.Task, shown)
 }
 
 // behind reports whether a task waits for another one, which waits for something else in the end.

@@ -74,18 +74,18 @@ func (j *judge) verified(v view, task string, before, now state.Task) {
 	}
 	begun := before.OnHold == nil && now.OnHold != nil && strings.HasPrefix(now.OnHold.By, "verification ")
 	switch {
-	case applied && must && !passed && now.Unverified == nil:
+	case applied && must && !passed && now.Applied.Unverified == nil:
 		v.violated("what is not verified says so: run %s of %s ends as verified", last.Run, task)
-	case applied && passed && now.Unverified != nil:
+	case applied && passed && now.Applied.Unverified != nil:
 		v.violated("a run that is verified ends that its task is not: run %s leaves %s", last.Run, state.Encode(now))
-	case !applied && before.Unverified != nil && now.Unverified == nil && !(ended && last.Kind == state.KindDestroy) && now.Applied.At.Equal(before.Applied.At):
+	case !applied && before.Applied.Unverified != nil && now.Applied.Unverified == nil && !(ended && last.Kind == state.KindDestroy) && now.Applied.At.Equal(before.Applied.At):
 		v.violated("only a run that is verified ends that a task is not: %s does so for %s, which reads %s", v.name, task, state.Encode(now))
 	case begun && !(applied && known && !passed):
 		v.violated("only a failure puts a task on hold: %s is on hold by %s", task, now.OnHold.By)
 	case applied && known && !passed && task == "web" && now.OnHold == nil:
 		v.violated("a failure puts its task on hold: run %s of %s does not", last.Run, task)
 	}
-	if shown := (lifecycle.Facts{Name: task, Task: now, Setting: lifecycle.Enabled}).Assess(); now.Unverified != nil && shown.Phase == lifecycle.Applied {
+	if shown := (lifecycle.Facts{Name: task, Task: now, Setting: lifecycle.Enabled}).Assess(); now.Applied.Unverified != nil && shown.Phase == lifecycle.Applied {
 		v.violated("a task that is not verified is not shown as applied: %s reads %s", task, state.Encode(now))
 	}
 }
@@ -99,13 +99,13 @@ func (j *judge) provesNothing(v view, run state.Run) {
 
 // unproven says that a task is not verified in the end, though somebody could help.
 func (j *judge) unproven(w *world, t *config.Task) bool {
-	return j.tasks[t.Name].Unverified != nil && t.Enabled && !w.absent && j.last.Paused == nil
+	return j.tasks[t.Name].Applied.Unverified != nil && t.Enabled && !w.absent && j.last.Paused == nil
 }
 
 // attend has somebody release or retry a task that is not verified.
 func (w *world) attend() {
 	for _, task := range w.tasks() {
-		if record := w.judge.tasks[task]; record.Unverified != nil {
+		if record := w.judge.tasks[task]; record.Applied.Unverified != nil {
 			w.helps(task, record)
 			return
 		}
@@ -115,7 +115,7 @@ func (w *world) attend() {
 // verifyAll has people help all tasks that are not verified, if there is anybody.
 func (w *world) verifyAll() {
 	for _, task := range w.tasks() {
-		if record := w.judge.tasks[task]; record.Unverified != nil && !w.absent {
+		if record := w.judge.tasks[task]; record.Applied.Unverified != nil && !w.absent {
 			w.helps(task, record)
 		}
 	}

@@ -44,7 +44,7 @@ func TestPlaces_SayWhetherAPredecessorIsAtRestNow(t *testing.T) {
 			s.Attempted = state.Attempt{Definition: s.Applied.Definition, Observed: "B"}
 		}, "its latest run has failed"},
 		"not verified": {func(s *state.Task, _ *config.Task) {
-			s.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
+			s.Applied.Unverified = &state.Unverified{State: state.VerifyFailed, Text: "vip failed"}
 		}, "not verified: vip failed"},
 		"waiting for an approval": {func(s *state.Task, _ *config.Task) {
 			s.Observed.Digest, s.Run = "B", &state.LiveRun{ID: "r", Input: "B", Wait: &state.Wait{For: state.WaitApproval}}

@@ -95,12 +95,12 @@ func TestOf_SaysWhyATaskWithNothingToApplyKeepsOthersWaiting(t *testing.T) {
 	}{
 		"no change":                  {func(c *verdict.Case) { c.Changes = &state.Changes{} }, ""},
 		"no change, on hold":         {func(c *verdict.Case) { c.Changes, c.State.OnHold = &state.Changes{}, hold }, "on hold by ann"},
-		"no change, and verified so": {func(c *verdict.Case) { c.Changes, c.State.Unverified = &state.Changes{}, unverified }, ""},
+		"no change, and verified so": {func(c *verdict.Case) { c.Changes, c.State.Applied.Unverified = &state.Changes{}, unverified }, ""},
 		"no change, and no run": {func(c *verdict.Case) {
-			c.Changes, c.State.Unverified, c.Condition = &state.Changes{}, unverified, "A"
+			c.Changes, c.State.Applied.Unverified, c.Condition = &state.Changes{}, unverified, "A"
 		}, "not verified: vip failed"},
 		"a later run":               {func(c *verdict.Case) { c.Condition = "A" }, ""},
-		"a later run, not verified": {func(c *verdict.Case) { c.Condition, c.State.Unverified = "A", unverified }, "not verified: vip failed"},
+		"a later run, not verified": {func(c *verdict.Case) { c.Condition, c.State.Applied.Unverified = "A", unverified }, "not verified: vip failed"},
 		"a run under way meanwhile": {func(c *verdict.Case) {
 			c.Condition, c.State.Run = "A", &state.LiveRun{ID: "r"}
 			c.State.RemoteRun = &state.RemoteRun{Driver: "terraform-cloud", ID: "run-1", GivenUp: &state.GivenUp{}}

@@ -118,7 +118,7 @@ func (a *api) addresses(r *http.Request, task, ofType string) (all []apispec.Map
 	if err != nil {
 		return nil, fmt.Errorf("read task %s: %w", task, err)
 	}
-	made := record.Data.Made
+	made := record.Data.Applied.Made
 	if corrupt != nil || made == nil {
 		return nil, nil
 	}

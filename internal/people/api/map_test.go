@@ -55,7 +55,7 @@ func (e *engine) made(task string, addresses ...string) {
 	known := e.conclude(task, state.Task{}, state.RunSucceeded, &changes)
 	made, text := state.NewMade("r-"+task, addresses)
 	made.Addresses.Name = "r-" + task + "-resources"
-	known.Made = made
+	known.Applied.Made = made
 	if _, err := e.store.Apply(e.t.Context(), append(changes, state.Create(state.TaskKey(task), state.Encode(known)))...); err != nil {
 		e.t.Fatal(err)
 	}

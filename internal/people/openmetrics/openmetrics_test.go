@@ -123,8 +123,8 @@ func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
 		task("lb", failing),
 		task("dns", state.Task{Run: waits, Reason: state.Reason{Code: state.ReasonWaiting}}),
 		task("fw", state.Task{Observed: state.Observed{UnreadableSince: now}}),
-		task("held", state.Task{Reason: state.Reason{Code: state.ReasonOnHold}, Unverified: unverified, Stops: state.Stops{OnHold: &state.OnHold{By: "verification vip"}}}),
-		task("off", state.Task{Reason: state.Reason{Code: state.ReasonDisabled}, Unverified: unverified}),
+		task("held", state.Task{Reason: state.Reason{Code: state.ReasonOnHold}, Applied: state.Applied{Unverified: unverified}, Stops: state.Stops{OnHold: &state.OnHold{By: "verification vip"}}}),
+		task("off", state.Task{Reason: state.Reason{Code: state.ReasonDisabled}, Applied: state.Applied{Unverified: unverified}}),
 		task("calm", state.Task{}),
 	}}, nil)
 	m.Backlog(outbox.Backlog{Events: 3, Oldest: now.Add(-time.Minute)})

@@ -223,7 +223,7 @@ func (r Reader) show(effective *overlay.Effective, e *entry, f facts, brief bool
 		t.LastRun = r.run(state.Run{ID: last.Run, Task: cmp.Or(last.Task, e.name), Kind: last.Kind, State: last.State, Reason: last.Reason, Claimed: state.Claimed{Runner: last.Runner},
 			Created: last.Created, Times: state.Times{Started: last.Started, Ended: last.Ended}, Work: state.Work{Error: last.Error, Changes: last.Changes}, Waits: state.Waits{Waited: last.Waited}})
 	}
-	t.Unverified = apiview.Unverified(f.Task.Unverified)
+	t.Unverified = apiview.Unverified(f.Task.Applied.Unverified)
 	if brief {
 		return t
 	}

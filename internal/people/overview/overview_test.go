@@ -251,11 +251,11 @@ func TestCount_EveryEnabledTaskCountsOnce(t *testing.T) {
 		"made without a run":            {state.Task{Reason: reason(state.ReasonHeld), Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, Next: true}}}, state.TaskCounts{Phases: map[string]int{"stopped": 1}}},
 		"on hold and failing":           {state.Task{Reason: reason(state.ReasonBackoff), Tries: state.Tries{Failing: state.Failing{Count: 2}}, Stops: state.Stops{OnHold: &state.OnHold{By: "Jo"}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and not readable":     {state.Task{Reason: reason(state.ReasonUnreadable), Tries: state.Tries{Failing: state.Failing{Count: 1}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
-		"not verified":                  {state.Task{Applied: state.Applied{At: time.Now()}, Reason: reason(state.ReasonUnchanged), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"not verified":                  {state.Task{Reason: reason(state.ReasonUnchanged), Applied: state.Applied{At: time.Now(), Unverified: &state.Unverified{State: state.VerifyFailed}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
 		"failing, and its retry queued": {state.Task{Reason: reason(state.ReasonQueued), Tries: state.Tries{Failing: state.Failing{Count: 1}}}, state.TaskCounts{Phases: map[string]int{"failing": 1}}},
 		"failing, and its plan waits":   {state.Task{Reason: reason(state.ReasonWaiting), Tries: state.Tries{Failing: state.Failing{Count: 1}}, Run: waits(state.RuleApproval)}, state.TaskCounts{Phases: map[string]int{"failing": 1}, Approval: 1}},
-		"not verified, and on hold":     {state.Task{Reason: reason(state.ReasonOnHold), Unverified: &state.Unverified{State: state.VerifyFailed}, Stops: state.Stops{OnHold: &state.OnHold{By: "verify"}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
-		"not verified, and queued":      {state.Task{Reason: reason(state.ReasonQueued), Unverified: &state.Unverified{State: state.VerifyFailed}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"not verified, and on hold":     {state.Task{Reason: reason(state.ReasonOnHold), Applied: state.Applied{Unverified: &state.Unverified{State: state.VerifyFailed}}, Stops: state.Stops{OnHold: &state.OnHold{By: "verify"}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
+		"not verified, and queued":      {state.Task{Reason: reason(state.ReasonQueued), Applied: state.Applied{Unverified: &state.Unverified{State: state.VerifyFailed}}}, state.TaskCounts{Phases: map[string]int{"unverified": 1}}},
 		"new, and not yet read":         {state.Task{}, state.TaskCounts{Phases: map[string]int{"soon": 1}}},
 	} {
 		var got state.TaskCounts

@@ -333,7 +333,7 @@ func TestMessages_FailingCanaryIsOne(t *testing.T) {
 	people := sinkOf(t, `notify "slack" { url = "http://x" }`, nil)
 	run := state.Run{ID: "r1", Task: "web-muc", Kind: state.KindApply, State: state.RunSucceeded, Times: state.Times{Ended: noon}}
 	run.Verification = state.NewVerification([]state.Verified{{Name: "vip", State: state.VerifyFailed, Detail: "connection refused", Holds: true}})
-	for _, was := range []state.Task{{}, {Unverified: &state.Unverified{Names: "vip", State: state.VerifyFailed}}} { // the second one was released, and fails again
+	for _, was := range []state.Task{{}, {Applied: state.Applied{Unverified: &state.Unverified{Names: "vip", State: state.VerifyFailed}}}} { // the second one was released, and fails again
 		got := messages(people, was, run)
 		if len(got) != 1 || got[0].Kind != outbox.RunUnverified {
 			t.Fatalf("people hear %+v", got)

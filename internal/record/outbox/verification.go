@@ -5,7 +5,7 @@ import "github.com/terrapulse/terrapulse/internal/record/state"
 // ofVerification returns the events about what is not verified, after a run that changes its task from was
 // to next. People hear again when something else fails. If the task is put on hold, that is the same message.
 func ofVerification(was, next state.Task, run state.Run) []Event {
-	before, now := was.Unverified, next.Unverified
+	before, now := was.Applied.Unverified, next.Applied.Unverified
 	switch {
 	case run.State != state.RunSucceeded || run.Kind != state.KindApply:
 		return nil
@@ -32,5 +32,5 @@ func ofVerification(was, next state.Task, run state.Run) []Event {
 // verification was interrupted once: people did not hear of it.
 func onlyInterrupted(was state.Task) bool {
 	last := was.Ended.Last
-	return was.Unverified.Interrupted() && last != nil && last.Run == was.Unverified.Run && last.Ended.Equal(was.Unverified.Since)
+	return was.Applied.Unverified.Interrupted() && last != nil && last.Run == was.Applied.Unverified.Run && last.Ended.Equal(was.Applied.Unverified.Since)
 }

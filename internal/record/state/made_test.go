@@ -50,21 +50,21 @@ func TestMade_FollowsTheTask(t *testing.T) {
 	made, _ := state.NewMade("r1", []string{"a.x"})
 	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Work: state.Work{Made: made}}
 	task, _ := state.Task{}.Conclude(run, "D")
-	if task.Made != made {
-		t.Fatalf("after an apply, the task has %+v", task.Made)
+	if task.Applied.Made != made {
+		t.Fatalf("after an apply, the task has %+v", task.Applied.Made)
 	}
 	renamed, left := state.Rename{From: "web", To: "www"}.Take(task, state.Task{})
-	if renamed.Made == nil || renamed.Made.Task != "web" || renamed.Made.Types != "a:1" || left.Made != nil || made.Task != "" {
-		t.Errorf("under its new name it has %+v, under the former one %+v", renamed.Made, left.Made)
+	if renamed.Applied.Made == nil || renamed.Applied.Made.Task != "web" || renamed.Applied.Made.Types != "a:1" || left.Applied.Made != nil || made.Task != "" {
+		t.Errorf("under its new name it has %+v, under the former one %+v", renamed.Applied.Made, left.Applied.Made)
 	}
 	again, _ := state.Rename{From: "www", To: "w3"}.Take(renamed, state.Task{})
-	if again.Made.Task != "web" {
-		t.Errorf("after another rename, its addresses are looked for under %s", again.Made.Task)
+	if again.Applied.Made.Task != "web" {
+		t.Errorf("after another rename, its addresses are looked for under %s", again.Applied.Made.Task)
 	}
 	for end, want := range map[state.RunState]bool{state.RunSucceeded: false, state.RunFailed: true, state.RunLost: true} {
 		destroyed, _ := task.Conclude(state.Run{ID: "r2", Task: "web", Kind: state.KindDestroy, State: end}, "D")
-		if (destroyed.Made != nil) != want {
-			t.Errorf("after a destroy that has %s, the task has %+v", end, destroyed.Made)
+		if (destroyed.Applied.Made != nil) != want {
+			t.Errorf("after a destroy that has %s, the task has %+v", end, destroyed.Applied.Made)
 		}
 	}
 }

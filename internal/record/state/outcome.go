@@ -40,7 +40,7 @@ func (t Task) Conclude(run Run, definition string) (next Task, forgotten []strin
 	next = next.leaveRemote(run).noteUnsaved(run)
 	next.Applied.Sizes = next.Applied.Sizes.begun(run)
 	if run.Made != nil {
-		next.Made = run.Made
+		next.Applied.Made = run.Made
 	}
 	if run.ConfirmedLate != "" && run.State != RunSucceeded {
 		next.Applied.Doubt = confirmedLate(run.ConfirmedLate)
@@ -120,7 +120,7 @@ func (t Task) destroyed(run Run) Task {
 	switch {
 	case run.State == RunSucceeded:
 		t.Failing = Failing{}
-		t.Applied, t.OnRemoval, t.Unverified, t.Made = Applied{}, "", nil, nil
+		t.Applied, t.OnRemoval = Applied{}, ""
 		if t.Gone.Final {
 			t.Gone.Since = run.Ended // its records are kept from now on
 		}

@@ -56,13 +56,10 @@ type Task struct {
 	Follows []string `json:"follows,omitempty"`
 
 	Drift *Drift `json:"drift,omitempty"` // nil if the task is not checked
-	// Unverified, if set, says that the latest apply was not verified.
-	Unverified *Unverified `json:"unverified,omitempty"`
 	// RemoteRun, if set, says that the task may have a record at RemoteKey. If it has a Version, it
 	// is not known to have ended: LiveRemote or GivenUp returns it.
 	RemoteRun *RemoteRun `json:"remote_run,omitempty"`
-	Made      *Made      `json:"made,omitempty"` // nil if it is not known, or destroyed
-	Run       *LiveRun   `json:"run,omitempty"`  // that has not ended
+	Run       *LiveRun   `json:"run,omitempty"` // that has not ended
 	Reason    Reason     `json:"reason"`
 	Due       time.Time  `json:"due,omitzero"`
 	Ended     Ended      `json:"ended,omitzero"`
@@ -102,6 +99,9 @@ type Applied struct {
 	Doubt  string  `json:"doubt,omitempty"`
 	Counts []Count `json:"counts,omitempty"` // of the condition and the module inputs, in that order
 	Sizes  Sizes   `json:"sizes,omitzero"`   // of a task with a plan guard, as far as that counts them
+	Made   *Made   `json:"made,omitempty"`   // what is there; nil if it is not known, or destroyed
+	// Unverified, if set, says that it was not verified.
+	Unverified *Unverified `json:"unverified,omitempty"`
 }
 
 // Requests are what a task is to run for.

@@ -47,10 +47,10 @@ func (r Rename) Take(from, to Task) (next, left Task) {
 		last.Task = cmp.Or(last.Task, r.From)
 		next.Ended.Last = &last
 	}
-	if from.Made != nil {
-		made := *from.Made
+	if from.Applied.Made != nil {
+		made := *from.Applied.Made
 		made.Task = cmp.Or(made.Task, r.From)
-		next.Made = &made
+		next.Applied.Made = &made
 	}
 	if limit := r.At.Add(Backoff(r.To, max(from.Failing.Count, 1))); from.Failing.RetryAt.After(limit) {
 		next.Failing.RetryAt = limit // of two names, one backs off a little longer

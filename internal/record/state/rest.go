@@ -30,9 +30,9 @@ func (t Task) Rest() Rest {
 	if r := t.RemoteRun; r != nil && (r.Version != "" || r.GivenUp != nil) {
 		return ""
 	}
-	t.Observed.Digest, t.Observed.At, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt}
+	t.Observed.Digest, t.Observed.At, t.Applied = "", time.Time{}, Applied{Doubt: t.Applied.Doubt, Unverified: t.Applied.Unverified}
 	t.Scheduled, t.Attempted, t.OnRemoval, t.Follows, t.Shape, t.Former.Moved = time.Time{}, Attempt{}, "", nil, "", nil
-	t.Drift, t.RemoteRun, t.Made, t.Reason, t.Due, t.Ended, t.Events, t.Revision = nil, nil, nil, Reason{}, time.Time{}, Ended{}, 0, 0
+	t.Drift, t.RemoteRun, t.Reason, t.Due, t.Ended, t.Events, t.Revision = nil, nil, Reason{}, time.Time{}, Ended{}, 0, 0
 	if !reflect.ValueOf(t).IsZero() {
 		return ""
 	}

@@ -9,21 +9,21 @@ import (
 )
 
 // harmless are the fields of a task's record that say nothing of what is to be done about it.
-var harmless = []string{"Applied.Definition", "Applied.Digest", "Applied.At", "Applied.Counts", "Applied.Sizes",
+var harmless = []string{"Applied.Definition", "Applied.Digest", "Applied.At", "Applied.Counts", "Applied.Sizes", "Applied.Made",
 	"Observed.Digest", "Observed.At", "Scheduled", "Attempted", "Shape", "Former.Moved", "OnRemoval", "Follows",
-	"Due", "Ended", "Events", "Revision", "Drift", "RemoteRun", "Made", "Reason",
+	"Due", "Ended", "Events", "Revision", "Drift", "RemoteRun", "Reason",
 }
 
 func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 	resting := func() state.Task {
 		at := time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 		return state.Task{
-			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}}, Observed: state.Observed{Digest: "A", At: at},
+			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}, Made: &state.Made{Run: "r"}}, Observed: state.Observed{Digest: "A", At: at},
 			Requests:  state.Requests{Scheduled: at},
 			Tries:     state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
 			Naming:    state.Naming{Shape: "s", Former: state.Former{Moved: []string{"was"}}},
 			OnRemoval: "k", Follows: []string{"a"},
-			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"}, Made: &state.Made{Run: "r"},
+			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"},
 			Reason: state.Reason{Code: state.ReasonUnchanged}, Due: at, Ended: state.Ended{IDs: []string{"r"}, Last: &state.Result{State: state.RunSucceeded}}, Events: 7, Revision: 9,
 		}
 	}

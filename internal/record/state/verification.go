@@ -133,7 +133,7 @@ func (u *Unverified) Interrupted() bool { return u != nil && u.State == VerifyIn
 func (t Task) verified(was Task, run Run) Task {
 	v := run.Verification
 	if v.Passed() {
-		t.Unverified = nil
+		t.Applied.Unverified = nil
 		return t
 	}
 	u := &Unverified{Since: run.Ended, Run: run.ID, State: v.State, Text: v.String(), VerifiedAt: was.Applied.At}
@@ -147,10 +147,10 @@ func (t Task) verified(was Task, run Run) Task {
 		}
 	}
 	u.Names = strings.Join(names, " ")
-	if before := was.Unverified; before != nil {
+	if before := was.Applied.Unverified; before != nil {
 		u.Since, u.VerifiedAt = before.Since, before.VerifiedAt
 		u.Again = v.State == VerifyInterrupted && before.State == VerifyInterrupted
 	}
-	t.Unverified = u
+	t.Applied.Unverified = u
 	return t
 }

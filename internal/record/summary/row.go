@@ -39,8 +39,8 @@ const newestLength = len("0193a7c0-1234")
 // Of returns the row of a task's record.
 func Of(task string, t state.Task) Row {
 	row := Row{Task: task, Revision: t.Revision, Rest: t.Rest(), Newest: newest(t)}
-	if t.Made != nil {
-		row.Made = t.Made.Types
+	if t.Applied.Made != nil {
+		row.Made = t.Applied.Made.Types
 	}
 	if row.Rest == "" {
 		return row

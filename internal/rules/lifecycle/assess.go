@@ -49,7 +49,7 @@ type View struct {
 func (f Facts) Assess() View {
 	v, t := f.next(), f.Task
 	stopped := v.Phase == Stopped
-	switch u := t.Unverified; {
+	switch u := t.Applied.Unverified; {
 	case v.Phase == Removed, v.Reason.Code == state.ReasonDisabled, f.Corrupt != nil:
 		return v
 	case t.Failing.Count > 0:
@@ -129,7 +129,7 @@ func (f Facts) underWay() View {
 		}
 		v.Reason.Text = turn + ": " + v.Reason.Text
 	case state.RunRunning:
-		if v.Reason = f.Run.Reason; f.Task.Failing.Count > 0 || f.Task.Unverified != nil { // the phase does not say it
+		if v.Reason = f.Run.Reason; f.Task.Failing.Count > 0 || f.Task.Applied.Unverified != nil { // the phase does not say it
 			v.Reason.Text = "a run is under way: " + v.Reason.Text
 		}
 		if f.Unwatched {
@@ -253,14 +253,14 @@ func (f Facts) between() View {
 			v.Due = t.Failing.RetryAt
 		}
 		return v
-	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Unverified.Interrupted():
+	case row.Code == state.ReasonBuffering, row.Code == state.ReasonQueued, t.Interrupted(), t.Applied.Unverified.Interrupted():
 		return in(Soon) // also after a cancelled run
 	case t.Stop != nil:
 		return in(Stopped)
 	case row.Phase == Soon, t.Observed.Superseded, t.Pending != nil, t.Applied.Doubt != "", t.Applied.At.IsZero():
 		return in(Soon)
-	case t.Unverified != nil:
-		return f.unverified(*t.Unverified)
+	case t.Applied.Unverified != nil:
+		return f.unverified(*t.Applied.Unverified)
 	case t.Drifted() != nil:
 		return f.drifted(*t.Drifted())
 	}
@@ -290,7 +290,7 @@ func (f Facts) unverified(u state.Unverified) View {
 
 // Verified reports whether nothing contradicts that what was applied last works. What comes after
 // a task does not begin while it is not verified.
-func Verified(t state.Task) bool { return t.Unverified == nil }
+func Verified(t state.Task) bool { return t.Applied.Unverified == nil }
 
 // causes are the causes of a wait in one sentence.
 func causes(wait state.Wait) string {
