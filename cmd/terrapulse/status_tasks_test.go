@@ -24,7 +24,7 @@ func many(now time.Time) []situation {
 		s := situation{name: fmt.Sprintf("web-%04d", i), task: state.Task{Applied: state.Applied{At: now}, Reason: state.Reason{Code: state.ReasonUnchanged, Text: "nothing changed"}}}
 		if i%500 == 7 {
 			s.name = fmt.Sprintf("fw-%04d", i)
-			s.task = state.Task{Tries: state.Tries{Failing: state.Failing{Count: 1, RetryAt: now.Add(time.Minute)}}, Reason: state.Reason{Code: state.ReasonBackoff, Text: "retry at noon"}}
+			s.task = state.Task{Failing: state.Failing{Count: 1, RetryAt: now.Add(time.Minute)}, Reason: state.Reason{Code: state.ReasonBackoff, Text: "retry at noon"}}
 		}
 		all = append(all, s)
 	}

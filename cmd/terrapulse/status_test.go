@@ -65,7 +65,7 @@ func situations(now time.Time) []situation {
 	came := &state.EntryChanges{Added: 1, Entries: []state.EntryChange{{Action: state.EntryAdded, Name: "web-2", Group: "services"}}}
 	running, applied := reason(state.ReasonRunning, "run r1 is under way"), now.Add(-time.Hour)
 	pending := &state.Pending{First: now, Latest: now, Entries: came}
-	failed := state.Tries{Failing: state.Failing{Count: 1, RetryAt: now.Add(time.Minute), Since: now, Error: "no such file"}}
+	failed := state.Failing{Count: 1, RetryAt: now.Add(time.Minute), Since: now, Error: "no such file"}
 	return []situation{
 		{name: "new", phase: apispec.PhaseSoon},
 		{name: "applied", phase: apispec.PhaseApplied, why: "nothing changed", task: state.Task{Applied: state.Applied{At: applied}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
@@ -82,11 +82,11 @@ func situations(now time.Time) []situation {
 		{name: "requested", phase: apispec.PhaseSoon, why: "a run was requested by Jo", task: state.Task{Applied: state.Applied{At: applied}, Requests: state.Requests{Forced: state.Forced{By: "Jo"}}, Reason: reason(state.ReasonUnchanged, "nothing changed")}},
 		{name: "running", phase: apispec.PhaseRunning, why: "added web-2", task: state.Task{Applied: state.Applied{At: applied}, Run: live, Reason: running}, run: under(state.RunRunning)},
 		{name: "waits", phase: apispec.PhaseWaiting, why: "waits for approval: 3 to destroy", task: state.Task{Applied: state.Applied{At: applied}, Run: waiting, Reason: running}, run: waits},
-		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Tries: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Reason: reason(state.ReasonBackoff, "retry at noon")}},
-		{name: "failed", phase: apispec.PhaseFailing, why: "added web-1: no such file", task: state.Task{Tries: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Reason: running}},
-		{name: "failing-queued", phase: apispec.PhaseFailing, why: "no room: no such file", task: state.Task{Tries: failed, Ended: state.Ended{Last: last(state.RunInterrupted)}, Reason: reason(state.ReasonQueued, "no room")}},
-		{name: "failing-intended", phase: apispec.PhaseFailing, why: "a run waits for its turn: added web-2: no such file", task: state.Task{Tries: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Run: live, Reason: running}, run: under(state.RunIntended)},
-		{name: "failing-running", phase: apispec.PhaseFailing, why: "a run is under way: added web-2: no such file", task: state.Task{Tries: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Run: live, Reason: running}, run: under(state.RunRunning)},
+		{name: "failing", phase: apispec.PhaseFailing, why: "retry at noon", task: state.Task{Failing: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Reason: reason(state.ReasonBackoff, "retry at noon")}},
+		{name: "failed", phase: apispec.PhaseFailing, why: "added web-1: no such file", task: state.Task{Failing: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Reason: running}},
+		{name: "failing-queued", phase: apispec.PhaseFailing, why: "no room: no such file", task: state.Task{Failing: failed, Ended: state.Ended{Last: last(state.RunInterrupted)}, Reason: reason(state.ReasonQueued, "no room")}},
+		{name: "failing-intended", phase: apispec.PhaseFailing, why: "a run waits for its turn: added web-2: no such file", task: state.Task{Failing: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Run: live, Reason: running}, run: under(state.RunIntended)},
+		{name: "failing-running", phase: apispec.PhaseFailing, why: "a run is under way: added web-2: no such file", task: state.Task{Failing: failed, Ended: state.Ended{Last: last(state.RunFailed)}, Run: live, Reason: running}, run: under(state.RunRunning)},
 		{name: "unverified-on-hold", phase: apispec.PhaseUnverified, why: "on hold by verify since " + since + "; `terrapulse release unverified-on-hold` ends it; not verified since " + since + ": vip failed",
 			task: state.Task{Reason: reason(state.ReasonOnHold, "on hold"), Stops: state.Stops{OnHold: &state.OnHold{By: "verify", At: now}},
 				Applied: state.Applied{At: applied, Unverified: &state.Unverified{Since: now, Run: "r9", State: state.VerifyFailed, Names: "vip", Text: "vip failed"}}}},

@@ -394,7 +394,7 @@ func TestDoctor_ReportsProblemsAndFixes(t *testing.T) {
 			t.Errorf("%+v, want %q", c, want)
 		}
 	}
-	failing := state.Task{Tries: state.Tries{Failing: state.Failing{Count: 2}}, Reason: state.Reason{Code: state.ReasonBackoff}}
+	failing := state.Task{Failing: state.Failing{Count: 2}, Reason: state.Reason{Code: state.ReasonBackoff}}
 	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), state.Encode(failing))); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestDecide_ClocksThatAreApartShortenNoWait(t *testing.T) {
 	task.BufferPeriod = config.BufferPeriod{Enabled: true, Min: 5 * time.Second, Max: 5 * time.Second}
 	later := noon.Add(2 * time.Second)
 	for name, known := range map[string]state.Task{
-		"retry": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Tries: state.Tries{Attempted: state.Attempt{Observed: "B"}, Failing: state.Failing{Count: 3, RetryAt: later.Add(state.Backoff(task.Name, 3))}},
+		"retry": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Attempted: state.Attempt{Observed: "B"}, Failing: state.Failing{Count: 3, RetryAt: later.Add(state.Backoff(task.Name, 3))},
 			Ended: state.Ended{Last: &state.Result{State: state.RunFailed}}},
 		"buffer": {Observed: state.Observed{Digest: "B", At: noon}, Applied: state.Applied{Digest: "A", At: noon}, Requests: state.Requests{Pending: &state.Pending{First: later, Latest: later}}},
 	} {

@@ -41,7 +41,7 @@ func hourlyTask() *config.Task {
 // applied is the state of a task that applied digest "A" an hour ago.
 func applied() state.Task {
 	at := noon.Add(-time.Hour)
-	return state.Task{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: state.Observed{Digest: "A", At: at}, Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}}, Requests: state.Requests{Scheduled: at}}
+	return state.Task{Applied: state.Applied{Definition: "def", Digest: "A", At: at}, Observed: state.Observed{Digest: "A", At: at}, Attempted: state.Attempt{Definition: "def", Observed: "A"}, Requests: state.Requests{Scheduled: at}}
 }
 
 func with(s state.Task, change func(*state.Task)) state.Task {
@@ -123,9 +123,9 @@ func TestDecide_GivesTheReason(t *testing.T) {
 				s.Observed.Digest, s.Attempted, s.Failing.Count, s.Failing.RetryAt = "B", state.Attempt{Definition: "def", Observed: "B"}, 1, noon.Add(time.Hour)
 			})}, Run, state.ReasonChanged, "", time.Time{}},
 		{"an input that changed since the only attempt is named as the cause",
-			Input{Task: unbuffered, Definition: "def", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}}, Run, state.ReasonChanged, "api-1", time.Time{}},
+			Input{Task: unbuffered, Definition: "def", Reading: Reading{Observed: b}, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonChanged, "api-1", time.Time{}},
 		{"so is a definition",
-			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Tries: state.Tries{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
+			Input{Task: unbuffered, Definition: "other", Reading: Reading{Observed: b}, State: state.Task{Attempted: state.Attempt{Definition: "def", Observed: "A"}, Failing: state.Failing{Count: 1, RetryAt: noon.Add(time.Hour)}}}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a changed definition runs", Input{Task: webTask(), Definition: "other", Reading: Reading{Observed: &Observed{Digest: "A"}}, State: applied()}, Run, state.ReasonDefinition, "definition", time.Time{}},
 		{"a task without condition runs once", Input{Task: once, Reading: Reading{Observed: &Observed{}}}, Run, state.ReasonFirst, "", time.Time{}},
 		{"and never again", Input{Task: once, Reading: Reading{Observed: &Observed{}}, State: with(applied(), func(s *state.Task) { s.Observed.Digest, s.Applied.Digest = "", "" })}, Wait, state.ReasonUnchanged, "no condition", time.Time{}},

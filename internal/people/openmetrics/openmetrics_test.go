@@ -116,7 +116,7 @@ func TestMetrics_LeaderNamesTheTasksThatNeedAPerson(t *testing.T) {
 	task := func(name string, s state.Task) decide.Decision {
 		return decide.Decision{Task: &config.Task{Name: name}, State: s}
 	}
-	failing := state.Task{Tries: state.Tries{Failing: state.Failing{Count: 2}}}
+	failing := state.Task{Failing: state.Failing{Count: 2}}
 	unverified := &state.Unverified{State: state.VerifyFailed}
 	waits := &state.LiveRun{ID: "1", Wait: &state.Wait{For: state.WaitApproval}}
 	m.Ticked(reconcile.Report{Decisions: []decide.Decision{
@@ -263,7 +263,7 @@ func documented(t *testing.T, section string) []string {
 
 func TestDocs_ListTheServedMetrics(t *testing.T) {
 	m := measured(&oneRecord{rec: state.Reconcile{LastSuccess: now}}, func() time.Time { return now })
-	m.Ticked(reconcile.Report{Decisions: []decide.Decision{{Task: &config.Task{Name: "lb"}, State: state.Task{Tries: state.Tries{Failing: state.Failing{Count: 1}}}}}}, nil)
+	m.Ticked(reconcile.Report{Decisions: []decide.Decision{{Task: &config.Task{Name: "lb"}, State: state.Task{Failing: state.Failing{Count: 1}}}}}, nil)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -32,10 +32,10 @@ func TestRead_ShowsWhatIsNotYetApplied(t *testing.T) {
 		"a run that works":              {state.Task{Run: &state.LiveRun{ID: "r", Entries: entry("by-the-tick")}}, func() state.Run { r := read; r.State = state.RunRunning; return r }(), "keys: +by-the-runner", runner},
 		"a run that a guard holds":      {state.Task{Run: &state.LiveRun{ID: "r", Wait: waits}}, func() state.Run { r := read; r.State, r.Wait = state.RunWaiting, waits; return r }(), "keys: +by-the-runner", runner},
 		"a run that waits, and more":    {state.Task{Requests: state.Requests{Pending: pending}, Run: &state.LiveRun{ID: "r", Wait: waits}}, func() state.Run { r := read; r.State, r.Wait = state.RunWaiting, waits; return r }(), "keys: +by-the-tick", tick},
-		"a task that fails":             {state.Task{Tries: state.Tries{Failing: state.Failing{Count: 1}, Attempted: tried}, Ended: state.Ended{Last: failed}, Observed: state.Observed{Digest: "B"}}, state.Run{}, "keys: +by-the-runner", runner},
-		"a plan that was rejected":      {state.Task{Ended: state.Ended{Last: &state.Result{State: state.RunCancelled, Rejected: true, Entries: entry("by-the-runner")}}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Attempted: tried}}, state.Run{}, "keys: +by-the-runner", time.Time{}},
-		"a task that fails, data back":  {state.Task{Tries: state.Tries{Failing: state.Failing{Count: 1}, Attempted: tried}, Ended: state.Ended{Last: failed}, Observed: state.Observed{Digest: "A"}}, state.Run{}, "", time.Time{}},
-		"a task that was applied":       {state.Task{Applied: state.Applied{At: tick}, Observed: state.Observed{Digest: "B"}, Ended: state.Ended{Last: &state.Result{State: state.RunSucceeded}}, Tries: state.Tries{Attempted: tried}}, state.Run{}, "", time.Time{}},
+		"a task that fails":             {state.Task{Failing: state.Failing{Count: 1}, Attempted: tried, Ended: state.Ended{Last: failed}, Observed: state.Observed{Digest: "B"}}, state.Run{}, "keys: +by-the-runner", runner},
+		"a plan that was rejected":      {state.Task{Ended: state.Ended{Last: &state.Result{State: state.RunCancelled, Rejected: true, Entries: entry("by-the-runner")}}, Observed: state.Observed{Digest: "B"}, Attempted: tried}, state.Run{}, "keys: +by-the-runner", time.Time{}},
+		"a task that fails, data back":  {state.Task{Failing: state.Failing{Count: 1}, Attempted: tried, Ended: state.Ended{Last: failed}, Observed: state.Observed{Digest: "A"}}, state.Run{}, "", time.Time{}},
+		"a task that was applied":       {state.Task{Applied: state.Applied{At: tick}, Observed: state.Observed{Digest: "B"}, Ended: state.Ended{Last: &state.Result{State: state.RunSucceeded}}, Attempted: tried}, state.Run{}, "", time.Time{}},
 		"everything is to be destroyed": {state.Task{Run: &state.LiveRun{ID: "r", Kind: state.KindDestroy}}, state.Run{State: state.RunRunning, Seen: tick}, "", time.Time{}},
 	} {
 		store := newStore(t)

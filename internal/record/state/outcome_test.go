@@ -44,7 +44,7 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 		peaks = append(peaks, Peak{2000 - i, ended.Truncate(time.Millisecond)})
 	}
 	task := Task{Applied: Applied{Definition: strings.Repeat("d", 64), Digest: strings.Repeat("a", 64), Counts: []Count{{"service instances", true, 1200, 1200, peaks}}}, Observed: Observed{Digest: strings.Repeat("o", 64), At: ended},
-		Tries: Tries{Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}}, Naming: Naming{Shape: strings.Repeat("s", 64)}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
+		Attempted: Attempt{strings.Repeat("d", 64), strings.Repeat("a", 64)}, Naming: Naming{Shape: strings.Repeat("s", 64)}, Reason: Reason{Code: ReasonUnchanged, Text: "nothing has changed since the latest apply"}}
 	for range History {
 		task, _ = task.Conclude(Run{ID: "019aaf00-0000-7000-8000-000000000000", Kind: KindApply, State: RunInterrupted, Work: Work{Digest: strings.Repeat("a", 64), Changes: &Changes{Add: 1, Destroy: 1}}, Times: Times{Started: ended.Add(-12345 * time.Millisecond), Ended: ended},
 			Created: ended, Reason: Reason{Code: ReasonChanged, Text: "web: -web-3 (10.0.0.3:8080), +web-4 (10.0.0.4:8080)"}}, strings.Repeat("d", 64))
@@ -55,7 +55,7 @@ func TestTask_RecordWithFullHistoryIsReadAtOnce(t *testing.T) {
 }
 
 func TestASupersededRunLeavesNothingButTheWishForAnother(t *testing.T) {
-	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Tries: Tries{Failing: Failing{Count: 2}}, Ended: Ended{IDs: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
+	before := Task{Applied: Applied{Definition: "def", Digest: "A"}, Failing: Failing{Count: 2}, Ended: Ended{IDs: []string{"r1"}, Recent: Outcomes("").add(Run{State: RunFailed}),
 		Last: &Result{Run: "r1", State: RunFailed}}, Run: &LiveRun{ID: "r2"}}
 	after, forgotten := before.Conclude(Run{ID: "r2", State: RunSuperseded, Work: Work{Error: "another definition"}}, "new")
 	want := before
@@ -82,7 +82,7 @@ func TestConclude_RequestedRunThatFailsDoesNotDelayTheRetry(t *testing.T) {
 		"the retry itself, which is due": {ReasonRetry, noon.Add(-time.Second), long},
 		"new input before the retry":     {ReasonChanged, soon, long},
 	} {
-		task := Task{Tries: Tries{Failing: Failing{Count: 8, RetryAt: test.retryAt}}}
+		task := Task{Failing: Failing{Count: 8, RetryAt: test.retryAt}}
 		next, _ := task.Conclude(Run{ID: "r", Task: "web", Kind: KindApply, State: RunFailed, Reason: Reason{Code: test.reason}, Times: Times{Ended: noon}}, "")
 		if !next.Failing.RetryAt.Equal(test.want) || next.Failing.Count != 9 {
 			t.Errorf("%s: retried at %s after %d failures, want %s", name, next.Failing.RetryAt, next.Failing.Count, test.want)

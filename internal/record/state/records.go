@@ -40,13 +40,15 @@ const KeptResources = 20
 // Task is the record of one task. Each of its parts has a concern; together they are one JSON object.
 type Task struct {
 	Requests
-	Tries
 	Stops
 	Naming
 
 	// As long as Observed and Applied differ, there is work to do.
 	Observed Observed `json:"observed,omitzero"`
 	Applied  Applied  `json:"applied,omitzero"`
+
+	Attempted Attempt `json:"attempted,omitzero"` // by the latest run that was decided
+	Failing   Failing `json:"failing,omitzero"`
 
 	Gone Gone `json:"gone,omitzero"`
 	// OnRemoval is the digest of the Definition that the task is destroyed with when
@@ -119,12 +121,6 @@ type Forced struct {
 	By string `json:"by,omitempty"` // who requests it; empty if nobody does
 	// Replaces says that the next run replaces a superseded one.
 	Replaces bool `json:"replaces,omitempty"`
-}
-
-// Tries are what became of the latest runs of a task.
-type Tries struct {
-	Failing   Failing `json:"failing,omitzero"`
-	Attempted Attempt `json:"attempted,omitzero"` // by the latest run that was decided
 }
 
 // Stops are what keeps a task from running, and what a person permits it: see package lifecycle.

@@ -14,7 +14,7 @@ import (
 var noon = time.Date(2086, 3, 14, 12, 0, 0, 0, time.UTC)
 
 func TestOnlyASuccessfulRunChangesWhatIsApplied(t *testing.T) {
-	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Tries: state.Tries{Failing: state.Failing{Count: 2}},
+	was := state.Task{Applied: state.Applied{Definition: "old", Digest: "A", At: noon.Add(-time.Hour)}, Observed: state.Observed{Digest: "B"}, Failing: state.Failing{Count: 2},
 		Run: &state.LiveRun{ID: "r1"}, Ended: state.Ended{IDs: []string{"r0"}}}
 	for _, tt := range []struct {
 		outcome  state.RunState

@@ -83,7 +83,7 @@ func TestRename_AnotherDefinitionEndsWhatAppliesToTheFormerOne(t *testing.T) {
 }
 
 func TestRename_WhatWasSaidOfTheNewNameCountsMore(t *testing.T) {
-	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: Forced{By: "ann"}}, Tries: Tries{Failing: Failing{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Count: 2}}, Naming: Naming{Former: Former{Moving: []string{"new", "first"}}}}
+	from := Task{Stops: Stops{OnHold: &OnHold{By: "ann"}}, Requests: Requests{Forced: Forced{By: "ann"}}, Failing: Failing{RetryAt: time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), Count: 2}, Naming: Naming{Former: Former{Moving: []string{"new", "first"}}}}
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	next, _ := Rename{From: "old", To: "new", At: at}.Take(from, Task{Stops: Stops{OnHold: &OnHold{By: "bob"}, Stop: &Stop{Code: ReasonHeld, Next: true}}, Requests: Requests{Forced: Forced{By: "bob"}}, Ended: Ended{IDs: []string{"r0"}}})
 	if next.OnHold.By != "bob" || next.Forced.By != "bob" || !next.Stop.Next || !slices.Equal(next.Ended.IDs, []string{"r0"}) || !slices.Equal(next.Former.Moving, []string{"old", "first"}) {

@@ -20,7 +20,7 @@ func TestRest_EveryOtherFieldIsSomethingToDo(t *testing.T) {
 		return state.Task{
 			Applied: state.Applied{Definition: "d", Digest: "A", At: at, Counts: []state.Count{{Of: "service instances"}}, Made: &state.Made{Run: "r"}}, Observed: state.Observed{Digest: "A", At: at},
 			Requests:  state.Requests{Scheduled: at},
-			Tries:     state.Tries{Attempted: state.Attempt{Definition: "d", Observed: "A"}},
+			Attempted: state.Attempt{Definition: "d", Observed: "A"},
 			Naming:    state.Naming{Shape: "s", Former: state.Former{Moved: []string{"was"}}},
 			OnRemoval: "k", Follows: []string{"a"},
 			Drift: &state.Drift{After: at, Last: "c", Checked: at, Error: "e", Skipped: "s"}, RemoteRun: &state.RemoteRun{Driver: "d"},
