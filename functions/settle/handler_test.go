@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
@@ -52,7 +53,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() { store.Close() })
 	b := &fixture{t: t, logged: &output{}}
 	b.handler = handler{store: store, cluster: cluster, family: "prod-runner", now: func() time.Time { return noon },
-		log: logging.JSON(b.logged, 0), metrics: metrics.New(b.logged, "prod"),
+		log: logging.JSON(b.logged, slog.LevelInfo), metrics: metrics.New(b.logged, "prod"),
 		proceed: func(context.Context) error {
 			b.invoked++
 			return b.refuse
