@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -96,8 +95,8 @@ func (e *entry) brief() apispec.TaskOverview {
 	return t
 }
 
-// entriesOf returns the configured tasks, and then the other ones: those that have records, by their
-// keys, and those whose override cannot be decoded.
+// entriesOf returns the configured tasks, and then the other ones by their keys: those that have records, and those
+// whose override cannot be decoded.
 func entriesOf(effective *overlay.Effective, withRecords iter.Seq[string]) []entry {
 	var configured []config.Task
 	if effective.Config != nil {
@@ -115,12 +114,12 @@ func entriesOf(effective *overlay.Effective, withRecords iter.Seq[string]) []ent
 			others, known[name] = append(others, name), true
 		}
 	}
-	slices.SortFunc(others, func(a, b string) int { return strings.Compare(state.TaskKey(a), state.TaskKey(b)) })
-	for _, name := range slices.Sorted(maps.Keys(effective.Corrupt)) {
+	for name := range effective.Corrupt {
 		if !known[name] {
 			others = append(others, name)
 		}
 	}
+	slices.SortFunc(others, func(a, b string) int { return strings.Compare(state.TaskKey(a), state.TaskKey(b)) })
 	entries = slices.Grow(entries, len(others))
 	for _, name := range others {
 		entries = append(entries, newEntry(name))
