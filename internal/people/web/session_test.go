@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/terrapulse/terrapulse/internal/browsertest"
 	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/serve"
@@ -104,7 +102,8 @@ func TestSession_StoryInTheBrowser(t *testing.T) {
 	// After signing out, the way back in the browser shows nothing.
 	b.Click("Sign out")
 	b.Until("Sign in")
-	browsertest.Eval[chromedp.Void](b, "history.back()")
+	browsertest.Eval[bool](b, "window.after = true; setTimeout(() => history.back()); true")
+	b.Holds("!window.after && document.readyState === 'complete'")
 	b.Until("Sign in")
 	if text := b.Text("body"); strings.Contains(text, "service web") {
 		t.Errorf("after signing out: %s", text)
