@@ -144,7 +144,7 @@ docs: ## Build the documentation as a site with search into dist/site
 	@echo "dist/site/index.html is the first page"
 
 bench: tools build ## Measure speed and size, and compare them with their limits
-	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
 curves: tools ## Measure how costs grow with tasks and services, and draw them into docs/scale: 10 minutes
 	@go run -C tools/curves .
