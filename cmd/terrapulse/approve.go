@@ -29,7 +29,7 @@ var approvePlan = decisionCommand{
   After Consul was replaced by one with less data, all tasks that would lose
   entries wait. -all approves that loss at once, as Consul shows it now.
 `,
-	doAll: func(c *decisionCommand, at decisions) (int, error) {
+	doAll: func(c *decisionCommand, at door) (int, error) {
 		by := userAtHost()
 		if err := at.ApproveConsul(c.ctx, apispec.HoldRequest{By: &by, Comment: apiview.Optional(c.given.comment)}); err != nil {
 			return 0, err
@@ -37,7 +37,7 @@ var approvePlan = decisionCommand{
 		return c.printDecision("", by, nil, "Approved. The tasks that waited because Consul was replaced run, if Consul still shows the same.\n"), nil
 	},
 	doSelected: approveSelected,
-	do: func(c *decisionCommand, at decisions, task string) (int, error) {
+	do: func(c *decisionCommand, at door, task string) (int, error) {
 		return c.decide(at, task, apispec.ApprovalDecisionApprove)
 	},
 }

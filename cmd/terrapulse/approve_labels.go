@@ -11,7 +11,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
-	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
 // registerLabels registers the flags with which a command decides about all tasks with a label.
@@ -43,14 +42,14 @@ type approvedPlan struct {
 }
 
 // approveSelected approves the plans of the tasks with the labels: those that were listed, and no others.
-func approveSelected(c *decisionCommand, at decisions) (int, error) {
+func approveSelected(c *decisionCommand, at door) (int, error) {
 	plans, err := c.waitingPlans(at)
 	if err != nil {
 		return 0, err
 	}
 	if len(plans) == 0 {
 		text := "no plan of these tasks waits for an approval"
-		if unknown := unknownLabels(c.ctx, at, c.given.labels); unknown != "" {
+		if unknown := unknownLabels(c.ctx, at.Client, c.given.labels); unknown != "" {
 			text += "; " + unknown
 		}
 		return 0, errors.New(text)
@@ -87,7 +86,7 @@ func approveSelected(c *decisionCommand, at decisions) (int, error) {
 }
 
 // waitingPlans returns the plans that the tasks with the labels wait with, by the names of the tasks.
-func (c *decisionCommand) waitingPlans(at decisions) ([]apispec.WaitingPlan, error) {
+func (c *decisionCommand) waitingPlans(at door) ([]apispec.WaitingPlan, error) {
 	o, err := joined(at.Overviews(c.ctx, selection.Selection{Labels: c.given.labels, Phases: []apispec.Phase{selection.Approval}, Sort: "name", Brief: true}))
 	if err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (c *decisionCommand) waitingPlans(at decisions) ([]apispec.WaitingPlan, err
 	var plans []apispec.WaitingPlan
 	for _, t := range o.Tasks {
 		plan, err := at.WaitingPlan(c.ctx, t.Name)
-		if noPlan(err) || apispec.Deref(plan.Drift) {
+		if apiclient.Missing(err) || apispec.Deref(plan.Drift) {
 			continue // it has ended meanwhile
 		}
 		if err != nil {
@@ -105,9 +104,6 @@ func (c *decisionCommand) waitingPlans(at decisions) ([]apispec.WaitingPlan, err
 	}
 	return plans, nil
 }
-
-// noPlan reports whether an error says that no plan waits.
-func noPlan(err error) bool { return errors.Is(err, state.ErrNoPlan) || apiclient.Missing(err) }
 
 // maxLost is how many resources of a plan that are destroyed or replaced are listed.
 const maxLost = 20

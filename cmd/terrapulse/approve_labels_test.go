@@ -61,7 +61,7 @@ func TestStatus_ListsTheTasksWithALabel(t *testing.T) {
 		wantText(t, text, "fw-1", "fw-2", "Listed: 2 of 3 tasks")
 	}
 	_, errs := commandOf(t, exitError, "status", "-label=site=muc", "-store=sqlite:"+path)
-	wantText(t, errs, "labels are in the task files: name them with -config-file")
+	wantText(t, errs, "this needs what is in the task files: name them with -config-file")
 	_, errs = commandOf(t, exitFlags, "status", "-label=muc")
 	wantText(t, errs, "use KEY=VALUE, such as site=muc")
 }
@@ -113,7 +113,7 @@ func TestEvents_ListThoseOfTasksWithALabel(t *testing.T) {
 		}
 	}
 	_, errs := commandOf(t, exitError, "events", "-label=site=muc", "-store=sqlite:"+path)
-	wantText(t, errs, "labels are in the task files: name them with -config-file")
+	wantText(t, errs, "this needs what is in the task files: name them with -config-file")
 	_, errs = commandOf(t, exitFlags, "events", "-label=muc")
 	wantText(t, errs, "use KEY=VALUE, such as site=muc")
 }

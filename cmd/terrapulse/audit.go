@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
-	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/export"
 	"github.com/terrapulse/terrapulse/internal/record/audit"
 )
@@ -21,15 +19,13 @@ import (
 func (a *app) auditCommand() command {
 	c := &decisionCommand{app: a, name: "audit", reads: true}
 	f := a.flagSet(c.name)
-	c.store.register(f)
-	c.api.register(f)
-	f.Lookup("http-addr").Usage += " Not used with -config-file, -config-dir or -store, which name a store."
+	c.place.registerActing(f)
 	var selected listFlags
 	selected.register(f, "24h", "entries")
 	action := f.String("action", "", "Print only entries of this `action`, such as approve.")
 	f.Lookup("json").Usage = "Print JSON, each entry on a line of its own."
 	return command{flags: f, synopsis: "Print who did or decided what", examples: []string{"-since=30d -task=firewall", "-by=alice -action=approve -json"}, codes: codesOfStore,
-		values: map[string]complete.Predictor{"task": a.tasks(f, c.taskNames)}, help: `Usage: terrapulse audit [flags]
+		values: map[string]complete.Predictor{"task": a.tasks(f, c.place.taskNames)}, help: `Usage: terrapulse audit [flags]
 
   Prints who changed or decided what, the latest first, with what proves the
   name and where the request came from. With -config-file or -store it reads a
@@ -61,7 +57,7 @@ func (a *app) auditCommand() command {
 }
 
 // printAudit prints what a query selects.
-func (c *decisionCommand) printAudit(place decisions, query url.Values, f export.Format) error {
+func (c *decisionCommand) printAudit(place door, query url.Values, f export.Format) error {
 	return printRows(c.stdout, f, export.Audit, 0, query, func(query url.Values) ([]apispec.AuditEntry, string, error) {
 		answer, err := place.Audit(c.ctx, query)
 		return answer.Entries, apispec.Deref(answer.Next), err
@@ -87,9 +83,4 @@ func auditDetail(e apispec.AuditEntry) string {
 		}
 	}
 	return strings.Join(said, "; ")
-}
-
-func (s storeDecisions) Audit(ctx context.Context, query url.Values) (apispec.AuditResponse, error) {
-	entries, next, err := audit.List(ctx, s.Store, apiview.AuditFilter(query, time.Now()), func(audit.Entry) bool { return true })
-	return apispec.AuditResponse{Entries: list.Map(entries, apiview.AuditEntry), Next: apiview.Optional(next)}, err
 }

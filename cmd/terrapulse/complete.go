@@ -76,14 +76,14 @@ func (a *app) tasks(f *flag.FlagSet, list func(ctx context.Context, begin string
 }
 
 // labels completes labels: those in the named files, else those of the first tasks of the API.
-func (a *app) labels(f *flag.FlagSet, files *configFlags, api *apiFlags) complete.Predictor {
+func (a *app) labels(f *flag.FlagSet, from *doorFlags) complete.Predictor {
 	return a.tasks(f, func(ctx context.Context, begin string) ([]string, error) {
 		if strings.Contains(begin, "=") {
 			return nil, nil // shells take what follows = for a word
 		}
 		var all []string
-		if len(files.paths) > 0 {
-			cfg, err := (&configFlags{paths: files.paths, tokenLater: true}).read()
+		if paths := from.store.config.paths; len(paths) > 0 {
+			cfg, err := (&configFlags{paths: paths, tokenLater: true}).read()
 			if err != nil {
 				return nil, err
 			}
@@ -92,7 +92,7 @@ func (a *app) labels(f *flag.FlagSet, files *configFlags, api *apiFlags) complet
 			}
 			return unique(all), nil
 		}
-		client, err := api.anyClient(ctx)
+		client, err := from.api.anyClient(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -146,13 +146,16 @@ func (c *configFlags) taskNames(context.Context, string) ([]string, error) {
 	return namesOf(cfg), nil
 }
 
-// taskNames returns the tasks of a stack, or those that a store on this machine has
-// records of: reading a store over the network would take too long.
-func (r *recordFlags) taskNames(ctx context.Context, begin string) ([]string, error) {
-	if r.api.named(r.api.given()) {
-		return r.api.taskNames(ctx, begin)
+// taskNames returns the tasks of the API or of the named files, or those that a store on this machine has records
+// of: reading a store over the network would take too long.
+func (d *doorFlags) taskNames(ctx context.Context, begin string) ([]string, error) {
+	switch named := d.api.named(d.api.given()); {
+	case !named && len(d.store.config.paths) > 0:
+		return d.store.config.taskNames(ctx, begin)
+	case named, !d.stored && d.store.url == "":
+		return d.api.taskNames(ctx, begin)
 	}
-	place, err := r.store.place(ctx)
+	place, err := d.store.place(ctx)
 	if err != nil || place.File == "" {
 		return nil, err
 	}

@@ -2,12 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"net/url"
 	"os"
 	"os/user"
 	"strings"
@@ -15,39 +11,13 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/base/identity"
-	"github.com/terrapulse/terrapulse/internal/engine/control"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
-	"github.com/terrapulse/terrapulse/internal/people/overview"
-	"github.com/terrapulse/terrapulse/internal/people/selection"
-	"github.com/terrapulse/terrapulse/internal/record/audit"
 	"github.com/terrapulse/terrapulse/internal/record/lease"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/approval"
 	"github.com/terrapulse/terrapulse/internal/stores"
-	"github.com/terrapulse/terrapulse/internal/taskfile/config"
-	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
-
-// decisions is where people decide about a task: the API of a running instance, or a
-// store.
-type decisions interface {
-	WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error)
-	DecidePlan(ctx context.Context, task string, decision apispec.ApprovalRequest) error
-	ApprovePlans(ctx context.Context, asked apispec.ApprovalsRequest) ([]apispec.ApprovalResult, error)
-	Overviews(context.Context, selection.Selection) iter.Seq2[apispec.Overview, error]
-	ApproveConsul(ctx context.Context, approval apispec.HoldRequest) error
-	HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error
-	ReleaseTask(ctx context.Context, task, by string) error
-	Pause(ctx context.Context, pause apispec.PauseRequest) (apispec.Paused, error)
-	Resume(ctx context.Context, resume apispec.PauseRequest) (ended *apispec.Paused, err error)
-	Audit(ctx context.Context, query url.Values) (apispec.AuditResponse, error)
-	Tokens(ctx context.Context) ([]apispec.Token, error)
-	CreateToken(ctx context.Context, asked apispec.TokenRequest) (token string, made apispec.Token, err error)
-	RevokeToken(ctx context.Context, name string) error
-	Close() error
-}
 
 // decisionCommand is a command with which a person decides about a task, or about all
 // tasks if it has no do.
@@ -58,13 +28,12 @@ type decisionCommand struct {
 	plan, comment, reason string // usage of -plan, -comment and -reason; "" if the command has no such flag
 	reads                 bool   // the command only reads
 	all                   string // usage of -all, with which doAll decides about all tasks; "" if the command has no such flag
-	doAll                 func(c *decisionCommand, at decisions) (code int, err error)
-	do                    func(c *decisionCommand, at decisions, task string) (code int, err error)
+	doAll                 func(c *decisionCommand, at door) (code int, err error)
+	do                    func(c *decisionCommand, at door, task string) (code int, err error)
 	label                 string // usage of -label, with which doSelected decides about the tasks that have them; "" if the command has no such flag
-	doSelected            func(c *decisionCommand, at decisions) (code int, err error)
+	doSelected            func(c *decisionCommand, at door) (code int, err error)
 
-	store storeFlags
-	api   apiFlags
+	place doorFlags
 	given struct {
 		plan, comment, reason string
 		all, yes              bool
@@ -76,9 +45,7 @@ type decisionCommand struct {
 func (a *app) decides(c decisionCommand) command {
 	c.app = a
 	f := a.flagSet(c.name)
-	c.store.register(f)
-	c.api.register(f)
-	f.Lookup("http-addr").Usage += " Not used with -config-file, -config-dir or -store, which name a store."
+	c.place.registerActing(f)
 	if c.plan != "" {
 		f.StringVar(&c.given.plan, "plan", "", c.plan)
 	}
@@ -97,16 +64,8 @@ func (a *app) decides(c decisionCommand) command {
 	if c.label != "" {
 		c.registerLabels(f)
 	}
-	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: a.tasks(f, c.taskNames), help: c.usage, run: c.run,
-		values: map[string]complete.Predictor{"label": a.labels(f, &c.store.config, &c.api)}}
-}
-
-// taskNames returns the tasks of the named files, or else those of the API.
-func (c *decisionCommand) taskNames(ctx context.Context, begin string) ([]string, error) {
-	if len(c.store.config.paths) > 0 {
-		return c.store.config.taskNames(ctx, begin)
-	}
-	return c.api.taskNames(ctx, begin)
+	return command{flags: f, synopsis: c.synopsis, examples: c.examples, codes: codesOfStore, args: a.tasks(f, c.place.taskNames), help: c.usage, run: c.run,
+		values: map[string]complete.Predictor{"label": a.labels(f, &c.place)}}
 }
 
 func (c *decisionCommand) run(arguments []string) int {
@@ -160,126 +119,24 @@ func (c *decisionCommand) run(arguments []string) int {
 
 // warnAlone says if no instance leads in the store that a decision was written to. A deployment in AWS leads
 // only while it has something to do.
-func (c *decisionCommand) warnAlone(at decisions) {
-	written, ok := at.(storeDecisions)
-	if !ok || c.reads || written.Kind == "dynamodb" {
+func (c *decisionCommand) warnAlone(at door) {
+	if at.store == nil || c.reads || at.store.Kind == "dynamodb" {
 		return
 	}
-	held, err := lease.Read(c.ctx, written.Store, state.LeaderLease)
+	held, err := lease.Read(c.ctx, at.store, state.LeaderLease)
 	if err != nil || held.Owner != "" && time.Now().Before(held.Expires) {
 		return
 	}
-	fmt.Fprintf(c.stderr, "No instance leads in the store %s: the next one that does acts on this. If yours was started with another -store, name that store.\n", written.Where)
+	fmt.Fprintf(c.stderr, "No instance leads in the store %s: the next one that does acts on this. If yours was started with another -store, name that store.\n", at.store.Where)
 }
 
 // open returns where to decide. The exit code is -1 if all is well.
-func (c *decisionCommand) open() (decisions, int) {
-	given := c.api.given()
-	if code := c.onePlace(given); code >= 0 {
-		return nil, code
-	}
-	files := given["config-file"] || given["config-dir"]
-	if c.api.named(given) || c.store.url == "" && !files {
-		return c.apiClient(&c.api)
-	}
-	var cfg *config.Config
-	if !c.reads && c.do != nil && files {
-		var err error
-		if cfg, err = c.store.config.read(); err != nil {
-			return nil, c.invalid(err)
-		}
-	}
-	place, err := c.store.place(c.ctx)
-	if err != nil {
-		return nil, c.invalid(err)
-	}
-	open := place.Change
+func (c *decisionCommand) open() (door, int) {
 	if c.reads {
-		open = place.Read
+		return c.place.open(c.app, stores.Place.Read)
 	}
-	store, err := open(c.ctx)
-	if err != nil {
-		return nil, c.fail(exitError, err)
-	}
-	c.ctx = audit.With(c.ctx, audit.Actor{Identity: identity.Identity{Proof: identity.Local}, Via: audit.Command, Keep: keeps(cfg)})
-	return storeDecisions{store, c.store.effective(store), &control.Control{Store: store, Now: time.Now, Source: new(overlay.Source),
-		Base: func(context.Context) (*config.Config, error) {
-			if cfg == nil {
-				return nil, errors.New("the task files say what is allowed: name them with -config-file or -config-dir, or use the API with -http-addr")
-			}
-			return cfg, nil
-		}}}, -1
+	return c.place.open(c.app, stores.Place.Change)
 }
-
-// keeps returns how long a configuration keeps entries of the audit record; nil if it is not known.
-func keeps(cfg *config.Config) func(context.Context) time.Duration {
-	if cfg == nil {
-		return nil
-	}
-	return func(context.Context) time.Duration { return cfg.AuditRetention }
-}
-
-// storeDecisions are written to a store. The leader, or the next start, acts on them.
-type storeDecisions struct {
-	*stores.Store
-	effective func(context.Context) (*overlay.Effective, error)
-	control   *control.Control
-}
-
-func (s storeDecisions) Overviews(ctx context.Context, selected selection.Selection) iter.Seq2[apispec.Overview, error] {
-	return storeRecords{s.Store, io.Discard, s.effective}.Overviews(ctx, selected)
-}
-
-func (s storeDecisions) ApprovePlans(ctx context.Context, asked apispec.ApprovalsRequest) ([]apispec.ApprovalResult, error) {
-	who := identity.Identity{Name: claimed(asked.By), Proof: identity.Local}
-	var all []apispec.ApprovalResult
-	for _, plan := range asked.Plans {
-		err := s.control.Approve(ctx, plan.Task, plan.Plan, who, state.Cut(apispec.Deref(asked.Comment)))
-		result := apispec.ApprovalResult{Task: plan.Task, Plan: plan.Plan, Approved: err == nil}
-		if err != nil {
-			result.Error = new(err.Error())
-		}
-		all = append(all, result)
-	}
-	return all, nil
-}
-
-func (s storeDecisions) WaitingPlan(ctx context.Context, task string) (apispec.WaitingPlan, error) {
-	return overview.Reader{Store: s.Store, Now: time.Now}.WaitingPlan(ctx, task, s.Elsewhere())
-}
-
-func (s storeDecisions) DecidePlan(ctx context.Context, task string, d apispec.ApprovalRequest) error {
-	plan, by, comment := d.Plan, claimed(d.By), state.Cut(apispec.Deref(d.Comment))
-	if d.Decision == apispec.ApprovalDecisionReject {
-		return s.control.Reject(ctx, task, plan, by, comment)
-	}
-	return s.control.Approve(ctx, task, plan, identity.Identity{Name: by, Proof: identity.Local}, comment)
-}
-
-func (s storeDecisions) ApproveConsul(ctx context.Context, a apispec.HoldRequest) error {
-	return s.control.ApproveAll(ctx, identity.Identity{Name: claimed(a.By), Proof: identity.Local}, apispec.Deref(a.Comment))
-}
-
-func (s storeDecisions) HoldTask(ctx context.Context, task string, hold apispec.HoldRequest) error {
-	return s.control.Hold(ctx, task, claimed(hold.By), apispec.Deref(hold.Comment))
-}
-
-func (s storeDecisions) Pause(ctx context.Context, p apispec.PauseRequest) (apispec.Paused, error) {
-	paused, err := s.control.PauseAll(ctx, claimed(p.By), apispec.Deref(p.Reason))
-	return *apiview.Paused(&paused), err
-}
-
-func (s storeDecisions) Resume(ctx context.Context, p apispec.PauseRequest) (*apispec.Paused, error) {
-	ended, err := s.control.ResumeAll(ctx, claimed(p.By), apispec.Deref(p.Reason))
-	return apiview.Paused(ended), err
-}
-
-func (s storeDecisions) ReleaseTask(ctx context.Context, task, by string) error {
-	return s.control.Release(ctx, task, identity.Claimed(by))
-}
-
-// claimed is the name of a person as records have it: a store has no proof of it.
-func claimed(by *string) string { return identity.Claimed(apispec.Deref(by)) }
 
 // userAtHost is who calls the program, as far as this machine says.
 func userAtHost() string {
@@ -302,7 +159,7 @@ type decision struct {
 }
 
 // decide approves or rejects the plan that a task waits with.
-func (c *decisionCommand) decide(at decisions, task string, how apispec.ApprovalDecision) (int, error) {
+func (c *decisionCommand) decide(at door, task string, how apispec.ApprovalDecision) (int, error) {
 	plan, err := at.WaitingPlan(c.ctx, task)
 	if err != nil {
 		return 0, err
@@ -338,7 +195,7 @@ func (c *decisionCommand) decide(at decisions, task string, how apispec.Approval
 }
 
 // oneOf says that more people must approve a plan that was approved; "" if that is not so.
-func (c *decisionCommand) oneOf(at decisions, task, plan string) string {
+func (c *decisionCommand) oneOf(at door, task, plan string) string {
 	now, err := at.WaitingPlan(c.ctx, task)
 	if err != nil || now.ID != plan || now.Approved != nil || now.Needs == nil {
 		return ""

@@ -16,11 +16,12 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/export"
 	"github.com/terrapulse/terrapulse/internal/record/outbox"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // eventsCommand lists events.
 func (a *app) eventsCommand() command {
-	var from recordFlags
+	var from doorFlags
 	var selected listFlags
 	f := a.flagSet("events")
 	from.register(f)
@@ -38,7 +39,7 @@ func (a *app) eventsCommand() command {
 	f.Lookup("json").Usage = "Print JSON, each event on a line of its own."
 	return command{flags: f, synopsis: "List what happened",
 		examples: []string{onFile, "-stack=network -level=warning -since=7d", "-stack=network -task=firewall -limit=0 -csv"}, codes: codesOfStore,
-		values: map[string]complete.Predictor{"task": a.tasks(f, from.taskNames), "label": a.labels(f, &from.store.config, &from.api)},
+		values: map[string]complete.Predictor{"task": a.tasks(f, from.taskNames), "label": a.labels(f, &from)},
 		help: `Usage: terrapulse events [flags]
 
   Lists events, the latest first: changes in Consul, runs, holds, approvals,
@@ -58,7 +59,7 @@ func (a *app) eventsCommand() command {
 			if len(labels) > 0 {
 				query["label"] = labels
 			}
-			records, code := from.open(a)
+			records, code := from.open(a, stores.Place.Read)
 			if code >= 0 {
 				return code
 			}

@@ -18,7 +18,7 @@ var holdTask = decisionCommand{
   begin. With -config-file it writes to the store of these files, else it uses
   the API of a running instance.
 `,
-	do: func(c *decisionCommand, at decisions, task string) (int, error) {
+	do: func(c *decisionCommand, at door, task string) (int, error) {
 		by := userAtHost()
 		if err := at.HoldTask(c.ctx, task, apispec.HoldRequest{By: &by, Comment: apiview.Optional(c.given.comment)}); err != nil {
 			return 0, err

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/base/delay"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // followEvery is how often -follow reads new output.
@@ -17,7 +19,7 @@ const followEvery = time.Second
 
 // logsCommand prints what Terraform printed.
 func (a *app) logsCommand() command {
-	var from recordFlags
+	var from doorFlags
 	var follow bool
 	f := a.flagSet("logs")
 	from.register(f)
@@ -39,12 +41,12 @@ func (a *app) logsCommand() command {
 			case follow && a.json:
 				return a.fail(exitFlags, errors.New("-follow prints text as it comes: leave out -json"))
 			}
-			records, code := from.open(a)
+			records, code := from.open(a, stores.Place.Read)
 			if code >= 0 {
 				return code
 			}
 			defer records.Close()
-			run, err := findRun(a.ctx, records, arguments[0], follow)
+			run, err := findRun(a.ctx, records.Client, arguments[0], follow)
 			if err != nil {
 				return a.fail(exitError, err)
 			}
@@ -53,7 +55,7 @@ func (a *app) logsCommand() command {
 			if a.json {
 				out = &text
 			}
-			last, err := copyOutput(a.ctx, records, run, out, follow)
+			last, err := copyOutput(a.ctx, records.Client, run, out, follow)
 			switch {
 			case err != nil && a.ctx.Err() != nil:
 				return exitOK // Ctrl-C ends the command, and not the run
@@ -85,7 +87,7 @@ const followTries = 5
 
 // copyOutput prints the output of a run. If it follows, it returns when the run has
 // ended, or waits for a person or a window.
-func copyOutput(ctx context.Context, from records, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
+func copyOutput(ctx context.Context, from *apiclient.Client, run apispec.Run, out io.Writer, follow bool) (last apispec.RunOutputResponse, err error) {
 	for failed := 0; ; {
 		next, err := from.Output(ctx, run.Task, run.ID, last.NextOffset)
 		if err != nil {

@@ -25,7 +25,7 @@ var pauseAll = decisionCommand{
   schedules wait. With -config-file or -store it writes to a store, with -stack
   to a deployment in AWS, else it uses the API of a running instance.
 `,
-	doAll: func(c *decisionCommand, at decisions) (int, error) {
+	doAll: func(c *decisionCommand, at door) (int, error) {
 		by := userAtHost()
 		paused, err := at.Pause(c.ctx, apispec.PauseRequest{By: &by, Reason: apiview.Optional(c.given.reason)})
 		if err != nil {
@@ -51,7 +51,7 @@ var resumeAll = decisionCommand{
   store, with -stack to a deployment in AWS, else it uses the API of a running
   instance.
 `,
-	doAll: func(c *decisionCommand, at decisions) (int, error) {
+	doAll: func(c *decisionCommand, at door) (int, error) {
 		by := userAtHost()
 		ended, err := at.Resume(c.ctx, apispec.PauseRequest{By: &by, Reason: apiview.Optional(c.given.reason)})
 		switch {

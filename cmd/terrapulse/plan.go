@@ -18,7 +18,7 @@ var showPlan = decisionCommand{
   neither. With -config-file or -store it reads a store, with -stack the
   API of a deployment in AWS, otherwise the API of a running instance.
 `,
-	do: func(c *decisionCommand, at decisions, task string) (int, error) {
+	do: func(c *decisionCommand, at door, task string) (int, error) {
 		plan, err := at.WaitingPlan(c.ctx, task)
 		if err != nil {
 			return 0, err

@@ -17,7 +17,7 @@ var rejectPlan = decisionCommand{
   input or definition changes, or a run is requested. With -config-file or
   -store it writes to a store, else it uses the API of a running instance.
 `,
-	do: func(c *decisionCommand, at decisions, task string) (int, error) {
+	do: func(c *decisionCommand, at door, task string) (int, error) {
 		if c.given.comment == "" {
 			return c.fail(exitMissing, errors.New("say why with -comment")), nil
 		}

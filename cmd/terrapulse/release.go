@@ -11,7 +11,7 @@ var releaseTask = decisionCommand{
   approves nothing. With -config-file or -store it writes to a store, else it
   uses the API of a running instance.
 `,
-	do: func(c *decisionCommand, at decisions, task string) (int, error) {
+	do: func(c *decisionCommand, at door, task string) (int, error) {
 		by := userAtHost()
 		if err := at.ReleaseTask(c.ctx, task, by); err != nil {
 			return 0, err

@@ -11,6 +11,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/state"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // runFlags are which runs the command runs lists.
@@ -32,7 +33,7 @@ func (r *runFlags) check() error {
 }
 
 // of returns the runs of a task that the flags select, or those of all tasks, the latest first.
-func (r *runFlags) of(ctx context.Context, records records, task string) ([]apispec.Run, error) {
+func (r *runFlags) of(ctx context.Context, records *apiclient.Client, task string) ([]apispec.Run, error) {
 	if task == "" {
 		runs, err := records.LatestRuns(ctx, r.limit)
 		return r.behind(runs), err
@@ -53,7 +54,7 @@ func (r *runFlags) behind(runs []apispec.Run) []apispec.Run {
 
 // runsCommand lists the runs of a task, or the latest of all tasks.
 func (a *app) runsCommand() command {
-	var from recordFlags
+	var from doorFlags
 	var selected runFlags
 	f := a.flagSet("runs")
 	from.register(f)
@@ -73,13 +74,13 @@ func (a *app) runsCommand() command {
 			if err := selected.check(); err != nil {
 				return a.fail(exitFlags, err)
 			}
-			records, code := from.open(a)
+			records, code := from.open(a, stores.Place.Read)
 			if code >= 0 {
 				return code
 			}
 			defer records.Close()
 			task := strings.Join(arguments, "")
-			runs, err := selected.of(a.ctx, records, task)
+			runs, err := selected.of(a.ctx, records.Client, task)
 			if err != nil {
 				return a.fail(exitError, err)
 			}

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/terrapulse/terrapulse/internal/aws/stack"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
@@ -56,5 +55,5 @@ func (a *app) stackAPI(name string) (*apiclient.Client, int) {
 
 // stackUser is the user of this machine.
 func stackUser(warnings io.Writer) stack.User {
-	return stack.User{Name: userAtHost(), Log: slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	return stack.User{Name: userAtHost(), Log: warningsTo(warnings)}
 }

@@ -10,16 +10,18 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/terrapulse/terrapulse/internal/base/list"
+	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/rules/lifecycle"
+	"github.com/terrapulse/terrapulse/internal/stores"
 )
 
 // statusCommand shows what is known of every task.
 func (a *app) statusCommand() command {
-	var from recordFlags
+	var from doorFlags
 	var tasks taskFlags
 	var onlyHealth bool
 	f := a.flagSet("status")
@@ -29,7 +31,7 @@ func (a *app) statusCommand() command {
 	return command{flags: f, synopsis: "Show every task: its phase, why, last run, due time",
 		examples: []string{onFile, "-stack=network", "-stack=network -phase failing -name 'web-*' -limit 20", "-stack=network -sort last -limit 20", "-store sqlite:/var/lib/terrapulse/terrapulse.db -json", "-health -http-addr http://localhost:8558"},
 		codes:    codesOfStore,
-		values: map[string]complete.Predictor{"label": a.labels(f, &from.store.config, &from.api), "name": a.tasks(f, from.taskNames), "after": a.tasks(f, from.taskNames), "phase": complete.PredictSet(selection.Phases()...), "sort": complete.PredictSet(selection.Sorts...),
+		values: map[string]complete.Predictor{"label": a.labels(f, &from), "name": a.tasks(f, from.taskNames), "after": a.tasks(f, from.taskNames), "phase": complete.PredictSet(selection.Phases()...), "sort": complete.PredictSet(selection.Sorts...),
 			"reason": complete.PredictSet(list.Map(lifecycle.Reasons, func(r lifecycle.Row) string { return string(r.Code) })...)},
 		help: `Usage: terrapulse status [flags]
 
@@ -47,13 +49,13 @@ func (a *app) statusCommand() command {
   Terrapulse does its work, and 11 if it does not or cannot be asked.
 `,
 		run: func([]string) int {
-			records, code := from.open(a)
+			records, code := from.open(a, stores.Place.Read)
 			if code >= 0 {
 				return code
 			}
 			defer records.Close()
 			if onlyHealth {
-				return a.health(records)
+				return a.health(records.Client)
 			}
 			tasks.Brief = !a.json
 			parts := records.Overviews(a.ctx, tasks.Selection)
@@ -71,7 +73,7 @@ func (a *app) statusCommand() command {
 			if listed > 0 {
 				return exitOK
 			}
-			if unknown := unknownLabels(a.ctx, records, tasks.Labels); unknown != "" {
+			if unknown := unknownLabels(a.ctx, records.Client, tasks.Labels); unknown != "" {
 				a.paragraph("", "Note: "+unknown)
 			}
 			return exitOK
@@ -80,7 +82,7 @@ func (a *app) statusCommand() command {
 }
 
 // health prints whether Terrapulse does its work.
-func (a *app) health(records records) int {
+func (a *app) health(records *apiclient.Client) int {
 	err := records.Health(a.ctx)
 	switch {
 	case a.json:

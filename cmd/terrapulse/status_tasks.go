@@ -61,11 +61,6 @@ func parsed(key, value string) (selection.Selection, error) {
 	return s, err
 }
 
-// onePart is an overview that comes in one part.
-func onePart(st apispec.Overview, err error) iter.Seq2[apispec.Overview, error] {
-	return func(yield func(apispec.Overview, error) bool) { yield(st, err) }
-}
-
 // joined reads all parts of an overview. What concerns all tasks is from the first part.
 func joined(parts iter.Seq2[apispec.Overview, error]) (apispec.Overview, error) {
 	var whole *apispec.Overview

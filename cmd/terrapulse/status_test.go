@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -262,7 +263,7 @@ func TestStatus_OneUndecodableRecordFailsNoOtherTask(t *testing.T) {
 	source := "-store=sqlite:" + path
 	out, warning := commandOf(t, exitOK, "runs", source, "web")
 	wantText(t, out, "aaaa1  ", "succeeded")
-	wantText(t, warning, "Warning: a run is left out: record run/web/aaaa2")
+	wantText(t, warning, `level=WARN msg="a run cannot be shown" task=web error="record run/web/aaaa2`)
 	_, warning = commandOf(t, exitError, "logs", source, "aaaa1")
 	wantText(t, warning, "no output")
 }
@@ -361,4 +362,9 @@ func TestStatus_NamesAnInstanceThatGetsNoRunsAndWhy(t *testing.T) {
 	if strings.Contains(out.String(), "cts-01 gets no runs") {
 		t.Errorf("the leader is reported: %s", out.String())
 	}
+}
+
+// onePart is an overview that comes in one part.
+func onePart(st apispec.Overview, err error) iter.Seq2[apispec.Overview, error] {
+	return func(yield func(apispec.Overview, error) bool) { yield(st, err) }
 }

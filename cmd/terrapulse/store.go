@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"os"
 
-	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
-	"github.com/terrapulse/terrapulse/internal/taskfile/overlay"
 )
 
 // storeURLFlag registers -store. Its value is "" unless the store is named.
@@ -40,31 +37,4 @@ func (s *storeFlags) place(ctx context.Context) (stores.Place, error) {
 		return stores.Place{}, err
 	}
 	return stores.Of(ctx, settings)
-}
-
-// openStore opens the store for reading.
-func (a *app) openStore(flags *storeFlags) (*stores.Store, int) {
-	place, err := flags.place(a.ctx)
-	if err != nil {
-		return nil, a.invalid(err)
-	}
-	store, err := place.Read(a.ctx)
-	return store, a.fail(exitError, err)
-}
-
-// errNoFiles says that a selection needs the task files.
-var errNoFiles = errors.New("labels are in the task files: name them with -config-file or -config-dir, or use the API with -http-addr")
-
-// effective returns a function that reads the task files, and what people changed beside them.
-func (s *storeFlags) effective(store state.Store) func(context.Context) (*overlay.Effective, error) {
-	return func(ctx context.Context) (*overlay.Effective, error) {
-		if len(s.config.paths) == 0 {
-			return nil, errNoFiles
-		}
-		cfg, err := s.config.read()
-		if err != nil {
-			return nil, err
-		}
-		return new(overlay.Source).Read(ctx, store, cfg)
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
 	"github.com/terrapulse/terrapulse/internal/people/selection"
 	"github.com/terrapulse/terrapulse/internal/process/support"
+	"github.com/terrapulse/terrapulse/internal/stores"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
@@ -36,7 +37,7 @@ type supportReport struct {
 
 // supportBundleCommand collects what a report about a problem needs.
 func (a *app) supportBundleCommand() command {
-	var from recordFlags
+	var from doorFlags
 	var file string
 	f := a.flagSet("support-bundle")
 	from.register(f)
@@ -98,14 +99,14 @@ func (a *app) supportBundleCommand() command {
 
 // supportParts returns the parts of the archive; done releases what they read from. The
 // exit code is -1 if all is well.
-func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func(), code int) {
+func (a *app) supportParts(from *doorFlags) (parts []support.Part, done func(), code int) {
 	add := func(name, about string, read func(context.Context) (any, error)) {
 		parts = append(parts, support.Part{Name: name, About: about, Read: read})
 	}
 	add("version.json", "the version of the command line, and its platform", func(context.Context) (any, error) {
 		return map[string]string{"version": buildinfo.Version, "commit": buildinfo.Commit(), "go_version": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}, nil
 	})
-	records, code := from.open(a)
+	records, code := from.open(a, stores.Place.Read)
 	if code >= 0 {
 		return nil, nil, code
 	}
@@ -113,16 +114,14 @@ func (a *app) supportParts(from *recordFlags) (parts []support.Part, done func()
 	overview, err := joined(records.Overviews(a.ctx, selection.Selection{Sort: "name"}))
 	add("status.json", "the phase and the reason of every task: status -json", func(context.Context) (any, error) { return overview, err })
 	add("events.json", "the latest events, as the API returns them", func(ctx context.Context) (any, error) { return records.Events(ctx, url.Values{"limit": {"1000"}}) })
-	if client, ok := records.(*apiclient.Client); ok {
-		add("tasks.json", "the definitions of the tasks, without what may be a secret", func(ctx context.Context) (any, error) { return definitions(ctx, client) })
-	}
+	add("tasks.json", "the definitions of the tasks, without what may be a secret", func(ctx context.Context) (any, error) { return definitions(ctx, records.Client) })
 	for _, t := range needingAttention(overview.Tasks) {
 		name := url.PathEscape(t.Name)
 		add("runs/"+name+".json", "the latest runs of task "+t.Name, func(ctx context.Context) (any, error) { return records.Runs(ctx, t.Name) })
 		if t.LastRun != nil && t.LastRun.State != apispec.RunStateSucceeded {
 			add("output/"+name+".txt", "Terraform's output of its last run", func(ctx context.Context) (any, error) {
 				var text bytes.Buffer
-				_, err := copyOutput(ctx, records, apispec.Run{Task: t.Name, ID: t.LastRun.ID}, &text, false)
+				_, err := copyOutput(ctx, records.Client, apispec.Run{Task: t.Name, ID: t.LastRun.ID}, &text, false)
 				return text.Bytes(), err
 			})
 			parts[len(parts)-1].Last = supportOutput

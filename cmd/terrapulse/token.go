@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/terrapulse/terrapulse/internal/base/identity"
 	"github.com/terrapulse/terrapulse/internal/base/list"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
-	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/record/credentials"
 )
 
@@ -49,12 +46,10 @@ type tokenCommand struct {
 	expires string
 }
 
-func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do func(c *tokenCommand, at decisions, name string) (int, error)) command {
+func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do func(c *tokenCommand, at door, name string) (int, error)) command {
 	c := &tokenCommand{decisionCommand: decisionCommand{app: a, name: "token " + name, reads: name == "list"}}
 	f := a.flagSet(c.name)
-	c.store.register(f)
-	c.api.register(f)
-	f.Lookup("http-addr").Usage += " Not used with -config-file, -config-dir or -store, which name a store."
+	c.place.registerActing(f)
 	if name == "create" {
 		f.StringVar(&c.expires, "expires", "", "How `long` the token is valid, such as 90d or 12h. Default: until it is revoked.")
 	}
@@ -88,7 +83,7 @@ func (a *app) tokenCommand(name, synopsis, usage string, examples []string, do f
 
 // tokenNames returns the tokens that the API has.
 func (c *tokenCommand) tokenNames(ctx context.Context, _ string) ([]string, error) {
-	client, err := c.api.anyClient(ctx)
+	client, err := c.place.api.anyClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +109,7 @@ func lifetime(text string) (time.Duration, error) {
 	return length, nil
 }
 
-func (c *tokenCommand) create(place decisions, name string) (int, error) {
+func (c *tokenCommand) create(place door, name string) (int, error) {
 	length, err := lifetime(c.expires)
 	if err != nil {
 		return c.fail(exitFlags, err), nil
@@ -143,7 +138,7 @@ func (c *tokenCommand) create(place decisions, name string) (int, error) {
 	return exitOK, nil
 }
 
-func (c *tokenCommand) list(place decisions, _ string) (int, error) {
+func (c *tokenCommand) list(place door, _ string) (int, error) {
 	tokens, err := place.Tokens(c.ctx)
 	switch {
 	case err != nil:
@@ -168,7 +163,7 @@ func (c *tokenCommand) list(place decisions, _ string) (int, error) {
 	return exitOK, nil
 }
 
-func (c *tokenCommand) revoke(place decisions, name string) (int, error) {
+func (c *tokenCommand) revoke(place door, name string) (int, error) {
 	if err := place.RevokeToken(c.ctx, name); err != nil {
 		return 0, err
 	}
@@ -177,27 +172,4 @@ func (c *tokenCommand) revoke(place decisions, name string) (int, error) {
 	}
 	fmt.Fprintf(c.stdout, "Token %s is revoked: instances refuse it within %d seconds.\n", name, int(credentials.Fresh.Seconds()))
 	return exitOK, nil
-}
-
-func (s storeDecisions) tokens() *credentials.Keeper { return credentials.New(s.Store, time.Now) }
-
-func (s storeDecisions) Tokens(ctx context.Context) ([]apispec.Token, error) {
-	all, err := s.tokens().List(ctx)
-	return list.Map(all, apiview.Token), err
-}
-
-func (s storeDecisions) CreateToken(ctx context.Context, asked apispec.TokenRequest) (string, apispec.Token, error) {
-	token, made, err := s.tokens().Create(ctx, asked.Name, claimed(asked.By), apispec.Deref(asked.Expires))
-	if errors.Is(err, credentials.ErrExists) {
-		err = fmt.Errorf("%w: revoke it first, or use another name", err)
-	}
-	return token, apiview.Token(made), err
-}
-
-func (s storeDecisions) RevokeToken(ctx context.Context, name string) error {
-	err := s.tokens().Revoke(ctx, name, identity.Claimed(userAtHost()))
-	if errors.Is(err, credentials.ErrUnknown) {
-		err = fmt.Errorf("there is no token %s: `terrapulse token list` lists them", name)
-	}
-	return err
 }

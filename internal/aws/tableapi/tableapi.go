@@ -4,7 +4,6 @@ package tableapi
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -85,13 +84,7 @@ func New(o Options) API {
 	return API{inForce: inForce, Handler: api.New(api.Options{
 		Control: &control.Control{
 			Store: o.Store, Base: inForce.load, Source: source, Plan: plans.start, WhatIf: plans.whatIf, Wake: wake(reconciler, o.Log),
-			Output: func(ctx context.Context, url string) ([]byte, error) {
-				output, err := runlog.Load(ctx, objects, url)
-				if errors.Is(err, runlog.ErrGone) {
-					err = errors.Join(state.ErrNotFound, err)
-				}
-				return output, err
-			},
+			Output:       func(ctx context.Context, url string) ([]byte, error) { return runlog.Load(ctx, objects, url) },
 			RemoteOutput: output(reconciler),
 			Poll:         poll, Now: time.Now,
 		},

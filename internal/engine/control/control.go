@@ -52,7 +52,7 @@ const turnWait = 3 * time.Second
 // them: it writes to the store, and the leader acts on it.
 type Control struct {
 	Store state.Store
-	// Base returns what the files, or the bundle in force, say.
+	// Base returns what the files, or the bundle in force, say. The error is *UnknownError where that is not known.
 	Base func(context.Context) (*config.Config, error)
 	// Source is the cache of the effective configuration; may be nil.
 	Source *overlay.Source
@@ -83,6 +83,21 @@ type Control struct {
 	once  sync.Once
 	turns chan struct{} // one place: who writes through this process waits here, not in the store
 	ended atomic.Int64  // how many turns have ended
+}
+
+// UnknownError says why what the files say is not known to this process, and what to do about it. What is in
+// the store is known all the same.
+type UnknownError struct{ Why string }
+
+func (e *UnknownError) Error() string { return e.Why }
+
+// Known returns the effective configuration or, where that is not known, what the store says without it.
+func (c *Control) Known(ctx context.Context) (*overlay.Effective, error) {
+	effective, err := c.Config(ctx)
+	if errors.As(err, new(*UnknownError)) {
+		return overlay.Unconfigured(ctx, c.Store, err)
+	}
+	return effective, err
 }
 
 // Config returns the effective configuration.

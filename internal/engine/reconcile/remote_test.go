@@ -417,7 +417,7 @@ func TestRemote_OutageOfTheOtherSystemIsShownSinceItBegan(t *testing.T) {
 		t.Helper()
 		b.now = b.now.Add(after)
 		b.must(b.tick())
-		shown, err := overview.Reader{Store: b.store, Now: func() time.Time { return b.now }}.Read(t.Context(), nil)
+		shown, err := overview.Reader{Store: b.store, Now: func() time.Time { return b.now }}.Recorded(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -165,6 +165,8 @@ func (a *api) refusalOf(r *http.Request, err error) *refusal {
 		return refuse(http.StatusTooManyRequests, "%s", err)
 	case errors.Is(err, control.ErrWaits), errors.Is(err, control.ErrNotReplaced):
 		return refuse(http.StatusConflict, "%s", err)
+	case errors.As(err, new(*control.UnknownError)):
+		return refuse(http.StatusConflict, "%s", err)
 	case errors.Is(err, control.ErrGivenUp):
 		return refuse(http.StatusInternalServerError, "%s", err)
 	case errors.As(err, &run): // the runner has logged why

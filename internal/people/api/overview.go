@@ -66,7 +66,7 @@ func (a *api) list(r *http.Request) (*overview.List, error) {
 	age, _ := strings.CutPrefix(r.Header.Get("Cache-Control"), "max-age=")
 	seconds, _ := strconv.Atoi(age) // 0 for any other text: a new read is never wrong
 	l, err := a.lists.recent(r.Context(), time.Duration(seconds)*time.Second, func(ctx context.Context) (*overview.List, error) {
-		effective, err := a.Control.Config(ctx)
+		effective, err := a.Control.Known(ctx)
 		if err != nil {
 			return nil, err
 		}

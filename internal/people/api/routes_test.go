@@ -23,7 +23,7 @@ var needs = map[string]access.Need{
 	"getMetrics":    viewAll,
 	"getTaskStatus": viewTask, "getTask": viewTask, "getTaskOverview": viewTask, "getTaskPlan": viewTask, "getTaskRuns": viewTask, "getRun": viewTask,
 	"getRunLog": viewTask, "getRunOutput": viewTask, "getRunPlan": viewTask, "getRunPlanData": viewTask,
-	"runTask": operateTask, "retryTask": operateTask, "planTask": operateTask, "cancelTask": operateTask, "holdTask": operateTask, "releaseTask": operateTask, "reconcile": operate,
+	"runTask": operateTask, "planTask": operateTask, "cancelTask": operateTask, "holdTask": operateTask, "releaseTask": operateTask, "reconcile": operate,
 	"decidePlan": approveTask, "approvePlans": approve,
 	"askWhatIf": operateAll, "getWhatIf": viewAll,
 	"createTask": administer, "updateTask": administerTask, "deleteTask": administerTask, "forgetTask": administerTask, "destroyTask": administerTask,
@@ -101,7 +101,7 @@ func TestOperations_AreRefusedWithoutTheirRole(t *testing.T) {
 }
 
 // Audited are the operations that change something or ask what would happen, each of which leaves an entry in the audit record.
-var Audited = []string{"runTask", "retryTask", "cancelTask", "holdTask", "releaseTask", "decidePlan", "createTask", "updateTask", "deleteTask", "forgetTask", "destroyTask",
+var Audited = []string{"runTask", "cancelTask", "holdTask", "releaseTask", "decidePlan", "createTask", "updateTask", "deleteTask", "forgetTask", "destroyTask",
 	"createToken", "revokeToken", "approvePlans", "approveConsul", "pause", "resume", "askWhatIf", "planTask"}
 
 // unaudited are those that change nothing: they only make the next tick earlier.

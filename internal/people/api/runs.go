@@ -127,6 +127,9 @@ func (a *api) getRunLog(r *http.Request) (any, error) {
 // log reads what Terraform printed in a run.
 func (a *api) log(r *http.Request, run state.Run) ([]byte, error) {
 	log, err := a.Control.Printed(r.Context(), run)
+	if errors.Is(err, state.ErrGone) {
+		return nil, refuse(http.StatusNotFound, "the output of run %s was removed: the bucket keeps output for a limited time only", run.ID)
+	}
 	if err != nil {
 		err = fmt.Errorf("read the output of run %s: %w", run.ID, err)
 	}

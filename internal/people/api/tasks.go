@@ -105,7 +105,7 @@ func (a *api) define(r *http.Request, t *config.Task) apispec.Task {
 // task returns the effective configuration, and a task that there is or that is
 // leaving; else the error is control.ErrNoTask.
 func (a *api) task(ctx context.Context, name string) (*overlay.Effective, *config.Task, error) {
-	effective, err := a.Control.Config(ctx)
+	effective, err := a.Control.Known(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,6 +121,9 @@ func (a *api) task(ctx context.Context, name string) (*overlay.Effective, *confi
 	}
 	if t := overview.Leaving(effective, name, known.Data); t != nil {
 		return effective, t, nil
+	}
+	if known.Exists() && effective.Unknown != nil {
+		return nil, nil, effective.Unknown
 	}
 	return nil, nil, control.ErrNoTask
 }

@@ -22,10 +22,14 @@ type Error struct {
 
 	where *url.URL // shows what goes on, if the server did not wait for its end; else nil
 	patch bool     // the request is one of the older part of the API
+	local bool     // no server has answered, but this process
 }
 
 // Error is worded as Consul-Terraform-Sync's two clients do, which scripts read.
 func (e *Error) Error() string {
+	if e.local {
+		return e.Message
+	}
 	if e.patch {
 		return fmt.Sprintf("request returned %d status code with error: %s", e.Status, e.Message)
 	}
@@ -63,7 +67,7 @@ func refusal(method string, status int, header http.Header, body []byte, u *url.
 		RequestID string `json:"request_id"`
 		Message   string // of AWS, in front of a function
 	}
-	e := &Error{Status: status, patch: method == http.MethodPatch}
+	e := &Error{Status: status, patch: method == http.MethodPatch, local: u.Scheme == localScheme}
 	if where := header.Get("Location"); status == http.StatusGatewayTimeout && where != "" {
 		e.where, _ = url.Parse(where) // nil if it is no URL
 	}

@@ -10,8 +10,11 @@ import (
 // Local returns a client of an API in the same process. The handler gets the context
 // of each request as it is, with what it says of the sender.
 func Local(handler http.Handler) *Client {
-	return &Client{base: &url.URL{Scheme: "http", Host: "localhost", Path: "/"}, http: &http.Client{Transport: local{handler}}}
+	return &Client{base: &url.URL{Scheme: localScheme, Host: "localhost", Path: "/"}, http: &http.Client{Transport: local{handler}}}
 }
+
+// localScheme is that of addresses in the same process.
+const localScheme = "local"
 
 // local carries requests to a handler.
 type local struct{ http.Handler }

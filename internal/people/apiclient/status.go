@@ -199,17 +199,18 @@ func (c *Client) Find(ctx context.Context, prefix string) ([]apispec.Run, error)
 	if found := slices.DeleteFunc(latest, other); err != nil || len(found) > 0 {
 		return found, err
 	}
-	tasks, err := c.TaskNames(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var found []apispec.Run
-	for _, task := range tasks {
-		runs, err := c.Runs(ctx, task)
+	for part, err := range c.Overviews(ctx, selection.Selection{Brief: true}) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, slices.DeleteFunc(runs, other)...)
+		for i := range part.Tasks {
+			runs, err := c.Runs(ctx, part.Tasks[i].Name)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, slices.DeleteFunc(runs, other)...)
+		}
 	}
 	return found, nil
 }

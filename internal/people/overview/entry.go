@@ -98,10 +98,7 @@ func (e *entry) brief() apispec.TaskOverview {
 // entriesOf returns the configured tasks, and then the other ones by their keys: those that have records, and those
 // whose override cannot be decoded.
 func entriesOf(effective *overlay.Effective, withRecords iter.Seq[string]) []entry {
-	var configured []config.Task
-	if effective.Config != nil {
-		configured = effective.Config.Tasks
-	}
+	configured := effective.Config.Tasks
 	entries, known := make([]entry, len(configured)), make(map[string]bool, len(configured))
 	for i := range configured {
 		e := newEntry(configured[i].Name)

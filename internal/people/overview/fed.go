@@ -60,7 +60,7 @@ func (l *List) feeds(task string) []condition.Feed {
 		case e.name != task:
 		case !e.configured && e.definition != nil:
 			return e.definition.Feeds()
-		case l.effective.Config != nil:
+		default:
 			return l.reader.Known.feedsOf(l.effective.Config)[task]
 		}
 	}

@@ -73,7 +73,7 @@ func TestRead_HeldAndWaitingTasksSayWhatEndsIt(t *testing.T) {
 			}
 			write(t, store, state.RunKey(name, live.ID), state.Run{ID: live.ID, Task: name, Kind: state.KindApply, State: now, Waits: state.Waits{Wait: live.Wait}, Created: noon})
 		}
-		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Read(t.Context(), nil)
+		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Recorded(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestRead_OnlyARunIsDue(t *testing.T) {
 		if test.task.Run != nil {
 			write(t, store, state.RunKey(name, "r1"), state.Run{ID: "r1", Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: test.task.Run.Wait}, Created: noon})
 		}
-		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Read(t.Context(), nil)
+		o, err := overview.Reader{Store: store, Now: func() time.Time { return noon }}.Recorded(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

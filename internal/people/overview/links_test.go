@@ -27,7 +27,7 @@ func TestRead_RunsAndEventsHaveLinksToTheirContainer(t *testing.T) {
 	}
 	r := overview.Reader{Store: store, Now: time.Now, Console: &apispec.ConsoleLinks{Dashboard: "d"},
 		Links: func(run state.Run) *apispec.RunLinks { return &apispec.RunLinks{Logs: "log of " + run.Runner} }}
-	o, err := r.Read(t.Context(), nil)
+	o, err := r.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRead_DeploymentWithoutABundleSaysWhatToDo(t *testing.T) {
 	store := newStore(t)
 	unhealthy := func() string {
 		t.Helper()
-		o, err := overview.Reader{Store: store, Now: time.Now, Console: &apispec.ConsoleLinks{}}.Read(t.Context(), nil)
+		o, err := overview.Reader{Store: store, Now: time.Now, Console: &apispec.ConsoleLinks{}}.Recorded(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

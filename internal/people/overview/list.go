@@ -95,12 +95,6 @@ func (r Reader) newList(effective *overlay.Effective) *List {
 
 // begin reads what concerns all tasks.
 func (r Reader) begin(ctx context.Context, effective *overlay.Effective) (*List, error) {
-	if effective == nil {
-		var err error
-		if effective, err = overlay.ReadOverrides(ctx, r.Store); err != nil {
-			return nil, err
-		}
-	}
 	l := r.newList(effective)
 	var err error
 	l.common, l.rec, err = r.common(ctx, effective)
@@ -214,6 +208,9 @@ func (l *List) Part(selected selection.Selection, in func(name string) bool) sel
 
 // Select returns the overview of the selected tasks.
 func (l *List) Select(ctx context.Context, selected selection.Selection) (apispec.Overview, error) {
+	if l.effective.Unknown != nil && len(selected.Labels) > 0 {
+		return apispec.Overview{}, l.effective.Unknown // the files have them
+	}
 	o, err := l.selected(ctx, selected)
 	if !errors.Is(err, errStale) {
 		return o, err
@@ -240,7 +237,7 @@ func (l *List) selected(ctx context.Context, selected selection.Selection) (apis
 		return o, err
 	}
 	err = l.complete(ctx, selected.Brief, o.Tasks, apispec.Deref(o.Attention))
-	if len(selected.Tasks) > 0 && !selected.Brief && l.effective.Config != nil {
+	if len(selected.Tasks) > 0 && !selected.Brief {
 		for i := range o.Tasks {
 			noteOrder(&o.Tasks[i], l.effective.Config.Order(), l.sees)
 		}
@@ -256,7 +253,7 @@ func (l *List) comparable(selected selection.Selection) []apispec.TaskOverview {
 	}
 	tasks := slices.Clone(l.tasks)
 	var watches map[string]string
-	if bySearch && l.effective.Config != nil {
+	if bySearch {
 		watches = l.reader.Known.definitionsOf(l.effective.Config, true).watches
 	}
 	for i := range tasks {
@@ -323,10 +320,9 @@ func (l *List) complete(ctx context.Context, brief bool, lists ...[]apispec.Task
 func (l *List) makeDigest() (string, error) {
 	h := sha256.New()
 	var definitions map[string]string // without those of tasks that the list does not have
-	switch cfg := l.effective.Config; {
-	case cfg != nil && l.sees != nil:
+	if cfg := l.effective.Config; l.sees != nil {
 		definitions = l.reader.Known.taskDigests(cfg)
-	case cfg != nil:
+	} else {
 		_, _ = h.Write([]byte(l.reader.Known.definitionsOf(cfg, false).digest))
 	}
 	encoder := json.NewEncoder(h)

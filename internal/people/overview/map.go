@@ -48,10 +48,7 @@ type mapped struct {
 
 // mapped yields the selected tasks, whatever nodes they depend on.
 func (l *List) mapped(selected selection.Map) iter.Seq[mapped] {
-	var feeds map[string][]condition.Feed
-	if l.effective.Config != nil {
-		feeds = l.reader.Known.feedsOf(l.effective.Config)
-	}
+	feeds := l.reader.Known.feedsOf(l.effective.Config)
 	words := strings.Fields(strings.ToLower(selected.Search))
 	return func(yield func(mapped) bool) {
 		for i := range l.entries {

@@ -54,9 +54,8 @@ type Reader struct {
 	Log   *slog.Logger // may be nil
 }
 
-// Read reads everything. Without an effective configuration (nil), the tasks are
-// those that the store knows. A record that cannot be decoded concerns its task
-// alone.
+// Read reads everything. If the configuration is not known, the tasks are those that the
+// store knows. A record that cannot be decoded concerns its task alone.
 func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec.Overview, error) {
 	l, err := r.ListAll(ctx, effective)
 	if err != nil {
@@ -66,6 +65,20 @@ func (r Reader) Read(ctx context.Context, effective *overlay.Effective) (apispec
 	o.Digest, o.Tasks = nil, slices.Clone(l.tasks)
 	return o, l.complete(ctx, false, o.Tasks)
 }
+
+// Recorded is Read for a process that does not know the configuration.
+func (r Reader) Recorded(ctx context.Context) (apispec.Overview, error) {
+	effective, err := overlay.Unconfigured(ctx, r.Store, errUnknown)
+	if err != nil {
+		return apispec.Overview{}, err
+	}
+	return r.Read(ctx, effective)
+}
+
+var errUnknown = errors.New("the configuration is not known here")
+
+// unconfigured is for what does not depend on the configuration.
+var unconfigured = &overlay.Effective{Unknown: errUnknown, Config: &config.Config{}}
 
 // common reads what concerns all tasks.
 func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apispec.Overview, state.Reconcile, error) {
@@ -100,7 +113,7 @@ func (r Reader) common(ctx context.Context, effective *overlay.Effective) (apisp
 	if gates := r.gates(rec.Data.Gates); len(gates) > 0 {
 		o.Gates = &gates
 	}
-	if cfg := effective.Config; cfg != nil && cfg.API.URL != "" {
+	if cfg := effective.Config; cfg.API.URL != "" {
 		o.URL = new(cfg.API.URL + outbox.PagesPath)
 	}
 	owner := ""
@@ -159,7 +172,7 @@ func (r Reader) ReadTask(ctx context.Context, effective *overlay.Effective, defi
 // under way: the task is shown until that run has ended, as in
 // Consul-Terraform-Sync. It returns nil for every other task.
 func Leaving(e *overlay.Effective, name string, known state.Task) *config.Task {
-	if known.Run == nil || e.Config == nil {
+	if known.Run == nil || e.Unknown != nil {
 		return nil
 	}
 	if _, ok := e.Config.Task(name); ok {
@@ -291,7 +304,7 @@ func settingOf(effective *overlay.Effective, e *entry) lifecycle.Setting {
 	switch {
 	case e.configured:
 		on = &e.definition.Enabled
-	case effective.Config != nil:
+	case effective.Unknown == nil:
 		return lifecycle.Gone
 	case e.known.Reason.Code != state.ReasonRemoved:
 		on = effective.Overrides[e.name].Enabled

@@ -101,7 +101,7 @@ func TestRead_NamesInWhatAnInstanceDiffersFromTheLeader(t *testing.T) {
 		write(t, store, state.InstanceKey(i.id), state.Instance{ID: i.id, Owner: i.id, Terraform: i.terraform, Seen: now, Silent: time.Minute, Parts: map[string]string{"module": i.module}})
 		write(t, store, state.RunnerKey(i.id), state.Runner{ID: i.id, Definition: i.definition, Parallel: 4})
 	}
-	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }, Where: apispec.Store{Kind: "consul"}}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }, Where: apispec.Store{Kind: "consul"}}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestRead_ARunThatEndsMeanwhileIsNotShownAsRunning(t *testing.T) {
 	store := newStore(t)
 	write(t, store, state.TaskKey("web"), state.Task{Applied: state.Applied{At: now}, Run: &state.LiveRun{ID: "r1"}, Reason: state.Reason{Code: state.ReasonRunning}})
 	write(t, store, state.RunKey("web", "r1"), state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunRunning, Created: now})
-	o, err := overview.Reader{Store: endsMeanwhile{store}, Now: time.Now}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: endsMeanwhile{store}, Now: time.Now}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestRead_ReasonSaysThatAClaimExpiredWhileNobodyLeads(t *testing.T) {
 			}
 		}
 		reader := overview.Reader{Store: store, Now: func() time.Time { return now }}
-		o, err := reader.Read(t.Context(), nil)
+		o, err := reader.Recorded(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestRead_EveryReasonBelongsToAPhase(t *testing.T) {
 	for _, code := range all {
 		write(t, store, state.TaskKey(string(code)), state.Task{Applied: state.Applied{At: time.Now()}, Reason: state.Reason{Code: code}})
 	}
-	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: time.Now}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestRead_ChangeAfterACancelledRunIsPending(t *testing.T) {
 			Ended: state.Ended{Last: &state.Result{State: state.RunCancelled}}, Reason: state.Reason{Code: code}})
 		write(t, store, state.TaskKey("held-"+string(code)), state.Task{Stops: state.Stops{Stop: &state.Stop{Code: state.ReasonHeld, For: state.Attempt{Observed: "B"}}}, Reason: state.Reason{Code: code}})
 	}
-	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: time.Now}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestRead_ShowsTheNewestRunsOldestFirst(t *testing.T) {
 	store := newStore(t)
 	write(t, store, state.TaskKey("web"), task)
 	write(t, store, state.TaskKey("new"), state.Task{})
-	o, err := overview.Reader{Store: store, Now: time.Now}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: time.Now}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (r Reader) Definitions(ctx context.Context, effective *overlay.Effective) (
 
 // Names returns the names of the tasks that have records.
 func (r Reader) Names(ctx context.Context) ([]string, error) {
-	l := r.newList(&overlay.Effective{})
+	l := r.newList(unconfigured)
 	known, err := l.takeRows(ctx)
 	if known {
 		l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return e.row.Revision == 0 && !r.has(ctx, e.name) })
@@ -93,7 +93,7 @@ type NamedRun struct{ Task, ID string }
 // Latest returns the latest n runs, the latest first, by the records of the tasks that have them. Only
 // runs of tasks for which sees returns true are among them.
 func (r Reader) Latest(ctx context.Context, n int, sees func(task string) bool) ([]NamedRun, error) {
-	l := r.newList(&overlay.Effective{})
+	l := r.newList(unconfigured)
 	known, err := l.takeRows(ctx)
 	if known {
 		l.entries = slices.DeleteFunc(l.entries, func(e entry) bool { return !sees(e.name) })

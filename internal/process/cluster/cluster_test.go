@@ -448,7 +448,7 @@ func TestStatus_InstanceOfANewerVersionHidesNoOther(t *testing.T) {
 	if err != nil || len(status.Members) != 1 || status.Members[0].ID != "cts-01" || !status.Members[0].Leader {
 		t.Errorf("the cluster: %+v, %v", status, err)
 	}
-	o, err := overview.Reader{Store: r.store, Now: r.clock, Where: apispec.Store{Kind: "consul"}}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: r.store, Now: r.clock, Where: apispec.Store{Kind: "consul"}}.Recorded(t.Context())
 	if err != nil || o.Leader == nil {
 		t.Errorf("the overview: %+v, %v", o, err)
 	}

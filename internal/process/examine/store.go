@@ -50,7 +50,7 @@ func (e *examination) read(ctx context.Context) (*records, error) {
 	}
 	defer store.Close()
 	r := &records{place: place}
-	if r.Overview, err = (overview.Reader{Store: store, Now: e.Now}).Read(ctx, nil); err != nil {
+	if r.Overview, err = (overview.Reader{Store: store, Now: e.Now}).Recorded(ctx); err != nil {
 		return nil, err
 	}
 	members, err := state.ReadPeers[state.Instance](ctx, store, state.InstancePrefix)

@@ -20,9 +20,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 )
 
-// ErrGone is returned by Load for output that does not exist (any more).
-var ErrGone = errors.New("the output no longer exists")
-
 // maxText limits the unpacked output, in bytes: more than a run keeps.
 const maxText = 2 * state.MaxLog
 
@@ -55,7 +52,7 @@ func (b Bucket) Save(ctx context.Context, task, run string, output []byte, _ tim
 	return at.String(), nil
 }
 
-// Load returns the output that Save stored under a URL, or ErrGone if it does not exist: it is kept
+// Load returns the output that Save stored under a URL, or state.ErrGone if it does not exist: it is kept
 // only for a time.
 func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
 	at, err := s3url.Parse(url)
@@ -64,7 +61,7 @@ func Load(ctx context.Context, client *s3.Client, url string) ([]byte, error) {
 	}
 	object, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &at.Bucket, Key: &at.Prefix})
 	if code, _ := s3url.Code(err); code == "NoSuchKey" {
-		return nil, fmt.Errorf("read %s: %w", at, ErrGone)
+		return nil, fmt.Errorf("read %s: %w", at, state.ErrGone)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", at, at.Explain(err))

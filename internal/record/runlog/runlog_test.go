@@ -114,7 +114,7 @@ func TestLoad_ErrorSaysWhatToDo(t *testing.T) {
 	if _, err := backend.PutObject("logs", "plain", nil, strings.NewReader("text"), 4, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(t.Context(), b.Client, "s3://logs/runs/web/r1.log.gz"); !errors.Is(err, ErrGone) {
+	if _, err := Load(t.Context(), b.Client, "s3://logs/runs/web/r1.log.gz"); !errors.Is(err, state.ErrGone) {
 		t.Errorf("output that is gone: %v", err)
 	}
 	for url, want := range map[string]string{

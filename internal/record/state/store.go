@@ -118,6 +118,9 @@ func (c Change) Until(t time.Time) Change {
 // ErrNotFound is returned by Get for a key that has no record.
 var ErrNotFound = errors.New("no such record")
 
+// ErrGone is the ErrNotFound of output that was kept outside of the store, and is not kept any more.
+var ErrGone = fmt.Errorf("the output no longer exists (%w)", ErrNotFound)
+
 // Conflict returns a *ConflictError if the change's condition is false for the
 // current record, which has no Version if there is none.
 func (c Change) Conflict(current Record) error {

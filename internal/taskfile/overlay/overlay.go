@@ -16,6 +16,9 @@ import (
 
 // Effective is the effective configuration.
 type Effective struct {
+	// Unknown is why the configuration of the files is not known, with what to do about it; nil if it is known.
+	// Config then has no tasks, although there may be some.
+	Unknown   error
 	Config    *config.Config
 	Base      *config.Config            // of the task files
 	Overrides map[string]state.Override // by task
@@ -41,13 +44,17 @@ func load(ctx context.Context, store state.Store, base *config.Config) (*Effecti
 	return e, nil
 }
 
-// ReadOverrides reads only the overrides: Config and Base are nil.
-func ReadOverrides(ctx context.Context, store state.Store) (*Effective, error) {
-	return load(ctx, store, nil)
+// Unconfigured reads the overrides where the configuration of the files is not known.
+func Unconfigured(ctx context.Context, store state.Store, why error) (*Effective, error) {
+	e, err := load(ctx, store, &config.Config{})
+	if err != nil {
+		return nil, err
+	}
+	e.Unknown, e.Config, e.Problems = why, e.Base, nil // an override alone is no task
+	return e, nil
 }
 
-// Compose applies overrides to base, if it is not nil, in the order in which the tasks
-// were created.
+// Compose applies overrides to base, in the order in which the tasks were created.
 func Compose(base *config.Config, overrides []state.Override) *Effective {
 	e := &Effective{Base: base, Overrides: map[string]state.Override{}}
 	list.Sort(overrides, func(a, b state.Override) int { return a.Made.Compare(b.Made) })
@@ -56,9 +63,7 @@ func Compose(base *config.Config, overrides []state.Override) *Effective {
 		e.Overrides[o.Task] = o
 		changes[i] = config.Change{Task: o.Task, Definition: o.Definition, Enabled: o.Enabled, Deleted: o.Deleted}
 	}
-	if base != nil {
-		e.Config, e.Problems = base.With(changes)
-	}
+	e.Config, e.Problems = base.With(changes)
 	return e
 }
 
