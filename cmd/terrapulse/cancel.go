@@ -15,7 +15,7 @@ var cancelTask = taskCommand{
   Ends the run of a task of a running instance: Terraform is interrupted, and
   killed if it has not ended a minute later. The task is not run again until its
   input or definition changes, its schedule is due, or a run is requested, as by
-  ` + "`terrapulse retry TASK`" + `. The exit code is 0 when the run has ended.
+  ` + "`terrapulse run TASK`" + `. The exit code is 0 when the run has ended.
 `,
 	do: func(c *taskCommand, client *apiclient.Client, task string) (int, error) {
 		id, err := client.CancelTask(c.ctx, task)

@@ -44,12 +44,6 @@ func TestCancel_RunUnderWayEndsAndRetryRunsTheTaskAgain(t *testing.T) {
 	wantText(t, r.stderr, "no run under way")
 
 	s.write("go", "")
-	r = s.program("retry", "slow")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "succeeded")
-	r = s.program("retry", "slow")
-	wantCode(t, r, exitError)
-	wantText(t, unwrapped(r.stderr), "nothing to retry")
 	r = s.program("run", "slow")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "succeeded")

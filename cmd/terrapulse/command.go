@@ -28,7 +28,6 @@ func (a *app) commands() []command {
 			a.eventsCommand(),
 
 			a.ofTask(runTask),
-			a.ofTask(retryTask),
 			a.ofTask(forgetTask),
 			a.ofTask(destroyTask),
 			a.ofTask(cancelTask),

@@ -73,7 +73,7 @@ func situations(now time.Time) []situation {
 		{name: "drifted", phase: apispec.PhaseDrifted, why: "drifted since " + since + ": 2 resources differ: a.b (is missing), c.d (port, tags[\"x\"]); `terrapulse plan show drifted` shows the plan",
 			task: state.Task{Applied: state.Applied{At: applied}, Reason: reason(state.ReasonUnchanged, "nothing changed"), Drift: &state.Drift{Found: &state.Drifted{Since: now, Run: "r9", Count: 2,
 				Resources: []state.DriftedResource{{Address: "a.b", Action: "create"}, {Address: "c.d", Action: "update", Attributes: []string{"port", `tags["x"]`}}}}}}},
-		{name: "unverified", phase: apispec.PhaseUnverified, why: "applied, and not verified since " + since + ": vip failed: no answer; `terrapulse retry unverified` applies and verifies it again; the latest verified run ended at " + since,
+		{name: "unverified", phase: apispec.PhaseUnverified, why: "applied, and not verified since " + since + ": vip failed: no answer; `terrapulse run unverified` applies and verifies it again; the latest verified run ended at " + since,
 			task: state.Task{Reason: reason(state.ReasonUnchanged, "nothing changed"),
 				Applied: state.Applied{At: applied, Unverified: &state.Unverified{Since: now, Run: "r9", State: state.VerifyFailed, Names: "vip", Text: "vip failed: no answer", VerifiedAt: now}}}},
 		{name: "buffering", phase: apispec.PhaseSoon, why: "until later", task: state.Task{Applied: state.Applied{At: applied}, Requests: state.Requests{Pending: pending}, Reason: reason(state.ReasonBuffering, "until later")}},

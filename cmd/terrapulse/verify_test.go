@@ -54,7 +54,7 @@ func TestVerify_UnverifiedTaskIsAppliedHeldAndFollowedByNone(t *testing.T) {
 		return edge().Phase == apispec.PhaseUnverified && strings.Contains(s.named("inner").Reason.Text, "waits for edge")
 	})
 	mended.Store(true)
-	wantCode(t, s.run("retry", at, "edge"), exitWaits)
+	wantCode(t, s.run("run", at, "edge"), exitWaits)
 	if got := edge(); got.Phase != apispec.PhaseUnverified || s.read("inner.txt") != "" {
 		t.Errorf("before the release, edge is %+v, and inner wrote %q", got, s.read("inner.txt"))
 	}

@@ -29,7 +29,6 @@ var (
 	ErrActive   = errors.New("the task is active and cannot be changed at this time")
 	ErrDisabled = errors.New("the task is disabled")
 	ErrNoRun    = errors.New("the task has no run under way")
-	ErrNoRetry  = errors.New("the task's latest run did not fail")
 	// ErrConfigured is what Forget returns of a task that there is.
 	ErrConfigured = errors.New("the task is in the configuration")
 	// ErrWaits is what AwaitRun returns of a run that does not begin before a person or

@@ -41,32 +41,12 @@ func earlierThan(t state.Task) (e Earlier) {
 	return e
 }
 
-// Force requests a run of the task, whatever its condition says. AwaitRun waits
-// for it. A run that waits for an approval or its window is the requested run: it
+// Force requests a run of the task, whatever its condition says, and without the backoff of one that failed.
+// AwaitRun waits for it. A run that waits for an approval or its window is the requested run: it
 // waits on. The error is ErrNoTask or ErrDisabled.
-func (c *Control) Force(ctx context.Context, task, by string) (Earlier, error) {
-	return c.request(ctx, acts(audit.Run, task, by), func(state.Task) error { return nil })
-}
-
-// Retry requests an immediate run, without backoff, of a task whose latest run
-// failed, was lost or was cancelled. AwaitRun waits for that run.
-// The error is ErrNoTask, ErrDisabled, ErrActive or ErrNoRetry.
-func (c *Control) Retry(ctx context.Context, task, by string) (Earlier, error) {
-	return c.request(ctx, acts(audit.Retry, task, by), func(t state.Task) error {
-		switch {
-		case t.Run != nil:
-			return ErrActive
-		case !t.Unfinished() && t.Applied.Unverified == nil:
-			return ErrNoRetry
-		}
-		return nil
-	})
-}
-
-// request requests a run of an enabled task, unless refuse returns an error.
-func (c *Control) request(ctx context.Context, does *act, refuse func(state.Task) error) (earlier Earlier, err error) {
-	task := does.Task
-	err = c.change(ctx, task, does, func(e *Edit) error {
+func (c *Control) Force(ctx context.Context, task, by string) (earlier Earlier, err error) {
+	by = someone(by)
+	err = c.change(ctx, task, acts(audit.Run, task, by), func(e *Edit) error {
 		t, ok := e.Config.Task(task)
 		switch {
 		case !ok:
@@ -74,15 +54,12 @@ func (c *Control) request(ctx context.Context, does *act, refuse func(state.Task
 		case !t.Enabled:
 			return ErrDisabled
 		}
-		if err := refuse(e.Next); err != nil {
-			return err
-		}
 		earlier = earlierThan(e.Next)
 		if wait := e.Next.Waits(); wait != nil && !wait.For.Elsewhere() {
 			earlier.Live = "" // the waiting run is the run that is requested
 			return errNoChange
 		}
-		e.Next.RequestRun(someone(does.by))
+		e.Next.RequestRun(by)
 		if lifecycle.RowOf(e.Next.Reason.Code).Waits || e.Next.After != nil {
 			e.Next.Reason = state.Reason{} // AwaitRun must not take an earlier decision for that about this request
 		}

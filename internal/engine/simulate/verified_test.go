@@ -127,7 +127,7 @@ func (w *world) helps(task string, record state.Task) {
 		w.release(task)
 	case record.Run == nil && record.Forced.By == "":
 		w.person("retries "+task, "", func(ctx context.Context, c *control.Control) error {
-			_, err := c.Retry(ctx, task, "a person")
+			_, err := c.Force(ctx, task, "a person")
 			return err
 		})
 	}

@@ -158,9 +158,6 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 
 		{"POST", "/v1/tasks/nope/run", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
 		{"POST", "/v1/tasks/off/run", "", 409, newer, "task 'off' is disabled: enable it first"},
-		{"POST", "/v1/tasks/nope/retry", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
-		{"POST", "/v1/tasks/off/retry", "", 409, newer, "task 'off' is disabled: enable it first"},
-		{"POST", "/v1/tasks/web/retry", "", 409, newer, "the latest run of task 'web' did not fail: there is nothing to retry"},
 		{"POST", "/v1/tasks/nope/cancel", "", 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
 		{"POST", "/v1/tasks/web/cancel", "", 409, newer, "task 'web' has no run under way"},
 		{"POST", "/v1/tasks/web/run?wait=perhaps", "", 400, newer, `parameter "wait" in query has an error`},

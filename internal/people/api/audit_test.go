@@ -65,7 +65,6 @@ var operations = map[string]struct {
 }{
 	"planTask":   {"POST", "/v1/tasks/web/plan", "", audit.Entry{Action: audit.Plan, Task: "web"}, nil},
 	"runTask":    {"POST", "/v1/tasks/web/run?wait=false", "", audit.Entry{Action: audit.Run, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunSucceeded) }},
-	"retryTask":  {"POST", "/v1/tasks/web/retry?wait=false", "", audit.Entry{Action: audit.Retry, Task: "web"}, func(t *testing.T, e *engine) { e.ended(t, state.RunFailed) }},
 	"cancelTask": {"POST", "/v1/tasks/web/cancel", "", audit.Entry{Action: audit.Cancel, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285"}, nil},
 	"decidePlan": {"POST", "/v1/tasks/web/approval", `{"decision": "approve", "plan": "plan-0001", "comment": "rack 7"}`,
 		audit.Entry{Action: audit.Approve, Task: "web", Run: "01a201e4-2442-7a95-affe-026786fc5285", Plan: "plan-0001", Comment: "rack 7", Content: &state.Content{Definition: "d", Input: "i", Plan: "p"}}, nil},

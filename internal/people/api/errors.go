@@ -110,7 +110,6 @@ var refusals = []struct {
 	{control.ErrOtherPlan, http.StatusConflict, "another plan of task '%[1]s' waits for an approval now: read it with `terrapulse plan show %[1]s` (GET /v1/tasks/%[1]s/plan)"},
 	{approval.ErrSamePerson, http.StatusForbidden, "task '%s' has require_distinct_approver: another person than the one who changed it through the API must approve, with a client certificate, a token or IAM"},
 	{control.ErrNotOnHold, http.StatusConflict, "task '%s' is not on hold"},
-	{control.ErrNoRetry, http.StatusConflict, "the latest run of task '%[1]s' did not fail: there is nothing to retry; `terrapulse run %[1]s` runs it all the same"},
 }
 
 // meant is the task that was probably meant, of those that the sender may view; "" if none was.

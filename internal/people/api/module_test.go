@@ -35,7 +35,7 @@ func TestAPI_InvalidModuleIsAnErrorOfTheServerOnlyWhereCTSSaysSo(t *testing.T) {
 	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
 
 	for _, c := range []struct{ method, path string }{
-		{"POST", "/v1/tasks/web/run?wait=true"}, {"POST", "/v1/tasks/web/retry?wait=true"}, {"POST", "/v1/tasks/web/cancel"},
+		{"POST", "/v1/tasks/web/run?wait=true"}, {"POST", "/v1/tasks/web/cancel"},
 		{"GET", "/v1/tasks/web"}, {"GET", "/v1/tasks/web/overview"}, {"GET", "/v1/overview"}, {"GET", "/v1/tasks/web/plan"},
 		{"GET", "/v1/tasks/web/runs"}, {"GET", "/v1/runs"}, {"GET", "/v1/events"}, {"POST", "/v1/reconcile"},
 		{"POST", "/v1/tasks/web/hold"}, {"DELETE", "/v1/tasks/web/hold"}, {"POST", "/v1/tasks/web/destroy"}, {"POST", "/v1/tasks/web/forget"},

@@ -68,7 +68,6 @@ func (a *api) routes() map[string]route {
 		"GET /v1/overview":                         {view, a.getOverview},
 		"GET /v1/tasks/{name}/overview":            {viewTask, a.getTaskOverview},
 		"POST /v1/tasks/{name}/run":                {operateTask, valid("/tasks/{name}/run", "POST", a.runTask)},
-		"POST /v1/tasks/{name}/retry":              {operateTask, valid("/tasks/{name}/retry", "POST", a.retryTask)},
 		"POST /v1/tasks/{name}/forget":             {administerTask, a.forgetTask},
 		"POST /v1/tasks/{name}/cancel":             {operateTask, valid("/tasks/{name}/cancel", "POST", a.cancelTask)},
 		"GET /v1/runs":                             {view, valid("/runs", "GET", a.getRuns)},

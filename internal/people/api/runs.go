@@ -206,12 +206,6 @@ func (a *api) getRunPlanData(r *http.Request) (any, error) {
 	return plan, nil
 }
 
-// runTask runs a task, whatever its condition says.
-func (a *api) runTask(r *http.Request) (any, error) { return a.request(r, a.Control.Force) }
-
-// retryTask runs a task again whose latest run did not succeed.
-func (a *api) retryTask(r *http.Request) (any, error) { return a.request(r, a.Control.Retry) }
-
 // forgetTask removes the records of a task that is in no configuration.
 func (a *api) forgetTask(r *http.Request) (any, error) {
 	return apispec.RequestID{RequestID: middleware.ID(r)}, a.Control.Forget(r.Context(), r.PathValue("name"), by(r).Name)
@@ -230,10 +224,10 @@ func (a *api) cancelTask(r *http.Request) (any, error) {
 	return answer{http.StatusAccepted, "Location", url, apispec.RunCancelledResponse{RequestID: middleware.ID(r), RunID: id, RunURL: url}}, err
 }
 
-// request requests a run, and waits for it if the client asks for that.
-func (a *api) request(r *http.Request, how func(ctx context.Context, task, by string) (control.Earlier, error)) (any, error) {
+// runTask runs a task, whatever its condition says, and waits for the run if the client asks for that.
+func (a *api) runTask(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	earlier, err := how(r.Context(), name, by(r).Name)
+	earlier, err := a.Control.Force(r.Context(), name, by(r).Name)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,15 @@ func (c *Client) Leader(ctx context.Context) (string, error) {
 // RunTask requests a run of a task. AwaitRun returns the run, given what is
 // returned.
 func (c *Client) RunTask(ctx context.Context, name string) (after string, err error) {
-	return c.request(ctx, name, "run")
+	var answer apispec.RunAskedResponse
+	if _, err := c.call(ctx, http.MethodPost, taskPath(name)+"/run", nil, nil, &answer); err != nil {
+		return "", err
+	}
+	where, err := url.Parse(answer.RunsURL)
+	if err != nil {
+		return "", fmt.Errorf("read where the run of task %s shows up: %w", name, err)
+	}
+	return where.Query().Get("after"), nil
 }
 
 // PlanTask starts a plan of a task as it is configured. by names who asks, if nothing proves that.
@@ -43,24 +51,6 @@ func (c *Client) PlanTask(ctx context.Context, name, by string) (started apispec
 func (c *Client) PlanData(ctx context.Context, task, run string) (apispec.Plan, error) {
 	answer, err := get[apispec.PlanResponse](ctx, c, runPath(task, run)+"/plan-data", nil)
 	return answer.Plan, err
-}
-
-// RetryTask requests a run of a task whose latest run did not succeed. AwaitRun
-// returns the run, given what is returned.
-func (c *Client) RetryTask(ctx context.Context, name string) (after string, err error) {
-	return c.request(ctx, name, "retry")
-}
-
-func (c *Client) request(ctx context.Context, name, how string) (after string, err error) {
-	var answer apispec.RunAskedResponse
-	if _, err := c.call(ctx, http.MethodPost, taskPath(name)+"/"+how, nil, nil, &answer); err != nil {
-		return "", err
-	}
-	where, err := url.Parse(answer.RunsURL)
-	if err != nil {
-		return "", fmt.Errorf("read where the run of task %s shows up: %w", name, err)
-	}
-	return where.Query().Get("after"), nil
 }
 
 // ForgetTask removes the records of a task that is in no configuration.

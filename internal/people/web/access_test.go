@@ -170,7 +170,7 @@ func TestAsRequest_EachFormEndsInAnOperation(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/ui/tasks/web/approve": "approve for task web", "/ui/tasks/web/reject": "approve for task web", "/ui/tasks/web/hold": "operate for task web", "/ui/tasks/web/release": "operate for task web",
-		"/ui/tasks/web/run": "operate for task web", "/ui/tasks/web/retry": "operate for task web", "/ui/tasks/web/cancel": "operate for task web", "/ui/tasks/web/plan": "operate for task web",
+		"/ui/tasks/web/run": "operate for task web", "/ui/tasks/web/cancel": "operate for task web", "/ui/tasks/web/plan": "operate for task web",
 		"/ui/tasks/web/enable": "administer for task web", "/ui/tasks/a%2Fb/disable": "administer for task a/b",
 		"/ui/pause": "administer for all tasks", "/ui/resume": "administer for all tasks", "/ui/approve-all": "administer for all tasks", "/ui/approvals": "approve:", "/ui/what-if": "operate for all tasks",
 		"/ui/nothing": "operate:", "/ui/tasks/web": "operate:", "/ui/tasks/web/pause": "operate:", "/ui/hold": "operate:", "/v1/pause": "administer for all tasks",
@@ -217,7 +217,7 @@ func TestRoles_ActionsAreRefusedWithoutTheirRole(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	for action, role := range map[string]roles.Role{"approve": roles.Approve, "reject": roles.Approve, "hold": roles.Operate, "release": roles.Operate, "run": roles.Operate,
-		"retry": roles.Operate, "enable": roles.Administer, "disable": roles.Administer} {
+		"enable": roles.Administer, "disable": roles.Administer} {
 		given := map[roles.Role][]string{roles.View: {"*"}, roles.Administer: {"other"}, roles.Approve: {"other"}}
 		c.Rights = roles.Given(given)
 		if code, said := post("/ui/tasks/web/" + action); code != http.StatusForbidden || !strings.Contains(said, "token:ci may view, but needs the role "+string(role)+" for task web") {

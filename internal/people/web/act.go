@@ -33,7 +33,6 @@ var notices = map[string]string{
 	"hold":        "You have put the task on hold.",
 	"release":     "You have released the task.",
 	"run":         "You have requested a run.",
-	"retry":       "You have requested the run again.",
 	"cancel":      "You have cancelled the run.",
 	"enable":      "You have enabled the task.",
 	"disable":     "You have disabled the task.",
@@ -47,7 +46,7 @@ var notices = map[string]string{
 // form; {name} is the task of the page.
 var requests = map[string]string{
 	"approve": "POST /v1/tasks/{name}/approval", "reject": "POST /v1/tasks/{name}/approval",
-	"hold": "POST /v1/tasks/{name}/hold", "release": "DELETE /v1/tasks/{name}/hold", "run": "POST /v1/tasks/{name}/run", "retry": "POST /v1/tasks/{name}/retry",
+	"hold": "POST /v1/tasks/{name}/hold", "release": "DELETE /v1/tasks/{name}/hold", "run": "POST /v1/tasks/{name}/run",
 	"cancel": "POST /v1/tasks/{name}/cancel", "plan": "POST /v1/tasks/{name}/plan", "enable": "PATCH /v1/tasks/{name}", "disable": "PATCH /v1/tasks/{name}",
 	"pause": "POST /v1/pause", "resume": "POST /v1/resume", "approve-all": "POST /v1/consul/approval", "approvals": "POST /v1/approvals", "what-if": "POST /v1/what-if",
 }
@@ -129,8 +128,6 @@ func (p *pages) act(ctx context.Context, r *http.Request, by string) (err error)
 		err = c.ReleaseTask(ctx, name, by)
 	case "run":
 		_, err = c.RunTask(ctx, name)
-	case "retry":
-		_, err = c.RetryTask(ctx, name)
 	case "cancel":
 		if err = p.unchanged(ctx, name, r.PostFormValue("run"), r.PostFormValue("state")); err == nil {
 			_, err = c.CancelTask(ctx, name)

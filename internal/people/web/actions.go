@@ -45,13 +45,12 @@ func actionsOf(p taskPage) []action {
 			Consequence: "The task goes on at once with what Consul shows then. Guards, windows and approvals still apply."})
 	}
 	if exists && t.Enabled && live == nil && !stuck {
+		run := action{Name: "run", Label: "Run now", Confirm: "Run the task",
+			Consequence: "The task runs at once, also if nothing has changed, and without the wait after a failure. Guards, windows and approvals still apply."}
 		if last := t.LastRun; last != nil && (t.Unverified != nil || last.State == apispec.RunStateFailed || last.State == apispec.RunStateLost || last.State == apispec.RunStateCancelled) {
-			all = append(all, action{Name: "retry", Label: "Retry", Confirm: "Retry now", Tone: "primary",
-				Consequence: "The task runs again at once, without the wait after a failure. Guards, windows and approvals still apply."})
-		} else {
-			all = append(all, action{Name: "run", Label: "Run now", Confirm: "Run the task",
-				Consequence: "The task runs at once, also if nothing has changed. Guards, windows and approvals still apply."})
+			run.Tone = "primary"
 		}
+		all = append(all, run)
 	}
 	if exists && t.Enabled && !held {
 		hold := action{Name: "hold", Label: "Hold", Confirm: "Put on hold", Comment: true,
@@ -103,7 +102,7 @@ func planAction(p taskPage) action {
 // roleOf is the role that each action on a task needs.
 var roleOf = map[string]roles.Role{
 	"approve": roles.Approve, "reject": roles.Approve,
-	"run": roles.Operate, "plan": roles.Operate, "retry": roles.Operate, "cancel": roles.Operate, "hold": roles.Operate, "release": roles.Operate,
+	"run": roles.Operate, "plan": roles.Operate, "cancel": roles.Operate, "hold": roles.Operate, "release": roles.Operate,
 	"enable": roles.Administer, "disable": roles.Administer,
 }
 

@@ -93,7 +93,7 @@ func TestActions_RunIsNotOfferedWhereItCannotRun(t *testing.T) {
 			if tt.task.LastRun = nil; failed {
 				tt.task.LastRun = &apispec.Run{State: apispec.RunStateFailed}
 			}
-			offered := slices.ContainsFunc(actionsOf(taskPage{Task: tt.task, Definition: &apispec.Task{}}), func(a action) bool { return a.Name == "run" || a.Name == "retry" })
+			offered := slices.ContainsFunc(actionsOf(taskPage{Task: tt.task, Definition: &apispec.Task{}}), func(a action) bool { return a.Name == "run" })
 			if offered != tt.runs {
 				t.Errorf("%s, %s: a run is offered: %v", tt.task.Phase, tt.task.Reason.Code, offered)
 			}

@@ -83,7 +83,7 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 	for name, want := range map[string]string{
 		"fresh":   "run hold plan disable",
 		"applied": "run hold plan disable",
-		"failing": "retry hold plan disable",
+		"failing": "run hold plan disable",
 		"held":    "release plan disable",
 		"waiting": "approve reject hold cancel plan disable",
 		"running": "hold cancel plan",

@@ -28,7 +28,6 @@ type Action string
 // The actions.
 const (
 	Run         Action = "run"
-	Retry       Action = "retry"
 	Cancel      Action = "cancel"
 	Approve     Action = "approve"
 	Reject      Action = "reject"
@@ -53,7 +52,7 @@ const (
 )
 
 // Actions are all actions.
-var Actions = []Action{Run, Retry, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, WhatIf, Plan, Refused}
+var Actions = []Action{Run, Cancel, Approve, Reject, ApproveAll, Hold, Release, Pause, Resume, Create, Enable, Disable, Delete, Destroy, Forget, Reset, Restore, CreateToken, RevokeToken, WhatIf, Plan, Refused}
 
 // Entry is one thing that somebody did.
 type Entry struct {

@@ -279,7 +279,7 @@ func (f Facts) drifted(found state.Drifted) View {
 
 // unverified views a task that was applied, and of which nothing shows that it works.
 func (f Facts) unverified(u state.Unverified) View {
-	text := fmt.Sprintf("applied, and not verified since %s: %s; %s applies and verifies it again", stamp(u.Since), u.Text, f.command("retry"))
+	text := fmt.Sprintf("applied, and not verified since %s: %s; %s applies and verifies it again", stamp(u.Since), u.Text, f.command("run"))
 	if u.VerifiedAt.IsZero() {
 		text += "; no run of it was verified before"
 	} else {
