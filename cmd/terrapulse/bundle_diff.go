@@ -2,11 +2,14 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/posener/complete"
 
+	"github.com/terrapulse/terrapulse/internal/aws/invoke"
 	"github.com/terrapulse/terrapulse/internal/base/clock"
 	"github.com/terrapulse/terrapulse/internal/taskfile/bundle"
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
@@ -22,19 +25,28 @@ type bundleDiff struct {
 // bundleDiffCommand compares task files with the bundle in force.
 func (a *app) bundleDiffCommand() command {
 	var b bundleFlags
-	var exitCode bool
+	var exitCode, plan bool
 	f := a.flagSet("bundle diff")
 	b.register(f)
+	f.BoolVar(&plan, "plan", false, "With -stack, also plan in AWS each task that a push would run.")
 	f.BoolVar(&exitCode, "detailed-exitcode", false, "Exit code 0 means that the bundles are the same, 2 that they differ, 11 an error.")
 	return command{flags: f, synopsis: "Show which tasks a push would change",
-		examples: []string{"-config-dir tasks -stack=network"},
+		examples: []string{"-config-dir tasks -stack=network", "-plan -config-dir tasks -stack=network"},
 		codes:    append([]int{exitOK, exitChanges}, codesOfStore[1:]...), args: complete.PredictAnything,
 		help: `Usage: terrapulse bundle diff [flags] [s3://BUCKET/PREFIX]
 
   Compares task files with the bundle in force: which tasks are new, changed
   (and in what) or gone, and which will run because of it. Changes nothing.
+
+  With -plan, each task that a push would run is planned in a container, with
+  the rights, the providers and the state of the deployment. The files are
+  uploaded and not put into force. The exit code is 0 if every plan succeeded,
+  with or without changes, and 11 if one failed.
 `,
 		run: func(arguments []string) int {
+			if plan {
+				return a.planBundle(&b)
+			}
 			cfg, code := b.config.load(a)
 			if code >= 0 {
 				return code
@@ -126,4 +138,55 @@ func (a *app) printBundleDiff(d bundleDiff, pointer bundle.Pointer) int {
 	t.print(a.stdout)
 	fmt.Fprintf(a.stdout, "\nOf %s, %d will run and %d are removed.\n", tasksOf(len(d.Changes)), runs, gone)
 	return exitOK
+}
+
+// planBundle plans in AWS what a push would run.
+func (a *app) planBundle(b *bundleFlags) int {
+	if b.stack == "" {
+		return a.fail(exitMissing, errors.New("no deployment: terrapulse bundle diff -plan -stack=NAME"))
+	}
+	cfg, code := b.config.load(a)
+	if code >= 0 {
+		return code
+	}
+	packed, next, remove, code := a.packed(cfg, false)
+	defer remove()
+	if code >= 0 {
+		return code
+	}
+	at, code := a.place("bundle diff", b.stack, nil)
+	if code >= 0 {
+		return code
+	}
+	d, pointer, err := a.bundleDifference(at, packed, next)
+	if err != nil {
+		return a.fail(exitError, err)
+	}
+	var tasks []string
+	for _, change := range d.Changes {
+		if change.Runs {
+			tasks = append(tasks, change.Task)
+		}
+	}
+	if !a.json {
+		a.printBundleDiff(d, pointer)
+		fmt.Fprintln(a.stdout)
+	}
+	if len(tasks) == 0 {
+		if a.json {
+			return a.printReport(nil, nil, 0)
+		}
+		fmt.Fprintln(a.stdout, "A push would run no task: there is nothing to plan.")
+		return exitOK
+	}
+	if err := at.Store(a.ctx, packed); err != nil {
+		return a.fail(exitError, err)
+	}
+	asked := time.Now()
+	answer, err := at.stack.Invoke(a.ctx, invoke.Request{Mode: invoke.Inspect, Bundle: packed.Digest, Tasks: tasks, By: userAtHost()})
+	if err != nil {
+		return a.fail(exitError, err)
+	}
+	a.explain(answer)
+	return a.followRuns(at.stack, asked, answer, tasks)
 }

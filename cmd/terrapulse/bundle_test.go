@@ -208,8 +208,8 @@ func TestABundlesPlaceHasToBeNamed(t *testing.T) {
 	for _, c := range []string{"push", "diff", "pull"} {
 		d.runs(exitOK, "bundle "+c+" -help", "Usage: terrapulse bundle "+c)
 	}
-	d.runs(exitMissing, "bundle", "missing subcommand: terrapulse bundle push|diff|plan|pull")
-	d.runs(exitOK, "bundle -help", "Usage: terrapulse bundle push|diff|plan|pull")
+	d.runs(exitMissing, "bundle", "missing subcommand: terrapulse bundle push|diff|pull")
+	d.runs(exitOK, "bundle -help", "Usage: terrapulse bundle push|diff|pull")
 }
 
 // A plan uploads the files and puts nothing into force. It plans what a push would run.
@@ -229,19 +229,19 @@ func TestBundlePlan_PlansWhatAPushWouldRun(t *testing.T) {
 		return answer, nil
 	})
 	const files = " -stack=prod -config-dir=tasks"
-	d.runs(exitOK, "bundle plan"+files, "Nothing was pushed yet.", "Of 2 tasks, 2 will run", "### Task lb\nPlan: 1 to add", "### Task far\n")
+	d.runs(exitOK, "bundle diff -plan"+files, "Nothing was pushed yet.", "Of 2 tasks, 2 will run", "### Task lb\nPlan: 1 to add", "### Task far\n")
 	if len(d.asked) != 1 || d.asked[0].Mode != invoke.Inspect || len(d.asked[0].Bundle) != 64 || len(d.asked[0].Tasks) != 2 {
 		t.Errorf("the function was asked %+v", d.asked)
 	}
 	d.runs(exitOK, "bundle diff"+files, "Nothing was pushed yet.")
 
 	d.runs(exitOK, "bundle push -config-dir=tasks "+bundleURL)
-	d.runs(exitOK, "bundle plan"+files, "The files are the same.", "there is nothing to plan")
+	d.runs(exitOK, "bundle diff -plan"+files, "The files are the same.", "there is nothing to plan")
 	put(t, "lb/main.tf", `variable "services" {} # new`)
-	if out := d.runs(exitOK, "bundle plan -json"+files, `"lb"`); strings.Contains(out, `"far"`) {
+	if out := d.runs(exitOK, "bundle diff -plan -json"+files, `"lb"`); strings.Contains(out, `"far"`) {
 		t.Errorf("a task that a push would not run is planned:\n%s", out)
 	}
 	put(t, "tasks/tasks.yaml", bundleTasks+"vault:\n  token: s.0123456789abcdefghijklmn\n")
-	d.runs(exitConfig, "bundle plan"+files, "token")
-	d.runs(exitMissing, "bundle plan -config-dir=tasks", "-stack=NAME")
+	d.runs(exitConfig, "bundle diff -plan"+files, "token")
+	d.runs(exitMissing, "bundle diff -plan -config-dir=tasks", "-stack=NAME")
 }

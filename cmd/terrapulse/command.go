@@ -21,7 +21,6 @@ func (a *app) commands() []command {
 			a.startCommand(),
 			a.inspectCommand(),
 			a.validateCommand(),
-			a.renderCommand(),
 			a.statusCommand(),
 			a.runsCommand(),
 			a.logsCommand(),
@@ -46,10 +45,7 @@ func (a *app) commands() []command {
 			a.uiCommand(),
 			a.loginCommand(),
 			a.logoutCommand(),
-			a.whoamiCommand(),
 			a.runnerCommand(),
-
-			a.schemaCommand(),
 
 			a.versionCommand(),
 		},
@@ -76,7 +72,6 @@ func (a *app) commands() []command {
   from one bundle in S3: the one that was pushed last.`,
 			a.bundlePushCommand(),
 			a.bundleDiffCommand(),
-			a.bundlePlanCommand(),
 			a.bundlePullCommand()),
 		a.group("notify", "Test where events are sent", `
   Sends a test event through the notify blocks of task files.`,

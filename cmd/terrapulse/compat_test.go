@@ -329,7 +329,6 @@ terraform_provider "local" {
 `, env, password))
 
 	results := []result{s.run("-once", "-config-file", file, "-log-level", "TRACE"), s.run("inspect", "-config-file", file, "-log-level", "TRACE"),
-		s.run("render", "-config-file", file, "password"), s.run("render", "-config-file", file, "env"),
 		s.run("status", "-json"), s.run("runs", "-json", "password"), s.run("logs", "env"), s.run("logs", "password")}
 	wantCode(t, results[0], exitError)
 	wantRow(t, results[0].stdout, "env", "succeeded", "1", "0", "0")

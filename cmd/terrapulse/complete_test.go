@@ -44,7 +44,7 @@ func TestAShellCompletesWhatIsTyped(t *testing.T) {
 		{"terrapulse start -config-dir fo", []string{"folder/"}},
 		{"terrapulse start -client", nil},
 		{"terrapulse inspect -config-file " + file + " ", []string{"newt", "other"}},
-		{"terrapulse render -config-file=" + file + " o", []string{"other"}},
+		{"terrapulse inspect -config-file=" + file + " o", []string{"other"}},
 		{"terrapulse start -config-file " + file + " -inspect-task n", []string{"newt"}},
 		{"terrapulse status -", []string{"-after", "-ca-cert", "-ca-path", "-client-cert", "-client-key", "-config-dir", "-config-file", "-enabled", "-health", "-http-addr", "-json", "-label", "-limit", "-name", "-phase", "-reason", "-search", "-sort", "-ssl-verify", "-stack", "-store", "-token", "-token-file"}},
 		{"terrapulse status -phase f", []string{"failing"}},

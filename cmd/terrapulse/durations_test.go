@@ -33,7 +33,7 @@ func TestRuns_TookAsLongAsInTheOverviewAndInTheSummary(t *testing.T) {
 	if _, err := store.Apply(t.Context(), state.Create(state.TaskKey("lb"), state.Encode(task)), state.Create(state.RunKey("lb", run.ID), state.Encode(run))); err != nil {
 		t.Fatal(err)
 	}
-	o, err := overview.Reader{Store: store, Now: func() time.Time { return run.Ended }}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: func() time.Time { return run.Ended }}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,11 +201,8 @@ func TestConsul_CommandsEndIfItIsUnreachable(t *testing.T) {
 	file := s.config(s.task("lb", onWeb))
 	s.consul.Stop()
 	before := tree(t, s.dir)
-	for _, args := range [][]string{{"-once"}, {"-inspect"}, {"inspect"}, {"validate", "-consul"}, {"render"}} {
+	for _, args := range [][]string{{"-once"}, {"-inspect"}, {"inspect"}, {"validate", "-consul"}} {
 		args = append(args, "-config-file", file)
-		if args[0] == "render" {
-			args = append(args, "lb")
-		}
 		r := s.run(args...)
 		if r.code != exitConfig {
 			t.Errorf("%v: exit code %d, want %d", args, r.code, exitConfig)

@@ -18,7 +18,7 @@ import (
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
 
-func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
+func TestJSON_OfOnceInspectAndValidate(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb) + s.task("off", "enabled = false\n"+onWeb))
@@ -46,15 +46,6 @@ func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
 		t.Errorf("once: %+v", once)
 	}
 
-	var rendered struct {
-		Task  string
-		Files []struct{ Name, Content string }
-	}
-	decode(t, s.run("render", "-json", "-config-file", file, "lb"), &rendered)
-	if rendered.Task != "lb" || len(rendered.Files) < 3 || rendered.Files[0].Content == "" {
-		t.Errorf("rendered: %+v", rendered)
-	}
-
 	var valid struct {
 		Valid            bool
 		Errors, Warnings []string
@@ -75,7 +66,6 @@ func TestJSON_OfOnceInspectRenderAndValidate(t *testing.T) {
 
 // withoutJSON are the commands that take no -json, and why.
 var withoutJSON = map[string]string{
-	"schema":  "what it prints is JSON",
 	"task":    "a group: it prints its help alone",
 	"runner":  "it prints nothing but its log",
 	"bundle":  "a group: it prints its help alone",

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
+	"github.com/terrapulse/terrapulse/internal/people/apispec"
+	"github.com/terrapulse/terrapulse/internal/people/apiview"
 	"github.com/terrapulse/terrapulse/internal/people/login"
 	"github.com/terrapulse/terrapulse/internal/people/openid"
 )
@@ -26,6 +28,7 @@ const loginTime = 10 * time.Minute
 type loginFlags struct {
 	api    apiFlags
 	device bool
+	show   bool
 	port   int
 	caCert string
 }
@@ -34,12 +37,13 @@ type loginFlags struct {
 func (a *app) loginCommand() command {
 	var l loginFlags
 	f := a.flagSet("login")
+	f.BoolVar(&l.show, "show", false, "Sign nobody in: show who you are to an instance or a deployment in AWS, what proves it, and your roles.")
 	f.BoolVar(&l.device, "device", false, "Sign in with a browser on another device, where you enter a code.")
 	f.IntVar(&l.port, "listen-port", 0, "The `port` on 127.0.0.1 at which the browser comes back to http://localhost:PORT/callback, if the provider has to know it. Without a display, the port that you forward from the machine with your browser. Default: any free port.")
 	f.StringVar(&l.caCert, "issuer-ca-cert", "", "The `file` of the authority that the certificate of the OpenID provider is checked with. Default: those of the system.")
 	l.api.registerCurrent(f)
 	return command{flags: f, synopsis: "Sign in at the OpenID provider of an instance",
-		examples: []string{"-http-addr=https://terrapulse.example.com:8558", "-device"}, codes: codesOfTask,
+		examples: []string{"-http-addr=https://terrapulse.example.com:8558", "-device", "-stack=network -show"}, codes: codesOfTask,
 		help: `Usage: terrapulse login [flags]
 
   Signs you in at the OpenID provider that api.access.oidc of an instance names,
@@ -47,8 +51,16 @@ func (a *app) loginCommand() command {
   -http-addr then act as you, until you sign out with terrapulse logout, or the
   provider does not renew the sign-in. The tokens are kept in your folder for
   configuration; only you can read them, and they are sent to this address only.
+
+  -show works with each kind of identity: a token, a client certificate, a
+  sign-in, or AWS credentials.
 `,
-		run: func([]string) int { return a.login(&l) },
+		run: func([]string) int {
+			if l.show {
+				return a.showSender(&l.api)
+			}
+			return a.login(&l)
+		},
 	}
 }
 
@@ -197,4 +209,44 @@ func (a *app) keepLogin(ctx context.Context, folder login.Folder, one login.Logi
 	}
 	a.printSender(who, fmt.Sprintf("Signed in at %s as ", one.Address))
 	return nil
+}
+
+// showSender prints who the user is to an API.
+func (a *app) showSender(api *apiFlags) int {
+	client, code := a.apiClient(api)
+	if code >= 0 {
+		return code
+	}
+	defer client.Close()
+	who, err := client.Version(a.ctx)
+	if err != nil {
+		return a.problem("unable to find out who you are", err)
+	}
+	a.printSender(who, "")
+	return exitOK
+}
+
+// senderReport is what login -json prints.
+type senderReport struct {
+	Sender string                 `json:"sender"`
+	Proof  string                 `json:"proof,omitempty"`
+	Groups []string               `json:"groups,omitempty"`
+	Roles  []apispec.RoleOfSender `json:"roles"`
+}
+
+// printSender prints who sends requests, as the API sees it.
+func (a *app) printSender(v apispec.VersionResponse, intro string) {
+	r := senderReport{Sender: apispec.Deref(v.Sender), Proof: apispec.Deref(v.Proof), Groups: apispec.Deref(v.Groups), Roles: apispec.Deref(v.Roles)}
+	if a.json {
+		a.printJSON(r)
+		return
+	}
+	fmt.Fprintf(a.stdout, "%s%s\n", intro, r.Sender)
+	if r.Proof != "" {
+		fmt.Fprintf(a.stdout, "Proven by: %s\n", r.Proof)
+	}
+	if len(r.Groups) > 0 {
+		fmt.Fprintf(a.stdout, "Groups: %s\n", strings.Join(r.Groups, ", "))
+	}
+	fmt.Fprintf(a.stdout, "Roles: %s\n", apiview.Rights(v))
 }

@@ -136,13 +136,13 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 	wantCode(t, result{p.ProcessState.ExitCode(), p.stdout.String(), p.stderr.String()}, exitOK)
 	wantText(t, p.stdout.String(), "Signed in at "+address+" as user:"+openidtest.Kilgore, "Groups: "+openidtest.KilgoresGroup, "Roles: view, operate")
 
-	whoami := func(code int, want ...string) {
+	isShown := func(code int, want ...string) {
 		t.Helper()
-		r := s.bare("whoami", "-http-addr", address)
+		r := s.bare("login", "-show", "-http-addr", address)
 		wantCode(t, r, code)
 		wantText(t, r.stdout+r.stderr, want...)
 	}
-	whoami(exitOK, "user:"+openidtest.Kilgore, "Proven by: oidc")
+	isShown(exitOK, "user:"+openidtest.Kilgore, "Proven by: oidc")
 	files, _ := filepath.Glob(s.path("config/terrapulse/logins/*"))
 	if len(files) != 1 {
 		t.Fatalf("files: %v", files)
@@ -170,22 +170,22 @@ func TestLogin_InABrowserAndAsTheSamePersonLater(t *testing.T) {
 		}
 	}
 	change("id_token", "wrong")
-	whoami(exitError, "not valid here")
+	isShown(exitError, "not valid here")
 	change("expires", time.Now().Add(-time.Minute))
-	whoami(exitOK, "user:"+openidtest.Kilgore)
-	whoami(exitOK, "user:"+openidtest.Kilgore)
+	isShown(exitOK, "user:"+openidtest.Kilgore)
+	isShown(exitOK, "user:"+openidtest.Kilgore)
 	change("refresh_token", "wrong")
 	change("expires", time.Now().Add(-time.Minute))
-	whoami(exitError, "sign in again with `terrapulse login -http-addr "+address+"`")
+	isShown(exitError, "sign in again with `terrapulse login -http-addr "+address+"`")
 
 	// The token is sent to this address only.
-	r := s.bare("whoami", "-http-addr", strings.Replace(address, "127.0.0.1", "localhost", 1))
+	r := s.bare("login", "-show", "-http-addr", strings.Replace(address, "127.0.0.1", "localhost", 1))
 	wantText(t, r.stderr, "this API needs a token", "terrapulse login")
 	change("expires", time.Now().Add(time.Hour))
 	r = s.bare("logout", "-http-addr", address)
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "Signed out from "+address, "A copy of the ID token is valid until ") // dex revokes no tokens
-	whoami(exitError, "this API needs a token")
+	isShown(exitError, "this API needs a token")
 	wantText(t, s.bare("logout", "-http-addr", address).stdout, "You were not signed in")
 }
 
@@ -263,6 +263,6 @@ func TestLogin_SaysWhereNobodyCanSignIn(t *testing.T) {
 	r := s.bare("login", "-http-addr", p.served())
 	wantCode(t, r, exitError)
 	wantText(t, r.stderr, "there is no OpenID provider (api.access.oidc in the configuration)")
-	r = s.bare("whoami", "-http-addr", p.served(), "-json")
+	r = s.bare("login", "-show", "-http-addr", p.served(), "-json")
 	wantText(t, r.stdout, `"proof": "local"`)
 }

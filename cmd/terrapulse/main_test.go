@@ -248,7 +248,7 @@ func (s *site) args(args []string) []string {
 		command, rest = args[0], args[1:]
 	}
 	overAPI := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-http-addr") })
-	if overAPI || command == "init" || command == "doctor" || command == "validate" || command == "notify" || command == "render" || command == "inspect" || command == "migrate" || command == "runner" {
+	if overAPI || command == "init" || command == "doctor" || command == "validate" || command == "notify" || command == "inspect" || command == "migrate" || command == "runner" {
 		return args
 	}
 	if command == "plan" {

@@ -25,11 +25,8 @@ func TestTaskFiles_EveryCommandReportsAllMistakes(t *testing.T) {
 		`c.yaml:6: task[0].condition.schedule.cron: unable to parse`,
 	}
 	before := tree(t, s.dir)
-	for _, args := range [][]string{{"validate"}, {"start"}, {"-once"}, {"-inspect"}, {"render"}} {
+	for _, args := range [][]string{{"validate"}, {"start"}, {"-once"}, {"-inspect"}} {
 		args = append(args, "-config-dir", s.path("conf"))
-		if args[0] == "render" {
-			args = append(args, "c")
-		}
 		r := s.run(args...)
 		if r.code != exitConfig {
 			t.Errorf("%v: exit code %d, want %d", args, r.code, exitConfig)

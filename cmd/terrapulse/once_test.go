@@ -42,16 +42,13 @@ func TestOnceAppliesWhatConsulSays(t *testing.T) {
 	wantText(t, s.run("status").stdout, "lb", "applied", "on change")
 }
 
-func TestInspectRenderAndValidateChangeNothing(t *testing.T) {
+func TestInspectAndValidateChangeNothing(t *testing.T) {
 	s := newParallelSite(t)
 	s.register("web", "web-1", 8080, "passing")
 	file := s.config(s.task("lb", onWeb))
 	before := tree(t, s.dir)
 
-	r := s.run("render", "-config-file", file, "lb")
-	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "### main.tf", "### terraform.tfvars", `address         = "10.0.0.1"`, "8080")
-	r = s.run("validate", "-config-file", file, "-consul")
+	r := s.run("validate", "-config-file", file, "-consul")
 	wantCode(t, r, exitOK)
 	wantText(t, r.stdout, "valid: 1 task.", s.consul.Addr())
 	r = s.run("-inspect", "-config-file", file, "-detailed-exitcode")
@@ -146,7 +143,6 @@ func TestExitCodesOfTheCommandLine(t *testing.T) {
 		{[]string{"start", "-parallel", "0"}, exitFlags, "from 1 on"},
 		{[]string{"runs", "lb", "dns"}, exitMissing, "TASK"},
 		{[]string{"logs"}, exitMissing, "RUN"},
-		{[]string{"render"}, exitMissing, "TASK"},
 		{[]string{"-config-file", "nowhere.hcl"}, exitConfig, "nowhere.hcl"},
 		{[]string{"status", "-store", "redis:x"}, exitConfig, "sqlite"},
 		{[]string{"status", "-store", "file:x"}, exitConfig, "sqlite"},

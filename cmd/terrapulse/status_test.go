@@ -332,7 +332,7 @@ func TestStatus_ShowsWhatStopsADeploymentThatReadsBundles(t *testing.T) {
 	if _, err := store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(rec))); err != nil {
 		t.Fatal(err)
 	}
-	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }}.Read(t.Context(), nil)
+	o, err := overview.Reader{Store: store, Now: func() time.Time { return now }}.Recorded(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

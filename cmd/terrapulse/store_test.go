@@ -80,7 +80,7 @@ func TestStore_WithoutTaskFilesIsInTheDefaultWorkingDir(t *testing.T) {
 	clustered := s.write("clustered.hcl", s.read("tasks.hcl")+"high_availability {\n  cluster {\n    name = \"network\"\n  }\n}\n")
 	r = s.bare("status", "-config-file", clustered)
 	wantCode(t, r, exitOK)
-	wantText(t, r.stdout, "No task has been decided on yet")
+	wantText(t, r.stdout, "lb    soon")
 
 	t.Setenv("TERRAPULSE_STORE", "sqlite:"+s.path("named.db"))
 	wantCode(t, s.bare("start", "-once", "-config-file", file), exitOK)

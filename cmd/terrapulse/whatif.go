@@ -107,7 +107,7 @@ func (w *whatIfOptions) check(a *app) int {
 	given := w.api.given()
 	switch {
 	case !w.asked() && (given["stack"] || given["store"]):
-		return a.fail(exitFlags, errors.New("-stack and -store go with -without or -with; to plan task files for a deployment in AWS, use terrapulse bundle plan"))
+		return a.fail(exitFlags, errors.New("-stack and -store go with -without or -with; to plan task files for a deployment in AWS, use terrapulse bundle diff -plan"))
 	case w.asked() && (given["http-addr"] || given["port"] || given["stack"]) && (given["config-file"] || given["config-dir"] || given["store"]):
 		return a.fail(exitFlags, errors.New("name either task files, or who answers: -http-addr, -port or -stack"))
 	}

@@ -271,7 +271,7 @@ func (a *api) inspectReplacing(r *http.Request, mode string, definition json.Raw
 		return nil, refuse(http.StatusBadRequest, "the parameter replace needs run=inspect: a definition of a task file is changed in the file")
 	}
 	if a.Control.PlanReplacing == nil {
-		return nil, refuse(http.StatusBadRequest, "a deployment in AWS plans changed task files with terrapulse bundle plan")
+		return nil, refuse(http.StatusBadRequest, "a deployment in AWS plans changed task files with terrapulse bundle diff -plan")
 	}
 	t, err := a.Control.CheckReplacement(r.Context(), definition)
 	if err != nil {
