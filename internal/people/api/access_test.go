@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +23,25 @@ func with(tasks map[roles.Role][]string) access.Caller {
 	return access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(tasks)}
 }
 
-// answers returns a function that sends requests of a caller.
-func (e *engine) answers(c access.Caller) func(method, path, body string) (int, string) {
+// asking sends requests of a caller.
+type asking func(method, path, body string) (int, string)
+
+// wants fails the test if a request is answered with another status, or without these words.
+func (ask asking) wants(t *testing.T, method, path, body string, status int, words ...string) {
+	t.Helper()
+	code, said := ask(method, path, body)
+	if code != status {
+		t.Errorf("%s %s %.60s: %d, want %d: %s", method, path, body, code, status, said)
+	}
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			t.Errorf("%s %s %.60s lacks %q: %s", method, path, body, w, said)
+		}
+	}
+}
+
+// answers returns what sends requests of a caller.
+func (e *engine) answers(c access.Caller) asking {
 	handler := api.New(e.options)
 	return func(method, path, body string) (int, string) {
 		r := httptest.NewRequestWithContext(access.With(e.t.Context(), c), method, path, strings.NewReader(body))
@@ -74,13 +90,9 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 	reconcile := state.Reconcile{LastSuccess: time.Now(), Sight: state.Sight{ConsulError: "vpn cannot be read"},
 		Unreadable: &state.Unreadable{Tasks: []string{"secret"}, Count: 1, Error: "secret", Since: time.Now()},
 		Replaced:   &state.Replaced{Why: "it is another", Tasks: 3, Entries: 9, Shown: "x"}}
-	if _, err := crowded.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(reconcile))); err != nil {
-		t.Fatal(err)
-	}
+	crowded.put(t, state.ReconcileKey, reconcile)
 	reconcile = state.Reconcile{LastSuccess: time.Now(), Sight: state.Sight{ConsulError: "something"}}
-	if _, err := alone.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(reconcile))); err != nil {
-		t.Fatal(err)
-	}
+	alone.put(t, state.ReconcileKey, reconcile)
 	admin := crowded.answers(with(map[roles.Role][]string{roles.Administer: {"*"}}))
 	for _, request := range [][3]string{{"POST", "/v1/tasks/vpn/hold", "{}"}, {"PATCH", "/v1/tasks/secret", `{"enabled": false}`}, {"DELETE", "/v1/tasks/zone", ""}} {
 		if code, said := admin(request[0], request[1], request[2]); code >= 300 {
@@ -90,7 +102,7 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 	viewer := with(map[roles.Role][]string{roles.View: {"web-*"}})
 	one, other := alone.answers(viewer), crowded.answers(viewer)
 	for _, path := range []string{
-		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-phase", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret", "/v1/overview?task=web-a&task=web-b", "/v1/tasks/web-a/overview", "/v1/tasks/web-b/overview", "/v1/order",
+		"/v1/overview", "/v1/overview?limit=1&attention=5", "/v1/overview?sort=-phase", "/v1/overview?search=vpn", "/v1/overview?phase=stopped", "/v1/overview?after=vpn&limit=5", "/v1/overview?task=secret", "/v1/overview?task=web-a&task=web-b", "/v1/tasks/web-a/overview", "/v1/tasks/web-b/overview", "/v1/order", "/v1/map", "/v1/audit",
 		"/v1/status", "/v1/status/tasks", "/v1/status/tasks?include=events", "/v1/status/tasks?limit=1", "/v1/tasks", "/v1/tasks?limit=1&after=secret", "/v1/runs", "/v1/runs?limit=1", "/v1/events", "/v1/health", "/v1/version",
 	} {
 		code, want := one("GET", path, "")
@@ -104,9 +116,7 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 	}
 	for _, path := range []string{"", "/overview", "/runs", "/runs/1", "/runs/1/log", "/runs/1/output", "/runs/1/plan", "/runs/1/plan-data", "/plan"} {
 		for _, task := range []string{"secret", "nosuch"} {
-			if code, said := other("GET", "/v1/tasks/"+task+path, ""); code != http.StatusForbidden || !strings.Contains(said, "token:ci needs the role view for task "+task) {
-				t.Errorf("%s of %s: %d %s", path, task, code, said)
-			}
+			other.wants(t, "GET", "/v1/tasks/"+task+path, "", http.StatusForbidden, "token:ci needs the role view for task "+task)
 		}
 	}
 	digest := regexp.MustCompile(`"digest":"\w+"`)
@@ -123,9 +133,7 @@ func TestView_TasksThatTheViewerMayNotViewLeaveNoTrace(t *testing.T) {
 		}
 		before = now
 	}
-	if code, said := other("GET", "/v1/metrics", ""); code != http.StatusForbidden || !strings.Contains(said, "may view only web-*, but needs the role view for all tasks") {
-		t.Errorf("metrics: %d %s", code, said)
-	}
+	other.wants(t, "GET", "/v1/metrics", "", http.StatusForbidden, "may view only web-*, but needs the role view for all tasks")
 }
 
 func TestCreate_NeedsTheRoleForTheNameAndForFormerNames(t *testing.T) {
@@ -145,25 +153,6 @@ func TestCreate_NeedsTheRoleForTheNameAndForFormerNames(t *testing.T) {
 		}
 	}
 	for _, request := range [][2]string{{"PATCH", "/v1/tasks/web?run=inspect"}, {"PATCH", "/v1/tasks/web?run=now"}, {"DELETE", "/v1/tasks/web"}} {
-		if code, said := ask(request[0], request[1], `{"enabled": true}`); code != http.StatusForbidden {
-			t.Errorf("%s: %d %s", request[1], code, said)
-		}
-	}
-}
-
-func TestRoles_ChangesAreRecordedWithTheIdentity(t *testing.T) {
-	e := newEngine(t, files)
-	ask := e.answers(with(map[roles.Role][]string{roles.Operate: {"web"}}))
-	if code, said := ask("POST", "/v1/tasks/web/hold", `{"by": "somebody else"}`); code != http.StatusOK {
-		t.Fatalf("%d %s", code, said)
-	}
-	_, said := ask("GET", "/v1/tasks/web/overview", "")
-	var shown struct {
-		Task struct {
-			OnHold struct{ By string } `json:"on_hold"`
-		}
-	}
-	if err := json.Unmarshal([]byte(said), &shown); err != nil || shown.Task.OnHold.By != "token:ci" {
-		t.Errorf("%v: %s", err, said)
+		ask.wants(t, request[0], request[1], `{"enabled": true}`, http.StatusForbidden)
 	}
 }

@@ -32,37 +32,32 @@ func waiting(t *testing.T, names ...string) *engine {
 			Content: &state.Content{Definition: "d", Input: "i", Plan: name}}
 		run := state.Run{ID: fmt.Sprintf("01a201e4-2442-7a95-affe-%012d", i), Task: name, Kind: state.KindApply, State: state.RunWaiting, Waits: state.Waits{Wait: wait}, Created: time.Now()}
 		task := state.Task{Applied: state.Applied{At: time.Now()}, Run: &state.LiveRun{ID: run.ID, Created: run.Created, Wait: wait}}
-		if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey(name), state.Encode(task)), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
-			t.Fatal(err)
-		}
+		e.put(t, state.TaskKey(name), task)
+		e.put(t, state.RunKey(name, run.ID), run)
 	}
 	return e
 }
 
-// resumes reports whether the plan of a task was approved.
-func (e *engine) resumes(task string) bool {
+// task is the record of a task.
+func (e *engine) task(name string) state.Task {
 	e.t.Helper()
-	known, err := state.Read[state.Task](e.t.Context(), e.store, state.TaskKey(task))
+	known, err := state.Read[state.Task](e.t.Context(), e.store, state.TaskKey(name))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	return known.Data.Run.Resume != nil
+	return known.Data
 }
+
+// resumes reports whether the plan of a task was approved.
+func (e *engine) resumes(task string) bool { e.t.Helper(); return e.task(task).Run.Resume != nil }
 
 func TestApprovals_EachPlanIsApprovedForItself(t *testing.T) {
 	e := waiting(t, "fw-1", "fw-2", "fw-3", "vpn")
 	rights := roles.Given(map[roles.Role][]string{roles.View: {"*"}, roles.Approve: {"fw-*"}})
 	ask := e.answers(access.Caller{Identity: identity.OfToken("ann"), Rights: rights})
-	code, said := ask("POST", "/v1/approvals", `{"comment": "rack 7", "plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-another"},
-		{"task": "vpn", "plan": "plan-of-vpn"}, {"task": "gone", "plan": "plan-of-gone"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`)
-	if code != http.StatusOK {
-		t.Fatal(code, said)
-	}
-	for _, want := range []string{`"approved":true,"plan":"plan-of-fw-1","task":"fw-1"`, "another plan of task 'fw-2' waits for an approval now", "needs the role approve for task vpn", "needs the role approve for task gone"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%s is missing: %s", want, said)
-		}
-	}
+	ask.wants(t, "POST", "/v1/approvals", `{"comment": "rack 7", "plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-another"},
+		{"task": "vpn", "plan": "plan-of-vpn"}, {"task": "gone", "plan": "plan-of-gone"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`, http.StatusOK,
+		`"approved":true,"plan":"plan-of-fw-1","task":"fw-1"`, "another plan of task 'fw-2' waits for an approval now", "needs the role approve for task vpn", "needs the role approve for task gone")
 	for task, want := range map[string]bool{"fw-1": true, "fw-2": false, "fw-3": true, "vpn": false} {
 		if e.resumes(task) != want {
 			t.Errorf("that %s is approved is %t", task, !want)
@@ -77,8 +72,13 @@ func TestApprovals_EachPlanIsApprovedForItself(t *testing.T) {
 	}
 }
 
-func TestApprovals_NameTheirPlans(t *testing.T) {
+func TestApprovals_NameTheirPlansByAtLeastEightCharacters(t *testing.T) {
 	e := waiting(t, "fw-1")
+	for _, decision := range []string{"approve", "reject"} {
+		for _, plan := range []string{"", `, "plan": ""`, `, "plan": "p"`, `, "plan": "plan-of"`} {
+			e.answers(everything).wants(t, "POST", "/v1/tasks/fw-1/approval", `{"decision": "`+decision+`"`+plan+`}`, http.StatusBadRequest, "plan")
+		}
+	}
 	for _, body := range []string{`{}`, `{"plans": []}`, `{"plans": [{"task": "fw-1"}]}`, `{"plans": [{"task": "fw-1", "plan": ""}]}`, `{"plans": [{"task": "fw-1", "plan": "plan"}]}`} {
 		if code := e.sends("POST", "/v1/approvals", body, "api.token", nil); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", body, code)
@@ -87,6 +87,7 @@ func TestApprovals_NameTheirPlans(t *testing.T) {
 	if e.resumes("fw-1") {
 		t.Error("it is approved")
 	}
+	e.answers(everything).wants(t, "POST", "/v1/tasks/fw-1/approval", `{"decision": "approve", "plan": "plan-of-"}`, http.StatusAccepted)
 }
 
 func TestLabels_SelectTasksInEachList(t *testing.T) {
@@ -125,9 +126,7 @@ func TestApprovals_StoreThatFailsInBetweenLeavesNoDoubtAboutTheOthers(t *testing
 	store := &failing{Store: e.store}
 	e.Control.Store = store
 	ask := e.answers(everything)
-	if code, said := ask("POST", "/v1/approvals", three); code != http.StatusInternalServerError || !strings.Contains(said, "the disk is full") {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/approvals", three, http.StatusInternalServerError, "the disk is full")
 	store.left = 1
 	code, said := ask("POST", "/v1/approvals", three)
 	var answer apispec.ApprovalsResponse

@@ -49,9 +49,7 @@ func TestRoles_OddNamesOfTasksLeadToNoOtherTask(t *testing.T) {
 func TestAudit_RefusedAttemptsHaveNoHiddenCharacters(t *testing.T) {
 	e := newEngine(t, someTasks("web-a"))
 	ask := e.answers(with(map[roles.Role][]string{roles.View: {"web-*"}}))
-	if code, said := ask("POST", "/v1/tasks/x%1b%5b2Jx%0a%e2%80%aeevil/hold", "{}"); code != http.StatusForbidden {
-		t.Fatalf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/tasks/x%1b%5b2Jx%0a%e2%80%aeevil/hold", "{}", http.StatusForbidden)
 	all := e.entries()
 	if len(all) != 1 || all[0].Action != audit.Refused || strings.ContainsAny(all[0].Task+all[0].Detail, "\x1b\n\u202e") || !strings.HasSuffix(all[0].Task, "evil") {
 		t.Errorf("%+v", all)

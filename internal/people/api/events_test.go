@@ -21,9 +21,7 @@ func TestEvents_LatestComesFirstInWords(t *testing.T) {
 	var answer apispec.EventsResponse
 	var failed int
 	eventually(t, "the failure is shown", func() bool {
-		if err := json.Unmarshal([]byte(e.get("/v1/events").body), &answer); err != nil {
-			t.Fatal(err)
-		}
+		decode(t, e.get("/v1/events"), &answer)
 		failed = slices.IndexFunc(answer.Events, func(e apispec.LatestEvent) bool { return e.Kind == "run_failed" })
 		return failed >= 0
 	})
@@ -52,7 +50,7 @@ func TestEvents_AreSelectedByTheLabelsThatTasksHaveNow(t *testing.T) {
 	if _, err := e.store.Apply(t.Context(), outbox.NewEvents(events...).Changes()...); err != nil {
 		t.Fatal(err)
 	}
-	about := func(ask func(method, path, body string) (int, string), query string) string {
+	about := func(ask asking, query string) string {
 		t.Helper()
 		code, said := ask("GET", "/v1/events"+query, "")
 		var answer apispec.EventsResponse
@@ -77,9 +75,7 @@ func TestEvents_AreSelectedByTheLabelsThatTasksHaveNow(t *testing.T) {
 	if got := about(e.granted("ann", forSite("ber", roles.View)), "?label=site%3Dmuc,ber"); got != "fw-2" {
 		t.Errorf("who may view one site sees events of %s", got)
 	}
-	if code, said := all("GET", "/v1/events?label=muc", ""); code != 400 {
-		t.Errorf("%d %s", code, said)
-	}
+	all.wants(t, "GET", "/v1/events?label=muc", "", 400)
 	e.base.Store(load(t, firewall("fw-1", "ber", "")))
 	if got := about(all, "?label=site%3Dber"); got != "fw-1" {
 		t.Errorf("after a change of the files: %s", got)

@@ -14,7 +14,7 @@ import (
 )
 
 // granted returns a function that sends requests of a person to whom grants give roles, as the servers find them.
-func (e *engine) granted(name string, grants ...roles.Grant) func(method, path, body string) (int, string) {
+func (e *engine) granted(name string, grants ...roles.Grant) asking {
 	for i := range grants {
 		grants[i].To = []string{"token:" + name}
 	}
@@ -34,7 +34,7 @@ func firewall(name, site, also string) string {
 }
 
 // approves approves the plan of fw-1, and returns the answer.
-func approves(ask func(method, path, body string) (int, string)) (int, string) {
+func approves(ask asking) (int, string) {
 	return ask("POST", "/v1/tasks/fw-1/approval", `{"decision": "approve", "plan": "plan-of-fw-1"}`)
 }
 
@@ -44,24 +44,16 @@ func TestLabels_RolesForASiteAreForItsTasksAlone(t *testing.T) {
 	if _, said := ask("GET", "/v1/overview", ""); !strings.Contains(said, `"name":"fw-3"`) || strings.Contains(said, "fw-2") {
 		t.Errorf("other tasks are listed: %s", said)
 	}
-	code, said := ask("POST", "/v1/approvals", `{"plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-fw-2"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`)
-	if code != http.StatusOK || !strings.Contains(said, "token:ann needs the role approve for task fw-2, and has it only for site=muc: an administrator can give it") {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/approvals", `{"plans": [{"task": "fw-1", "plan": "plan-of-fw-1"}, {"task": "fw-2", "plan": "plan-of-fw-2"}, {"task": "fw-3", "plan": "plan-of-fw-3"}]}`, http.StatusOK,
+		"token:ann needs the role approve for task fw-2, and has it only for site=muc: an administrator can give it")
 	for task, want := range map[string]bool{"fw-1": true, "fw-2": false, "fw-3": true} {
 		if e.resumes(task) != want {
 			t.Errorf("that %s is approved is %t", task, !want)
 		}
 	}
-	if code, said := ask("POST", "/v1/tasks/fw-3/hold", "{}"); code != http.StatusOK {
-		t.Errorf("%d %s", code, said)
-	}
-	if code, said := ask("PATCH", "/v1/tasks/fw-3", `{"enabled": false}`); code != http.StatusForbidden || !strings.Contains(said, "token:ann may view, operate and approve, but needs the role administer for task fw-3: ") {
-		t.Errorf("%d %s", code, said)
-	}
-	if code, said := ask("GET", "/v1/metrics", ""); code != http.StatusForbidden || !strings.Contains(said, "may view only site=muc, but needs the role view for all tasks") {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/tasks/fw-3/hold", "{}", http.StatusOK)
+	ask.wants(t, "PATCH", "/v1/tasks/fw-3", `{"enabled": false}`, http.StatusForbidden, "token:ann may view, operate and approve, but needs the role administer for task fw-3: ")
+	ask.wants(t, "GET", "/v1/metrics", "", http.StatusForbidden, "may view only site=muc, but needs the role view for all tasks")
 	if entries := e.entries(); entries[len(entries)-1].Action != audit.Refused && entries[0].Action != audit.Refused {
 		t.Errorf("the audit record has no refusal: %+v", entries)
 	}
@@ -85,9 +77,7 @@ func TestLabels_ThoseAtTheTimeOfAnActDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := waiting(t, "fw-1")
 			before := e.granted("ann", forSite("muc", roles.View))
-			if code, said := before("GET", "/v1/tasks/fw-1/plan", ""); code != http.StatusOK {
-				t.Fatalf("%d %s", code, said)
-			}
+			before.wants(t, "GET", "/v1/tasks/fw-1/plan", "", http.StatusOK)
 			ask := e.granted("ann", tt.by)
 			e.base.Store(load(t, tt.files))
 			code, said := approves(ask)
@@ -101,13 +91,9 @@ func TestLabels_ThoseAtTheTimeOfAnActDecide(t *testing.T) {
 func TestLabels_RenamedTaskIsFoundByItsNewNameAndLabel(t *testing.T) {
 	e := newEngine(t, firewall("fw-1", "ber", ""))
 	ask := e.granted("ann", forSite("muc", roles.Operate))
-	if code, said := ask("POST", "/v1/tasks/fw-1/hold", "{}"); code != http.StatusForbidden {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/tasks/fw-1/hold", "{}", http.StatusForbidden)
 	e.base.Store(load(t, firewall("edge", "muc", "moved_from = \"fw-1\"\n")))
-	if code, said := ask("POST", "/v1/tasks/edge/hold", "{}"); code != http.StatusOK {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "POST", "/v1/tasks/edge/hold", "{}", http.StatusOK)
 }
 
 func TestLabels_WhoMakesATaskThroughTheAPIGainsNoRightByThem(t *testing.T) {
@@ -115,40 +101,27 @@ func TestLabels_WhoMakesATaskThroughTheAPIGainsNoRightByThem(t *testing.T) {
 	const definition = `{"name":"web-9","module":"./m","condition":{"services":{"names":["web"]}},"labels":{"site":"muc"}}`
 	ask := e.granted("eve", forSite("muc", roles.Administer, roles.Approve), roles.Grant{Roles: []roles.Role{roles.Operate}, Tasks: []string{"web-*"}})
 	for _, query := range []string{"", "?run=now", "?run=inspect"} {
-		code, said := ask("POST", "/v1/tasks"+query, `{"task":`+definition+`}`)
-		if code != http.StatusForbidden || !strings.Contains(said, "token:eve may view and operate, but needs the role administer for task web-9, and has it only for site=muc") {
-			t.Errorf("%q: %d %s", query, code, said)
-		}
+		ask.wants(t, "POST", "/v1/tasks"+query, `{"task":`+definition+`}`, http.StatusForbidden, "token:eve may view and operate, but needs the role administer for task web-9, and has it only for site=muc")
 	}
 	if _, _, err := e.Create(t.Context(), []byte(definition), control.ChangeOptions{By: "token:boss"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, said := e.granted("boss", roles.Grant{Roles: []roles.Role{roles.View}})("GET", "/v1/tasks/web-9/overview", ""); !strings.Contains(said, `"labels":{"site":"muc"}`) {
-		t.Errorf("lists do not show the label: %s", said)
-	}
+	e.granted("boss", roles.Grant{Roles: []roles.Role{roles.View}}).wants(t, "GET", "/v1/tasks/web-9/overview", "", http.StatusOK, `"labels":{"site":"muc"}`)
 	for role, request := range map[roles.Role][3]string{roles.Administer: {"DELETE", "/v1/tasks/web-9", ""}, roles.Approve: {"POST", "/v1/tasks/web-9/approval", `{"decision": "approve", "plan": "plan-of-web-9"}`}} {
-		if code, said := ask(request[0], request[1], request[2]); code != http.StatusForbidden || !strings.Contains(said, "needs the role "+string(role)+" for task web-9") {
-			t.Errorf("%s: %d %s", role, code, said)
-		}
+		ask.wants(t, request[0], request[1], request[2], http.StatusForbidden, "needs the role "+string(role)+" for task web-9")
 	}
 
 	// When a file has a task of that name, the labels of the file count.
 	e.base.Store(load(t, firewall("fw-1", "muc", "")+firewall("web-9", "muc", "")))
-	if code, said := ask("PATCH", "/v1/tasks/web-9", `{"enabled": false}`); code != http.StatusOK {
-		t.Errorf("%d %s", code, said)
-	}
+	ask.wants(t, "PATCH", "/v1/tasks/web-9", `{"enabled": false}`, http.StatusOK)
 }
 
 func TestLabels_TaskThatWasDeletedThroughTheAPIKeepsThoseOfItsFile(t *testing.T) {
 	e := newEngine(t, firewall("fw-1", "muc", ""))
 	ask := e.granted("ann", forSite("muc", roles.Administer))
-	if code, said := ask("DELETE", "/v1/tasks/fw-1", ""); code != http.StatusAccepted {
-		t.Fatalf("%d %s", code, said)
-	}
+	ask.wants(t, "DELETE", "/v1/tasks/fw-1", "", http.StatusAccepted)
 	if code, said := ask("GET", "/v1/tasks/fw-1/runs", ""); code == http.StatusForbidden {
 		t.Errorf("%d %s", code, said)
 	}
-	if code, said := e.granted("bob", forSite("ber", roles.Administer))("GET", "/v1/tasks/fw-1/runs", ""); code != http.StatusForbidden {
-		t.Errorf("%d %s", code, said)
-	}
+	e.granted("bob", forSite("ber", roles.Administer)).wants(t, "GET", "/v1/tasks/fw-1/runs", "", http.StatusForbidden)
 }

@@ -9,10 +9,7 @@ import (
 func TestDelete_ARunningTaskIsShownUntilItsRunHasEnded(t *testing.T) {
 	e := start(t, files)
 	status(t, e.ask("POST", "/v1/tasks?run=now", newTask), http.StatusCreated) // so that it has an event
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
+	hold := e.holds()
 	for _, name := range []string{"api", "web"} { // one that was made through the API, one of a file
 		status(t, e.ask("POST", "/v1/tasks/"+name+"/run", ""), http.StatusAccepted)
 		eventually(t, name+" is applied", func() bool { return e.applies(name) })

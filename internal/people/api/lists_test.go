@@ -52,7 +52,7 @@ var lists = map[string]func(*testing.T, answer) (names []string, next string){
 	},
 }
 
-func decode(t *testing.T, a answer, into any) {
+func decode(t testing.TB, a answer, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.body), into); err != nil || a.status != http.StatusOK {
 		t.Fatalf("%d, %v: %s", a.status, err, a.body)

@@ -64,6 +64,16 @@ func (e *engine) made(task string, addresses ...string) {
 	}
 }
 
+// mapOf is the map that a query selects, with the names of its tasks.
+func (e *engine) mapOf(query string) (got apispec.MapResponse, names []string) {
+	e.t.Helper()
+	decode(e.t, e.get("/v1/map?"+query), &got)
+	for _, task := range got.Tasks {
+		names = append(names, task.Name)
+	}
+	return got, names
+}
+
 func TestMap_EachParameterSelectsTasks(t *testing.T) {
 	e := newEngine(t, mapped).serve()
 	e.made("edge", "module.edge.aws_lb.front", `module.edge.aws_subnet.s["a.b"]`, "module.edge.aws_subnet.s[0]")
@@ -90,12 +100,7 @@ func TestMap_EachParameterSelectsTasks(t *testing.T) {
 		"source=keys+that+begin+with+net/edge":  "edge",
 		"source=service+web+in+datacenter+none": "",
 	} {
-		var got apispec.MapResponse
-		decode(t, e.get("/v1/map?"+query), &got)
-		var names []string
-		for _, task := range got.Tasks {
-			names = append(names, task.Name)
-		}
+		got, names := e.mapOf(query)
 		wanted := strings.Fields(want)
 		slices.Sort(wanted)
 		if !slices.Equal(names, wanted) || got.Counts.Tasks != len(wanted) {
@@ -108,8 +113,7 @@ func TestMap_HasWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 	e := newEngine(t, mapped).serve()
 	e.made("edge", "module.edge.aws_lb.front", `module.edge.aws_subnet.s["a.b"]`, "module.edge.aws_subnet.s[0]")
 	e.made("hosts")
-	var got apispec.MapResponse
-	decode(t, e.get("/v1/map?type=aws_subnet"), &got)
+	got, _ := e.mapOf("type=aws_subnet")
 	var addresses []string
 	for _, a := range *got.Addresses {
 		addresses = append(addresses, a.Task+" "+a.Address+" "+a.Run)
@@ -117,7 +121,7 @@ func TestMap_HasWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 	if want := []string{`edge module.edge.aws_subnet.s["a.b"] r-edge`, "edge module.edge.aws_subnet.s[0] r-edge"}; !slices.Equal(addresses, want) {
 		t.Errorf("the addresses are %q", addresses)
 	}
-	decode(t, e.get("/v1/map"), &got)
+	got, _ = e.mapOf("")
 	if got.Counts != (apispec.MapCounts{Sources: 8, Tasks: 5, Unknown: 3, Types: 2, Resources: 3}) {
 		t.Errorf("%+v", got.Counts)
 	}
@@ -130,7 +134,7 @@ func TestMap_HasWhatFeedsTasksAndWhatTheyHave(t *testing.T) {
 	if hosts, nightly := got.Tasks[3], got.Tasks[4]; hosts.Resources == nil || *hosts.Resources != 0 || nightly.Resources != nil {
 		t.Errorf("a task without resources, and one of which none are known: %+v, %+v", hosts, nightly)
 	}
-	decode(t, e.get("/v1/map?limit=1"), &got)
+	got, _ = e.mapOf("limit=1")
 	if len(got.Tasks)+len(got.Sources)+len(got.Types) != 3 || got.Counts.Tasks != 5 {
 		t.Errorf("with a limit of 1: %+v", got)
 	}
@@ -176,8 +180,7 @@ func TestMap_HasTheEntriesThatTasksWereAppliedWith(t *testing.T) {
 		"node=n2":             "edge:web.v2.n2.dc1@n2",
 		"node=n7":             "hosts:n7@n7",
 	} {
-		var got apispec.MapResponse
-		decode(t, e.get("/v1/map?"+query), &got)
+		got, _ := e.mapOf(query)
 		shown := []string{}
 		for _, entry := range *got.Entries {
 			shown = append(shown, entry.Task+":"+entry.Name+"@"+apispec.Deref(entry.Node))
@@ -186,8 +189,7 @@ func TestMap_HasTheEntriesThatTasksWereAppliedWith(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, text, want)
 		}
 	}
-	var got apispec.MapResponse
-	decode(t, e.get("/v1/map?task=east"), &got)
+	got, _ := e.mapOf("task=east")
 	if first := (*got.Entries)[0]; *first.Service != "web" || *first.ID != "web-1" || *first.Address != "10.1.0.1:80" || *first.Peer != "east" || first.Kind != "services" {
 		t.Errorf("%+v", first)
 	}
@@ -216,26 +218,19 @@ func TestMap_ANodeSelectsTheTasksThatDependOnIt(t *testing.T) {
 		"node=n1&type=aws_lb":     "",
 		"node=n9":                 "",
 	} {
-		var got apispec.MapResponse
-		decode(t, e.get("/v1/map?"+query), &got)
-		var names []string
-		for _, task := range got.Tasks {
-			names = append(names, task.Name)
-		}
+		got, names := e.mapOf(query)
 		if strings.Join(names, " ") != want || got.Counts.Tasks != len(names) {
 			t.Errorf("%s selects %q (%d), want %q", query, names, got.Counts.Tasks, want)
 		}
 	}
-	var got apispec.MapResponse
-	decode(t, e.get("/v1/map?node=rack7.n1"), &got)
+	got, _ := e.mapOf("node=rack7.n1")
 	if first := (*got.Addresses)[0]; first.Address != "module.edge.aws_lb.front" || got.Counts.Resources != 1 || got.Counts.Sources != 3 {
 		t.Errorf("the resources that depend on the node: %+v of %+v", first, got.Counts)
 	}
 	if unknown := apispec.Deref(got.Counts.UnknownNodes); unknown != 1 { // nightly reads services, but was never applied
 		t.Errorf("of %d tasks it is said that their nodes are not known", unknown)
 	}
-	var one apispec.MapResponse
-	decode(t, e.get("/v1/map?node=n1&task=hosts"), &one)
+	one, _ := e.mapOf("node=n1&task=hosts")
 	if one.Counts.UnknownNodes != nil {
 		t.Errorf("of the selected task, the nodes are known: %+v", one.Counts)
 	}
@@ -248,8 +243,7 @@ func TestMap_HasABoundedNumberOfEntries(t *testing.T) {
 		many[fmt.Sprintf("web-%05d.n%d.dc1", i, i)] = condition.Detail{Group: "web", ID: fmt.Sprintf("web-%05d", i)}
 	}
 	e.appliedWith("edge", "services", many)
-	var got apispec.MapResponse
-	decode(t, e.get("/v1/map?task=edge"), &got)
+	got, _ := e.mapOf("task=edge")
 	if len(*got.Entries) != 500 || apispec.Deref(got.MoreEntries) != 19_500 || (*got.Entries)[0].Name != "web-00000.n0.dc1" {
 		t.Errorf("%d entries and %d more", len(*got.Entries), apispec.Deref(got.MoreEntries))
 	}
@@ -260,7 +254,7 @@ func TestMap_HasABoundedNumberOfEntries(t *testing.T) {
 	if err := state.SaveInputs(t.Context(), e.store, "edge", in); err != nil {
 		t.Fatal(err)
 	}
-	decode(t, e.get("/v1/map?node=n7"), &got)
+	got, _ = e.mapOf("node=n7")
 	if len(*got.Entries) != 1 || (*got.Entries)[0].Name != "web-00007.n7.dc1" {
 		t.Errorf("of entries without details, these are on the node: %+v", *got.Entries)
 	}

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,30 +18,15 @@ import (
 // outputOf reads a chunk of the output of a run.
 func (e *engine) outputOf(run string, offset int) (chunk apispec.RunOutputResponse) {
 	e.t.Helper()
-	got := e.get(fmt.Sprintf("/v1/tasks/web/runs/%s/output?offset=%d", url.PathEscape(run), offset))
-	if got.status != http.StatusOK {
-		e.t.Fatalf("%d %s", got.status, got.body)
-	}
-	if err := json.Unmarshal([]byte(got.body), &chunk); err != nil {
-		e.t.Fatal(err)
-	}
+	decode(e.t, e.get(fmt.Sprintf("/v1/tasks/web/runs/%s/output?offset=%d", url.PathEscape(run), offset)), &chunk)
 	return chunk
 }
 
 func TestRunOutput_IsReadInChunksWhileTheRunGoesOn(t *testing.T) {
 	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
-	e.change("B")
+	hold := e.holdRun(t)
 	var runs apispec.RunsResponse
-	eventually(t, "web runs", func() bool {
-		if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
-			t.Fatal(err)
-		}
-		return runs.Runs[0].State == apispec.RunStateRunning
-	})
+	decode(t, e.get("/v1/tasks/web/runs?limit=1"), &runs)
 	run := runs.Runs[0]
 	var chunk apispec.RunOutputResponse
 	eventually(t, "its output is there", func() bool { chunk = e.outputOf(run.ID, 0); return chunk.Output != "" })
@@ -72,9 +56,7 @@ func TestRunOutput_ChunksOfALongOutputMakeTheWhole(t *testing.T) {
 	e := newEngine(t, files).serve()
 	text := strings.Repeat("größer\n", 100_000)
 	run := state.Run{ID: "r1", Task: "web", Kind: state.KindApply, State: state.RunSucceeded, Created: time.Now(), Work: state.Work{Logs: len(text)}}
-	if _, err := e.store.Apply(t.Context(), state.Create(state.RunKey("web", "r1"), state.Encode(run))); err != nil {
-		t.Fatal(err)
-	}
+	e.put(t, state.RunKey("web", "r1"), run)
 	if chunk := e.outputOf("r1", 0); chunk.Output != "" || !chunk.Ended {
 		t.Errorf("a run without output: %+v", chunk)
 	}

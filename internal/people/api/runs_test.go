@@ -19,14 +19,18 @@ import (
 	"github.com/terrapulse/terrapulse/internal/taskfile/config"
 )
 
-// holdRun has a change start a run of web that goes on until the channel that it
-// returns is closed.
+// holds has runs go on until the channel that it returns is closed.
+func (e *engine) holds() chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hold = make(chan struct{})
+	return e.hold
+}
+
+// holdRun has a change start a run of web that goes on like that.
 func (e *engine) holdRun(t *testing.T) chan struct{} {
 	t.Helper()
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
+	hold := e.holds()
 	e.change("B")
 	eventually(t, "web is applied", func() bool { return e.applies("web") })
 	return hold
@@ -76,9 +80,7 @@ func TestLog_NamesTheRunOfARequest(t *testing.T) {
 		got := e.ask("POST", path, newTask)
 		status(t, got, want)
 		var runs apispec.RunsResponse
-		if err := json.Unmarshal([]byte(e.get("/v1/tasks/api/runs?limit=1").body), &runs); err != nil {
-			t.Fatal(err)
-		}
+		decode(t, e.get("/v1/tasks/api/runs?limit=1"), &runs)
 		id, _ := got.json(t)["request_id"].(string)
 		said := "level=WARN msg=\"the run that was asked for through the API has failed\" request_id=" + id + " task=api run=" + runs.Runs[0].ID
 		if !strings.Contains(log.String(), said) || strings.Contains(log.String(), "ERROR") {
@@ -115,9 +117,7 @@ func TestGetRuns_HaveLogAndPlan(t *testing.T) {
 	}
 	var runs apispec.RunsResponse
 	eventually(t, "the run has ended", func() bool {
-		if err := json.Unmarshal([]byte(e.get(where).body), &runs); err != nil {
-			t.Fatal(err)
-		}
+		decode(t, e.get(where), &runs)
 		return len(runs.Runs) == 1 && runs.Runs[0].Ended != nil
 	})
 	run := runs.Runs[0]
@@ -134,9 +134,7 @@ func TestGetRuns_HaveLogAndPlan(t *testing.T) {
 	same(t, e.get("/v1/tasks/web/runs/"+run.ID), `{"request_id":"*","run":`+marshal(t, run)+`}`)
 
 	e.ask("PATCH", "/v1/tasks/web?run=inspect", `{"enabled":true}`)
-	if err := json.Unmarshal([]byte(e.get("/v1/tasks/web/runs?limit=1").body), &runs); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, e.get("/v1/tasks/web/runs?limit=1"), &runs)
 	inspection := runs.Runs[0]
 	if len(runs.Runs) != 1 || inspection.Kind != apispec.RunKindPlan || inspection.PlanURL == nil {
 		t.Fatalf("%+v", runs.Runs)
@@ -146,9 +144,7 @@ func TestGetRuns_HaveLogAndPlan(t *testing.T) {
 	}
 	same(t, e.get(*inspection.PlanDataURL), `{"request_id":"*","plan":{"resources":`+marshal(t, somePlan)+`}}`)
 	status(t, e.get("/v1/tasks/web/runs/"+run.ID+"/plan-data"), http.StatusNotFound)
-	if err := json.Unmarshal([]byte(e.get("/v1/runs").body), &runs); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, e.get("/v1/runs"), &runs)
 	if len(runs.Runs) != 2 || runs.Runs[0].ID != run.ID {
 		t.Errorf("all runs: %+v", runs.Runs)
 	}
@@ -172,10 +168,7 @@ func TestReconcile_RequestsATick(t *testing.T) {
 
 func TestCreateTask_DisconnectedClientLeavesNothingIncomplete(t *testing.T) {
 	e := start(t, files)
-	hold := make(chan struct{})
-	e.mu.Lock()
-	e.hold = hold
-	e.mu.Unlock()
+	hold := e.holds()
 	e.fail("api", errors.New("the module is broken"))
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, "POST", e.server.URL+"/v1/tasks?run=now", strings.NewReader(newTask))

@@ -22,25 +22,17 @@ func TestTokens_AreMadeListedAndRevoked(t *testing.T) {
 		`{"name": "alice"}`: http.StatusConflict, `{"name": "api.token"}`: http.StatusBadRequest, `{"name": "a b"}`: http.StatusBadRequest, `{}`: http.StatusBadRequest,
 		`{"name": "bob", "expires": "2001-01-01T00:00:00Z"}`: http.StatusBadRequest, `{"name": "bob", "roles": ["administer"]}`: http.StatusBadRequest,
 	} {
-		if code, said := ask("POST", "/v1/tokens", body); code != want {
-			t.Errorf("%s: %d %s", body, code, said)
-		}
+		ask.wants(t, "POST", "/v1/tokens", body, want)
 	}
 	code, said = ask("GET", "/v1/tokens", "")
 	if code != http.StatusOK || !strings.Contains(said, `"name":"alice"`) || strings.Contains(said, made.Token) || strings.Contains(said, "hash") {
 		t.Errorf("%d %s", code, said)
 	}
 	for _, want := range []int{http.StatusOK, http.StatusNotFound} {
-		if code, said := ask("DELETE", "/v1/tokens/alice", ""); code != want {
-			t.Errorf("%d %s", code, said)
-		}
+		ask.wants(t, "DELETE", "/v1/tokens/alice", "", want)
 	}
 	some := e.answers(with(map[roles.Role][]string{roles.Administer: {"web-*"}, roles.Approve: {"*"}}))
-	if code, said := some("POST", "/v1/tokens", `{"name": "eve"}`); code != http.StatusForbidden || !strings.Contains(said, "may administer only web-*, but needs the role administer for all tasks") {
-		t.Errorf("%d %s", code, said)
-	}
+	some.wants(t, "POST", "/v1/tokens", `{"name": "eve"}`, http.StatusForbidden, "may administer only web-*, but needs the role administer for all tasks")
 	e.options.Tokens = nil
-	if code, said := e.answers(with(map[roles.Role][]string{roles.Administer: {"*"}}))("GET", "/v1/tokens", ""); code != http.StatusNotFound || !strings.Contains(said, "IAM identifies the callers") {
-		t.Errorf("in AWS: %d %s", code, said)
-	}
+	e.answers(with(map[roles.Role][]string{roles.Administer: {"*"}})).wants(t, "GET", "/v1/tokens", "", http.StatusNotFound, "IAM identifies the callers")
 }
