@@ -2,69 +2,14 @@ package api_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/terrapulse/terrapulse/internal/base/background"
-	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apispec"
-	"github.com/terrapulse/terrapulse/internal/people/serve"
 	"github.com/terrapulse/terrapulse/internal/record/state"
-	"github.com/terrapulse/terrapulse/internal/taskfile/config"
-	"github.com/terrapulse/terrapulse/internal/testtools"
 )
-
-func TestApproval_ClientCertificateProvesWhoApproves(t *testing.T) {
-	ca := testtools.NewAuthority(t)
-	pool := x509.NewCertPool()
-	pem, err := os.ReadFile(ca.CA)
-	if err != nil || !pool.AppendCertsFromPEM(pem) {
-		t.Fatal(err)
-	}
-	cert, key := ca.Server("api")
-	for name, c := range map[string]struct {
-		verifies      bool
-		by            string
-		authenticated bool
-	}{
-		"a certificate of the authority":         {true, "cert:ann", true},
-		"a certificate that nobody has verified": {false, "jo@laptop (not proven)", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newEngine(t, files)
-			e.waits()
-			server, err := serve.Listen(t.Context(), serve.Options{Address: "127.0.0.1", Handler: api.New(e.options), Log: slog.New(slog.DiscardHandler),
-				TLS: config.APITLS{Enabled: true, Cert: cert, Key: key, VerifyIncoming: c.verifies, CACert: ca.CA}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer background.Run(t.Context(), func(ctx context.Context) { _ = server.Serve(ctx) })()
-			own, err := tls.LoadX509KeyPair(ca.Client("ann"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}}}
-			resp, err := client.Post("https://"+server.Addr().String()+"/v1/tasks/web/approval", "application/json", strings.NewReader(`{"decision": "approve", "plan": "plan-0001", "by": "jo@laptop"}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			task, err := state.Read[state.Task](t.Context(), e.store, state.TaskKey("web"))
-			if err != nil || resp.StatusCode != http.StatusAccepted {
-				t.Fatalf("%d, %v", resp.StatusCode, err)
-			}
-			if a := task.Data.Run.Resume.Approval; a.By != c.by || a.Authenticated != c.authenticated {
-				t.Errorf("approved by %q, authenticated: %v", a.By, a.Authenticated)
-			}
-		})
-	}
-}
 
 func TestConsulApproval_IsRecordedWithItsSender(t *testing.T) {
 	e := newEngine(t, files)
@@ -78,9 +23,7 @@ func TestConsulApproval_IsRecordedWithItsSender(t *testing.T) {
 		t.Errorf("nothing is held: %d %s", code, said)
 	}
 	record := state.Reconcile{Replaced: &state.Replaced{Why: "it is another", Tasks: 3, Shown: "what is shown"}}
-	if _, err := e.store.Apply(t.Context(), state.Create(state.ReconcileKey, state.Encode(record))); err != nil {
-		t.Fatal(err)
-	}
+	e.put(t, state.ReconcileKey, record)
 	for body, want := range map[string]int{`{"by": 1}`: http.StatusBadRequest, `{"plan": "p"}`: http.StatusBadRequest, ``: http.StatusBadRequest,
 		`{"comment": "` + strings.Repeat("x", 1001) + `"}`: http.StatusBadRequest} {
 		if code, said := approve(body, ""); code != want {
@@ -142,9 +85,7 @@ func TestRun_ThatAPersonOrAWindowKeepsBackIsAnsweredAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, files)
-			if _, err := e.store.Apply(t.Context(), state.Create(state.TaskKey("off"), state.Encode(c.task))); err != nil {
-				t.Fatal(err)
-			}
+			e.put(t, state.TaskKey("off"), c.task)
 			leads, end := context.WithCancel(t.Context())
 			defer end()
 			go e.decides(leads, "off", c.task.Reason)

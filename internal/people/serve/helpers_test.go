@@ -188,6 +188,12 @@ func get(t *testing.T, s *served, secure *tls.Config) (*x509.Certificate, error)
 	return resp.TLS.PeerCertificates[0], nil
 }
 
+// says returns the answer to a request.
+func says(t *testing.T, s *served, secure *tls.Config) string {
+	t.Helper()
+	return visitor{s, client(t, secure)}.read(client(t, secure).Get(s.url("https")))
+}
+
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)

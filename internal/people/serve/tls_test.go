@@ -82,10 +82,10 @@ func TestServe_ClientCertificates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files.Enabled, files.VerifyIncoming, files.Cert, files.Key = true, true, cert, key
-			s := start(t, Options{Handler: echo, TLS: files}, nil)
+			s := start(t, Options{Handler: whoAndWhat, TLS: files}, nil)
 			own, ownKey := ca.Client("me")
-			if _, err := get(t, s, trusting(t, ca.CA, own, ownKey)); err != nil {
-				t.Error(err)
+			if said := says(t, s, trusting(t, ca.CA, own, ownKey)); said != "cert:me (certificate): "+everything {
+				t.Errorf("with a certificate: %s", said)
 			}
 			if _, err := get(t, s, trusting(t, ca.CA)); err == nil {
 				t.Error("a client without a certificate is answered")
@@ -95,6 +95,16 @@ func TestServe_ClientCertificates(t *testing.T) {
 				t.Error("a client of another authority is answered")
 			}
 		})
+	}
+}
+
+func TestServe_CertificateThatNobodyVerifiesProvesNoName(t *testing.T) {
+	ca := testtools.NewAuthority(t)
+	cert, key := ca.Server("api")
+	s := start(t, Options{Handler: whoAndWhat, TLS: config.APITLS{Enabled: true, Cert: cert, Key: key, CACert: ca.CA}}, nil)
+	own, ownKey := ca.Client("me")
+	if said := says(t, s, trusting(t, ca.CA, own, ownKey)); !strings.Contains(said, "(local)") || strings.Contains(said, "cert:") {
+		t.Error(said)
 	}
 }
 
