@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -135,6 +134,9 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 		{"PATCH", "/v1/tasks/web", `{"enabled":true,"bogus":1}`, 400, old, "request body's JSON contains unsupported keys: bogus"},
 		{"PATCH", "/v1/tasks/web", `{"enabled":"yes"}`, 400, old, `unable to decode 'enabled' of the request body: it must be true or false, and is "yes"`},
 		{"PATCH", "/v1/tasks/web", `{"enabled":tr`, 400, old, "unable to decode the request body: invalid character"},
+		{"PATCH", "/v1/tasks/off?run=now&run=inspect", `{"enabled":true}`, 400, newer, "the parameter run is there more than once: choose now or inspect"},
+		{"PATCH", "/v1/tasks/off?run=inspect&run=now", `{"enabled":true}`, 400, newer, "the parameter run is there more than once: choose now or inspect"},
+		{"POST", "/v1/tasks?run=now&run=inspect", newTask, 400, newer, "the parameter run is there more than once: choose now or inspect"},
 		{"PATCH", "/v1/tasks/web?run=foo", `{"enabled":true}`, 400, old, "unsupported run parameter value. only supporting run values now and inspect but got foo"},
 		{"PATCH", "/v1/tasks/", `{"enabled":true}`, 400, old, "no task name was included in the api request. Updating a task requires the task name: '/v1/tasks/:task_name'"},
 		{"PATCH", "/v1/tasks/nope", `{"enabled":true}`, 404, newer, "a task with name 'nope' does not exist or has not been initialized yet"},
@@ -150,7 +152,7 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 		{"POST", "/v1/tasks", strings.ReplaceAll(newTask, `"api"`, `"web"`), 400, newer, "task with name web already exists"},
 		{"POST", "/v1/tasks", strings.ReplaceAll(newTask, `"name":"api"`, `"name":"a/b"`), 400, newer,
 			`task.name: a task name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes: "a/b"`},
-		{"POST", "/v1/tasks", task(`"condition":{"consul_kv":{"path":"a"},"schedule":{"cron":"* * * * *"}}`), 400, newer, "expected only one condition but got 2"},
+		{"POST", "/v1/tasks", task(`"condition":{"consul_kv":{"path":"a"},"schedule":{"cron":"* * * * *"}}`), 400, newer, "expected only one condition but got 2: consul-kv, schedule"},
 		{"POST", "/v1/tasks?run=inspect", task(`"condition":{"services":{}}`), 400, newer, "either the regexp or names field must be configured"},
 		{"POST", "/v1/tasks?run=now", task(`"condition":{"schedule":{"cron":"invalid"}}`), 400, newer, "unable to parse schedule condition's cron config"},
 		{"POST", "/v1/tasks", task(`"condition":{},"terraform_version":"1.0.0"`), 400, newer, "unsupported configuration 'terraform_version' for task \"x\"; it needs driver"},
@@ -203,67 +205,15 @@ func TestAPI_ErrorsHaveTheTextOfCTS(t *testing.T) {
 	same(t, e.get("/v1/status"), `{"task_summary":{"status":{"successful":1,"errored":0,"critical":0,"unknown":1},"enabled":{"true":1,"false":1}}}`)
 }
 
-func TestCreateTask_NamesBothConditions(t *testing.T) {
-	e := start(t, files)
-	got := e.ask("POST", "/v1/tasks", `{"task":{"name":"x","module":"./x","condition":{"consul_kv":{"path":"a"},"services":{"names":["a"]}}}}`)
-	if m := got.message(t); got.status != 400 || !strings.Contains(m, "services") || !strings.Contains(m, "kv") {
-		t.Errorf("%d %s", got.status, m)
-	}
-}
-
-func TestUpdateTask_FailedRunChangesNothing(t *testing.T) {
-	e := start(t, files)
-	e.fail("api", errors.New("the module is broken"))
-	e.fail("off", errors.New("the module is broken"))
-	got := e.ask("POST", "/v1/tasks?run=now", newTask)
-	if m := got.message(t); got.status != 500 || !strings.Contains(m, "the module is broken") {
-		t.Errorf("%d %s", got.status, m)
-	}
-	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
-	got = e.ask("POST", "/v1/tasks?run=inspect", newTask)
-	if m := got.message(t); got.status != 400 || !strings.Contains(m, "the module is broken") {
-		t.Errorf("%d %s", got.status, m)
-	}
-	got = e.ask("PATCH", "/v1/tasks/off?run=now", `{"enabled":true}`)
-	if m := got.message(t); got.status != 500 || !strings.Contains(m, "the module is broken") {
-		t.Errorf("%d %s", got.status, m)
-	}
-	if enabled := e.get("/v1/tasks/off").json(t)["task"].(map[string]any)["enabled"]; enabled != false {
-		t.Error("it is enabled")
-	}
-}
-
 func TestUpdateTask_ActiveTaskIsRefused(t *testing.T) {
 	e := start(t, files)
-	e.mu.Lock()
-	e.hold = make(chan struct{})
-	e.mu.Unlock()
-	defer close(e.hold)
-	e.change("B")
-	eventually(t, "web runs", func() bool {
-		return strings.Contains(e.get("/v1/tasks/web/runs").body, `"running"`)
-	})
+	defer close(e.holdRun(t))
 	got := e.ask("PATCH", "/v1/tasks/web", `{"enabled":false}`)
 	if m := got.message(t); got.status != 500 || !strings.HasPrefix(m, "task 'web' is active and cannot be updated at this time") || !strings.Contains(m, "`terrapulse cancel web`") {
 		t.Errorf("%d %s", got.status, m)
 	}
 	// Requests that Consul-Terraform-Sync does not have do not blame the server.
 	status(t, e.ask("POST", "/v1/tasks/web/forget", ""), http.StatusConflict)
-}
-
-func TestCreateTask_DisabledTaskThatTerraformRefusesIsNotCreated(t *testing.T) {
-	e := start(t, files)
-	e.fail("api", errors.New("the module is broken"))
-	off := strings.Replace(newTask, `"name"`, `"enabled":false,"name"`, 1)
-	for _, run := range []string{"", "?run=now"} {
-		status(t, e.ask("POST", "/v1/tasks"+run, off), http.StatusInternalServerError)
-		status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
-	}
-	e.fail("api", nil)
-	status(t, e.ask("POST", "/v1/tasks?run=now", off), http.StatusCreated)
-	if e.runs("api") != 0 {
-		t.Error("it was applied")
-	}
 }
 
 func TestCreateTask_EnabledBufferPeriodHasTheDefaults(t *testing.T) {

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/terrapulse/terrapulse/internal/record/state"
@@ -18,16 +17,5 @@ func TestInspect_ChangesPresentIfOnlyOutputsImportsMovesOrForgetsChange(t *testi
 		e.mu.Unlock()
 		same(t, e.ask("PATCH", "/v1/tasks/off?run=inspect", `{"enabled":true}`),
 			`{"inspect":{"changes_present":`+c.present+`,"plan":"Plan: 1 to add, 0 to change, 0 to destroy."}}`)
-	}
-}
-
-func TestTasks_RunModeThatIsGivenTwiceIsRefused(t *testing.T) {
-	e := start(t, files)
-	for _, c := range []struct{ method, path, body string }{
-		{"PATCH", "/v1/tasks/off?run=now&run=inspect", `{"enabled":true}`},
-		{"PATCH", "/v1/tasks/off?run=inspect&run=now", `{"enabled":true}`},
-		{"POST", "/v1/tasks?run=now&run=inspect", `{"task":{"name":"new","module":"./m","condition":{"services":{"names":["web"]}}}}`},
-	} {
-		status(t, e.ask(c.method, c.path, c.body), http.StatusBadRequest)
 	}
 }

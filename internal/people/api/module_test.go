@@ -14,13 +14,17 @@ func TestAPI_InvalidModuleIsAnErrorOfTheServerOnlyWhereCTSSaysSo(t *testing.T) {
 	for _, task := range []string{"web", "off", "api"} {
 		e.fail(task, errors.New("Error: Module not found"))
 	}
-	// The requests of Consul-Terraform-Sync have its answers.
+	// The requests of Consul-Terraform-Sync have its answers. A task whose module Terraform refuses is not made, also if it
+	// is disabled, and stays as it was.
+	disabled := strings.Replace(newTask, `"name"`, `"enabled":false,"name"`, 1)
 	for _, c := range []struct {
 		method, path, body string
 		status             int
 	}{
 		{"POST", "/v1/tasks", newTask, http.StatusInternalServerError},
 		{"POST", "/v1/tasks?run=now", newTask, http.StatusInternalServerError},
+		{"POST", "/v1/tasks", disabled, http.StatusInternalServerError},
+		{"POST", "/v1/tasks?run=now", disabled, http.StatusInternalServerError},
 		{"POST", "/v1/tasks?run=inspect", newTask, http.StatusBadRequest},
 		{"PATCH", "/v1/tasks/off?run=now", `{"enabled":true}`, http.StatusInternalServerError},
 		{"PATCH", "/v1/tasks/off?run=inspect", `{"enabled":true}`, http.StatusInternalServerError},
@@ -31,8 +35,17 @@ func TestAPI_InvalidModuleIsAnErrorOfTheServerOnlyWhereCTSSaysSo(t *testing.T) {
 		if c.status != http.StatusOK && !strings.Contains(got.message(t), "Module not found") {
 			t.Errorf("%s %s: %s", c.method, c.path, got.body)
 		}
+		status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+		if enabled := e.get("/v1/tasks/off").json(t)["task"].(map[string]any)["enabled"]; enabled != (c.status == http.StatusOK) {
+			t.Errorf("%s %s: it is enabled: %v", c.method, c.path, enabled)
+		}
 	}
-	status(t, e.get("/v1/tasks/api"), http.StatusNotFound)
+	e.fail("api", nil)
+	before := e.runs("api")
+	status(t, e.ask("POST", "/v1/tasks?run=now", disabled), http.StatusCreated)
+	if e.runs("api") != before {
+		t.Error("a disabled task was applied")
+	}
 
 	for _, c := range []struct{ method, path string }{
 		{"POST", "/v1/tasks/web/run?wait=true"}, {"POST", "/v1/tasks/web/cancel"},
