@@ -123,11 +123,7 @@ func TestRoles_ViewersOfDifferentTasksShareNothing(t *testing.T) {
 	s.write("vpn", s.ran("vpn", state.RunFailed, "the secret of the VPN"))
 	vpn := s.task("vpn").Ended.Last.Run
 	get := func(path string, given map[roles.Role][]string) (int, string) {
-		t.Helper()
-		c := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(given)}
-		w := httptest.NewRecorder()
-		s.pages.ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), c), http.MethodGet, path, nil))
-		return w.Code, w.Body.String()
+		return s.as(access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(given)}, http.MethodGet, path, nil)
 	}
 	all, some := map[roles.Role][]string{roles.View: {"*"}}, map[roles.Role][]string{roles.Administer: {"web-*"}}
 	for _, path := range []string{"/ui/tasks", "/ui/tasks.json", "/ui/runs", "/ui/runs.json", "/ui/health", "/ui/health.json", "/ui/tasks.json?q=vpn", "/ui/tasks.json?phase=failing"} {
@@ -206,20 +202,12 @@ func TestRoles_ActionsAreRefusedWithoutTheirRole(t *testing.T) {
 	s := newSite(t, "web")
 	plan, text := poolPlan()
 	s.write("web", s.waits("web", plan, text))
-	c := access.Caller{Identity: identity.OfToken("ci")}
+	c := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(map[roles.Role][]string{roles.View: {"*"}, roles.Administer: {"other"}, roles.Approve: {"other"}})}
 	post := func(path string) (int, string) {
-		t.Helper()
-		form := url.Values{"plan": {"p"}, "comment": {"c"}, "run": {"r"}, "state": {"waiting"}}
-		r := httptest.NewRequestWithContext(access.With(t.Context(), c), http.MethodPost, path, strings.NewReader(form.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		s.pages.ServeHTTP(w, r)
-		return w.Code, w.Body.String()
+		return s.as(c, http.MethodPost, path, url.Values{"plan": {"p"}, "comment": {"c"}, "run": {"r"}, "state": {"waiting"}})
 	}
 	for action, role := range map[string]roles.Role{"approve": roles.Approve, "reject": roles.Approve, "hold": roles.Operate, "release": roles.Operate, "run": roles.Operate,
 		"enable": roles.Administer, "disable": roles.Administer} {
-		given := map[roles.Role][]string{roles.View: {"*"}, roles.Administer: {"other"}, roles.Approve: {"other"}}
-		c.Rights = roles.Given(given)
 		if code, said := post("/ui/tasks/web/" + action); code != http.StatusForbidden || !strings.Contains(said, "token:ci may view, but needs the role "+string(role)+" for task web") {
 			t.Errorf("%s: %d %s", action, code, said)
 		}

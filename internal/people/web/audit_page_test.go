@@ -115,12 +115,7 @@ func TestPlan_ShowsWhoHasApprovedAndNoButtonToThem(t *testing.T) {
 	live.Wait, live.Approvals = &wait, []state.Given{given}
 	task.Run = &live
 	s.write("web", task)
-	page, _ := s.page("/ui/tasks/web")
-	for _, words := range []string{"2 different people of group:network must approve: 1 of 2 approvals are there.", "Approved by token:ann", "; expires <time"} {
-		if !strings.Contains(page, words) {
-			t.Errorf("the page does not say %q", words)
-		}
-	}
+	page, _ := s.page("/ui/tasks/web", "2 different people of group:network must approve: 1 of 2 approvals are there.", "Approved by token:ann", "; expires <time")
 	if !strings.Contains(page, "Approve this plan") && !strings.Contains(page, "Approve, and") {
 		t.Error("nobody can approve")
 	}

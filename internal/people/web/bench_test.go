@@ -127,11 +127,6 @@ func BenchmarkWhatIf(b *testing.B) {
 		names = append(names, fmt.Sprintf("task-%04d", i))
 	}
 	s := newSite(b, names...)
-	put := func(key string, value []byte) {
-		if _, err := s.store.Apply(b.Context(), state.Create(key, value)); err != nil {
-			b.Fatal(err)
-		}
-	}
 	q := state.Question{ID: "q1", Supposed: "without datacenter dc2", By: "Ann", Created: time.Now(), Tasks: tasks}
 	for n, name := range names {
 		run := state.Run{ID: uuid.Must(uuid.NewV7()).String(), Task: name, Kind: state.KindPlan, State: state.RunSucceeded, Times: state.Times{Started: time.Now(), Ended: time.Now()}}
@@ -145,9 +140,9 @@ func BenchmarkWhatIf(b *testing.B) {
 			Causes: []state.Cause{{Rule: state.RuleInputGuard, Text: text}}}}
 		q.Runs = append(q.Runs, state.Answering{Task: name, Run: run.ID})
 		q.Order = append(q.Order, state.Place{Tasks: []string{name}, After: []string{"site-*", "task-000*"}})
-		put(state.RunKey(name, run.ID), state.Encode(run))
+		s.put(state.RunKey(name, run.ID), run)
 	}
-	put(state.QuestionKey(q.ID), state.Encode(q))
+	s.put(state.QuestionKey(q.ID), q)
 	b.Logf("the record of the question has %d KB", len(state.Encode(q))>>10)
 	for b.Loop() {
 		for path, bound := range map[string]int{"/ui/what-if/q1.json": answer, "/ui/what-if/q1": page} {

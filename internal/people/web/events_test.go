@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -38,26 +37,12 @@ func newEventful(t *testing.T) *site {
 	return s
 }
 
-func (s *site) body(path string) string {
-	s.t.Helper()
-	resp, err := s.get(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(raw)
-}
-
 func TestEventsPage_PlanThatWaitsForAPersonIsAWarning(t *testing.T) {
 	s := newSite(t, "web", "dns")
 	s.happened(outbox.Event{Kind: outbox.RunWaiting, Seq: 1, At: morning, Task: "web", Run: "01a2", WaitFor: state.WaitApproval, Plan: "p1"},
 		outbox.Event{Kind: outbox.RunWaiting, Seq: 2, At: morning, Task: "dns", Run: "01a3", WaitFor: state.WaitWindow})
 	var page struct{ Events []apispec.LatestEvent }
-	if err := json.Unmarshal([]byte(s.body("/ui/events.json?level=warning")), &page); err != nil || len(page.Events) != 1 || *page.Events[0].Task != "web" {
+	if err := json.Unmarshal([]byte(s.text("/ui/events.json?level=warning")), &page); err != nil || len(page.Events) != 1 || *page.Events[0].Task != "web" {
 		t.Errorf("the warnings are %+v, %v", page.Events, err)
 	}
 }
@@ -78,21 +63,21 @@ func TestEventsPage_IsFilteredAndExported(t *testing.T) {
 		"?task=nobody": "",
 	} {
 		var page struct{ Events []apispec.LatestEvent }
-		if err := json.Unmarshal([]byte(s.body("/ui/events.json"+query)), &page); err != nil {
+		if err := json.Unmarshal([]byte(s.text("/ui/events.json"+query)), &page); err != nil {
 			t.Fatal(err)
 		}
 		var shown, lines, rows []string
 		for _, e := range page.Events {
 			shown = append(shown, e.Kind)
 		}
-		for line := range strings.Lines(s.body("/ui/events/export" + query)) {
+		for line := range strings.Lines(s.text("/ui/events/export" + query)) {
 			var e apispec.LatestEvent
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
 				t.Fatal(err)
 			}
 			lines = append(lines, e.Kind)
 		}
-		table, err := csv.NewReader(strings.NewReader(s.body("/ui/events/export?format=csv&" + strings.TrimPrefix(query, "?")))).ReadAll()
+		table, err := csv.NewReader(strings.NewReader(s.text("/ui/events/export?format=csv&" + strings.TrimPrefix(query, "?")))).ReadAll()
 		if err != nil || len(table) == 0 {
 			t.Fatal(table, err)
 		}

@@ -3,9 +3,11 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/terrapulse/terrapulse/internal/engine/control"
+	"github.com/terrapulse/terrapulse/internal/people/access"
 	"github.com/terrapulse/terrapulse/internal/people/api"
 	"github.com/terrapulse/terrapulse/internal/people/apiclient"
 	"github.com/terrapulse/terrapulse/internal/people/web"
@@ -118,11 +121,59 @@ func (s *site) ran(name string, how state.RunState, text string) state.Task {
 	if how == state.RunFailed {
 		run.Error = text
 	}
-	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
-		s.t.Fatal(err)
-	}
+	s.put(state.RunKey(name, run.ID), run)
 	task, _ := state.Task{}.Conclude(run, "definition")
 	return task
 }
 
+// put writes a record, whatever was there.
+func (s *site) put(key string, value any) {
+	s.t.Helper()
+	change := state.Create(key, state.Encode(value))
+	if old, err := s.store.Get(s.t.Context(), key); err == nil {
+		change = state.Replace(old, state.Encode(value))
+	}
+	if _, err := s.store.Apply(s.t.Context(), change); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *site) get(path string) (*http.Response, error) { return http.Get(s.url + path) }
+
+// page returns a page, which must have these words, and its header.
+func (s *site) page(path string, words ...string) (string, http.Header) {
+	s.t.Helper()
+	res, err := s.get(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.has(path, string(raw), words...)
+	return string(raw), res.Header
+}
+
+// has fails the test for each of the words that a text lacks.
+func (s *site) has(what, text string, words ...string) {
+	s.t.Helper()
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			s.t.Errorf("%s lacks %q", what, w)
+		}
+	}
+}
+
+// text returns a page.
+func (s *site) text(path string) string { s.t.Helper(); text, _ := s.page(path); return text }
+
+// as sends a request of a caller to the pages.
+func (s *site) as(c access.Caller, method, path string, form url.Values) (int, string) {
+	r := httptest.NewRequestWithContext(access.With(s.t.Context(), c), method, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	s.pages.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}

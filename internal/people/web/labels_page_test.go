@@ -110,7 +110,7 @@ func TestEventsPage_IsFilteredAndExportedByLabel(t *testing.T) {
 	b.Fill("Label", "site=muc"+kb.Enter)
 	b.Comes("label=site%3Dmuc")
 	b.Until("rack fw-1", "Export as CSV")
-	for where, text := range map[string]string{"page": b.Text("main"), "export": s.body("/ui/events/export?format=csv&label=site%3Dmuc")} {
+	for where, text := range map[string]string{"page": b.Text("main"), "export": s.text("/ui/events/export?format=csv&label=site%3Dmuc")} {
 		if !strings.Contains(text, "rack fw-1") || strings.Contains(text, "rack fw-3") || strings.Contains(text, "rack dns") {
 			t.Errorf("the %s has other tasks: %s", where, text)
 		}

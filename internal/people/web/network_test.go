@@ -105,7 +105,7 @@ func newNetwork(t testing.TB) *network {
 	if _, err := lease.Acquire(t.Context(), n.store, state.LeaderLease, "net-1.example", lease.Options{TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	n.record(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began, Sight: state.Sight{Gates: map[string]state.Gate{
+	n.put(state.ReconcileKey, state.Reconcile{LastSuccess: n.began, Refreshed: n.began, Sight: state.Sight{Gates: map[string]state.Gate{
 		"dc1/services": {Mark: "1", Name: "services", Datacenter: "dc1", Index: 81342, Moved: n.ago(8 * time.Second)},
 		"dc1/keys":     {Mark: "2", Name: "keys", Datacenter: "dc1", Index: 81290, Moved: n.ago(26 * time.Hour)},
 		"dc2/services": {Name: "services", Datacenter: "dc2", Error: "no path to datacenter dc2"},
@@ -156,14 +156,6 @@ func (n *network) happened() {
 // ago is a time before the site began.
 func (n *network) ago(d time.Duration) time.Time { return n.began.Add(-d) }
 
-// record writes a record that does not exist yet.
-func (n *network) record(key string, value any) {
-	n.t.Helper()
-	if _, err := n.store.Apply(n.t.Context(), state.Create(key, state.Encode(value))); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // past is the record of a task after some runs, the latest of which ended a while ago.
 func (n *network) past(name string, latest time.Duration, took ...float64) state.Task {
 	n.t.Helper()
@@ -188,7 +180,7 @@ func (n *network) end(task state.Task, run state.Run, at time.Time, seconds floa
 	if run.State == state.RunSucceeded {
 		n.made(&run)
 	}
-	n.record(state.RunKey(run.Task, run.ID), run)
+	n.put(state.RunKey(run.Task, run.ID), run)
 	next, _ := task.Conclude(run, "D")
 	return next
 }
@@ -215,7 +207,7 @@ func (n *network) made(run *state.Run) {
 func (n *network) begin(task state.Task, run state.Run) state.Task {
 	n.t.Helper()
 	run.Kind = state.KindApply
-	n.record(state.RunKey(run.Task, run.ID), run)
+	n.put(state.RunKey(run.Task, run.ID), run)
 	task.Run = &state.LiveRun{ID: run.ID, Created: run.Created, Kind: run.Kind, Wait: run.Wait}
 	return task
 }
@@ -318,7 +310,7 @@ func (n *network) supposed() {
 		if verdict != nil {
 			run.State, run.Ended = state.RunSucceeded, n.ago(50*time.Second)
 		}
-		n.record(state.RunKey(task, run.ID), run)
+		n.put(state.RunKey(task, run.ID), run)
 		q.Runs = append(q.Runs, state.Answering{Task: task, Run: run.ID})
 	}
 	plan("cdn-origins", &state.Changes{Change: 1}, &state.Verdict{Outcome: state.WouldApply, Text: "would be applied: 0 to add, 1 to change, 0 to destroy"})
@@ -326,7 +318,7 @@ func (n *network) supposed() {
 		{Address: `module.firewall.panos_address_object.instance["web-3.node-3.dc1"]`, Action: "delete"}}},
 		&state.Verdict{Outcome: state.WouldHold, Text: "would be held: 2 of 3 service instances are gone, and max_removed_percent is 50"})
 	plan("load-balancer", nil, nil)
-	n.record(state.QuestionKey(q.ID), q)
+	n.put(state.QuestionKey(q.ID), q)
 	n.whatIf = q.ID
 }
 

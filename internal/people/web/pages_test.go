@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,21 +17,6 @@ import (
 	"github.com/terrapulse/terrapulse/internal/record/state"
 	"github.com/terrapulse/terrapulse/internal/testtools"
 )
-
-// page returns a page and its header.
-func (s *site) page(path string) (string, http.Header) {
-	s.t.Helper()
-	res, err := s.get(path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(raw), res.Header
-}
 
 func TestPages_HostileTextsStayTexts(t *testing.T) {
 	s := newSite(t, "web")

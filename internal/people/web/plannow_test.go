@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -50,13 +49,7 @@ func TestPlanButton_ShowsThePlanAndTheVerdictWhenTheyAreThere(t *testing.T) {
 	run.State, run.Ended = state.RunSucceeded, time.Now().UTC()
 	run.Changes, run.PlanData = &state.Changes{Add: 1, Destroy: 1}, state.Kept{Name: "plan-data"}
 	run.Verdict = &state.Verdict{Outcome: state.WouldHold, Text: "would be held: 12 of 20 service instances are gone"}
-	kept, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.ID))
-	if err == nil {
-		_, err = s.store.Apply(t.Context(), kept.Write(*run))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.RunKey("web", run.ID), *run)
 	b.Until("What would happen: would be held: 12 of 20 service instances are gone", "The plan", "junos_filter.b", "Destroy")
 	b.Accessible()
 	b.Quiet()
@@ -66,30 +59,16 @@ func TestPlanButton_ShowsThePlanAndTheVerdictWhenTheyAreThere(t *testing.T) {
 
 func TestPlanButton_SaysWhyNothingCanBePlanned(t *testing.T) {
 	s, run := planning(t)
-	if page, _ := s.page("/ui/tasks/off"); !strings.Contains(page, "<button disabled>Plan</button>") || !strings.Contains(page, "a task that is disabled is not planned") {
-		t.Error("a disabled task can be planned, or the page does not say why not")
-	}
+	s.page("/ui/tasks/off", "<button disabled>Plan</button>", "a task that is disabled is not planned")
 	if status, page := s.post("/ui/tasks/dns/plan", nil); status != 500 || !strings.Contains(page, "no container") {
 		t.Errorf("%d %s", status, page)
 	}
-	if _, err := s.store.Apply(t.Context(), state.Create(state.RunKey("web", run.ID), state.Encode(*run))); err != nil {
-		t.Fatal(err)
-	}
-	if page, _ := s.page("/ui/tasks/web"); !strings.Contains(page, "a plan is being made") {
-		t.Error("a second plan can be requested while one is made")
-	}
+	s.put(state.RunKey("web", run.ID), *run)
+	s.page("/ui/tasks/web", "a plan is being made") // and no second one can be requested
 	for role, may := range map[roles.Role]bool{roles.View: false, roles.Approve: false, roles.Operate: true} {
 		c := access.Caller{Rights: roles.Given(map[roles.Role][]string{roles.View: {"*"}, role: {"dns"}})}
-		if page := s.as(t, c, "/ui/tasks/dns"); strings.Contains(page, "Plan now") != may || role == roles.Approve && !strings.Contains(page, "Run now or Hold or Plan needs the role operate") {
+		if _, page := s.as(c, http.MethodGet, "/ui/tasks/dns", nil); strings.Contains(page, "Plan now") != may || role == roles.Approve && !strings.Contains(page, "Run now or Hold or Plan needs the role operate") {
 			t.Errorf("with the role %s, a plan can be requested: %v", role, !may)
 		}
 	}
-}
-
-// as returns a page as a viewer gets it.
-func (s *site) as(t *testing.T, c access.Caller, path string) string {
-	t.Helper()
-	w := httptest.NewRecorder()
-	s.pages.ServeHTTP(w, httptest.NewRequestWithContext(access.With(t.Context(), c), http.MethodGet, path, nil))
-	return w.Body.String()
 }

@@ -63,17 +63,3 @@ func TestPlain_HasNoSequences(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-func BenchmarkPrinted(b *testing.B) {
-	for name, piece := range map[string]string{
-		"plain": "module.web.local_file.out: Creation complete after 0s [id=adc83b19e793491b1c6ea0fd8b46cd9f32e592fc]\n", "colors": "\x1b[1m\x1b[32mok\x1b[0m\n",
-		"escapes": "\x1b", "titles": "\x1b]", "numbers": "\x1b[;;;;", "links": "\x1b]8;;\x1b",
-	} {
-		text := strings.Repeat(piece, 256<<10/len(piece))
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				printed(text)
-			}
-		})
-	}
-}

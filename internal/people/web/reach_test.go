@@ -69,9 +69,7 @@ func TestPages_AreAccessibleInTrouble(t *testing.T) {
 		state.TaskKey("dns"):     state.Task{Reason: state.Reason{Code: state.ReasonUnreadable, Text: "Consul does not show the condition: permission denied"}},
 		state.TaskKey("blocked"): state.Task{Reason: state.Reason{Code: state.ReasonBlocked, Text: "another process holds the state lock"}},
 	} {
-		if _, err := s.store.Apply(t.Context(), state.Create(key, state.Encode(value))); err != nil {
-			t.Fatal(err)
-		}
+		s.put(key, value)
 	}
 	if _, err := s.store.Apply(t.Context(), state.Create(state.TaskKey("web"), []byte("{"))); err != nil { // corrupt
 		t.Fatal(err)

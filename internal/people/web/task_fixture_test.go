@@ -59,9 +59,7 @@ func (s *site) waits(name string, plan driver.Plan, text string) state.Task {
 	run.Wait = &state.Wait{For: state.WaitApproval, ID: id, Since: now.Add(-12 * time.Minute), Until: now.Add(8 * time.Hour),
 		Causes:  []state.Cause{{Rule: state.RulePlanGuard, Text: "11 of 64 resources would be destroyed or replaced, and max_destroy is 5"}, {Rule: state.RuleApproval, Text: "plans that destroy need an approval"}},
 		Content: &state.Content{Definition: "d", Input: "B", Plan: "p" + id}}
-	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
-		s.t.Fatal(err)
-	}
+	s.put(state.RunKey(name, run.ID), run)
 	task := s.history(name)
 	task.Pending = &state.Pending{First: now.Add(-13 * time.Minute), Latest: now.Add(-12 * time.Minute), Entries: entries}
 	task.Run = &state.LiveRun{ID: run.ID, Created: run.Created}
@@ -87,9 +85,7 @@ func (s *site) history(name string) state.Task {
 			run.Reason = state.Reason{Code: state.ReasonForced, Text: "a run was requested by ada@ops-3"}
 			run.Seen = time.Time{}
 		}
-		if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
-			s.t.Fatal(err)
-		}
+		s.put(state.RunKey(name, run.ID), run)
 		task, _ = task.Conclude(run, "definition")
 	}
 	return task

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,9 +75,7 @@ func TestTaskPage_OffersWhatTheAPIDoesNow(t *testing.T) {
 	s.write("held", held)
 	s.write("waiting", s.waits("waiting", plan, text))
 	run := state.Run{ID: "r1", Task: "running", Kind: state.KindApply, State: state.RunRunning, Created: time.Now(), Claimed: state.Claimed{Expires: time.Now().Add(time.Hour)}}
-	if _, err := s.store.Apply(t.Context(), state.Create(state.RunKey("running", "r1"), state.Encode(run))); err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.RunKey("running", "r1"), run)
 	s.write("running", state.Task{Run: &state.LiveRun{ID: "r1", Created: run.Created}})
 	for name, want := range map[string]string{
 		"fresh":   "run hold plan disable",
@@ -314,12 +311,7 @@ func TestTaskPage_ShowsTheRulesInForce(t *testing.T) {
 `)
 	plan, text := poolPlan()
 	s.write("web", s.waits("web", plan, text))
-	page, _ := s.page("/ui/tasks/web")
-	for _, want := range []string{"every plan needs an approval", `<span class="chip ask">closed</span>`, `<span class="chip calm">now</span>`, "11", `<span class="chip ask">exceeded</span>`, "Watches</dt><dd>service web", "the task is not checked for drift"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
+	s.page("/ui/tasks/web", "every plan needs an approval", `<span class="chip ask">closed</span>`, `<span class="chip calm">now</span>`, "11", `<span class="chip ask">exceeded</span>`, "Watches</dt><dd>service web", "the task is not checked for drift")
 }
 
 // ended has a run of the task end, so many minutes ago.
@@ -333,9 +325,7 @@ func (s *site) ended(name string, task state.Task, ago time.Duration, outcome st
 	} else {
 		run.Error = "no route to the firewall"
 	}
-	if _, err := s.store.Apply(s.t.Context(), state.Create(state.RunKey(name, run.ID), state.Encode(run))); err != nil {
-		s.t.Fatal(err)
-	}
+	s.put(state.RunKey(name, run.ID), run)
 	next, _ := task.Conclude(run, "definition")
 	return next, run.ID
 }
@@ -384,14 +374,8 @@ func TestTaskPage_SaysWhatTheGuardComparesWith(t *testing.T) {
 		task.Applied.Counts = []state.Count{{Of: "service instances", Triggers: true, Applied: 35, Now: 25, Peaks: state.Peaks{{Count: 60, Until: time.Now().UTC().Add(-ago)}}}}
 		s.write(name, task)
 	}
-	page, _ := s.page("/ui/tasks/web")
-	for _, want := range []string{"at most 50 % of the service instances, which is 30, may go within 15m", "60 were applied within the last 15m, 35 were applied last, 25 are there now", exceeded} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	page, _ = s.page("/ui/tasks/calm")
-	if !strings.Contains(page, "which is 17, may go within 15m: 35 were applied, 25 are there now") || strings.Contains(page, exceeded) {
+	s.page("/ui/tasks/web", "at most 50 % of the service instances, which is 30, may go within 15m", "60 were applied within the last 15m, 35 were applied last, 25 are there now", exceeded)
+	if page, _ := s.page("/ui/tasks/calm", "which is 17, may go within 15m: 35 were applied, 25 are there now"); strings.Contains(page, exceeded) {
 		t.Error("after the window, the page compares with what was applied in it")
 	}
 }
@@ -399,14 +383,9 @@ func TestTaskPage_SaysWhatTheGuardComparesWith(t *testing.T) {
 func TestTaskPage_SaysWhyTheViewerCannotAct(t *testing.T) {
 	s := newSite(t, "web")
 	s.write("web", s.history("web"))
-	req := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Rights: roles.Viewing()}), http.MethodGet, "/ui/tasks/web", nil)
-	answer := httptest.NewRecorder()
-	s.pages.ServeHTTP(answer, req)
-	page, err := io.ReadAll(answer.Body)
-	if err != nil || !strings.Contains(string(page), "You may only read here") || !strings.Contains(string(page), `href="/ui/sign-in?next=%2fui%2ftasks%2fweb"`) {
-		t.Errorf("%v\n%s", err, page)
-	}
-	if strings.Contains(string(page), `<form method="post"`) {
+	_, page := s.as(access.Caller{Rights: roles.Viewing()}, http.MethodGet, "/ui/tasks/web", nil)
+	s.has("the page", page, "You may only read here", `href="/ui/sign-in?next=%2fui%2ftasks%2fweb"`)
+	if strings.Contains(page, `<form method="post"`) {
 		t.Error("the page has buttons that are refused")
 	}
 }
@@ -434,17 +413,8 @@ func TestTaskPage_ShowsDriftAndItsChecks(t *testing.T) {
 	held := s.history("held")
 	held.OnHold = &state.OnHold{By: "ada", At: time.Now()}
 	s.write("held", held)
-	for name, words := range map[string][]string{
-		"drifted": {"3 resources differ from what was applied", "an apply has not ended it", `f5_pool.http</code> <span class="muted">mode, monitors<`, `f5_node.a</code> <span class="muted">is missing<`, `f5_node.b</code> <span class="muted">would be destroyed<`, "<dt>Last check</dt>", "<dt>Next</dt><dd>on change"},
-		"new":     {"it was never applied"},
-	} {
-		page, _ := s.page("/ui/tasks/" + name)
-		for _, w := range words {
-			if !strings.Contains(page, w) {
-				t.Errorf("the page of the task %s lacks %q", name, w)
-			}
-		}
-	}
+	s.page("/ui/tasks/drifted", "3 resources differ from what was applied", "an apply has not ended it", `f5_pool.http</code> <span class="muted">mode, monitors<`, `f5_node.a</code> <span class="muted">is missing<`, `f5_node.b</code> <span class="muted">would be destroyed<`, "<dt>Last check</dt>", "<dt>Next</dt><dd>on change")
+	s.page("/ui/tasks/new", "it was never applied")
 	if page, _ := s.page("/ui/tasks/held"); strings.Contains(page, "<dt>Next</dt>") {
 		t.Error("the page says when a task runs next that is on hold")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -39,9 +38,7 @@ func asking(t *testing.T) (s *site, run *state.Run, tasks *atomic.Pointer[[]stri
 			return q, err
 		}
 	})
-	if _, err := s.store.Apply(t.Context(), state.Create(state.RunKey("web", run.ID), state.Encode(*run))); err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.RunKey("web", run.ID), *run)
 	return s, run, tasks
 }
 
@@ -60,13 +57,7 @@ func TestWhatIf_ThePageShowsVerdictsWhenPlansAreThere(t *testing.T) {
 	run.State, run.Ended = state.RunSucceeded, time.Now().UTC()
 	run.Changes = &state.Changes{Add: 1, Destroy: 3, Resources: []state.Resource{{Address: "module.web.a", Action: "create"}, {Address: "module.web.b", Action: "replace"}}}
 	run.WhatIf = &state.WhatIf{Supposed: "without node n7", Verdict: &state.Verdict{Outcome: state.WouldHold, Text: "would be held: 12 of 20 service instances are gone"}}
-	kept, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.ID))
-	if err == nil {
-		_, err = s.store.Apply(t.Context(), kept.Write(*run))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.RunKey("web", run.ID), *run)
 	b.Until("2 tasks: 1 would be held, 1 not concerned", "12 of 20", "+1 ~0 -3", "replaces module.web.b", "and 2 more")
 	b.Quiet()
 	b.Click(run.ID[len(run.ID)-8:])
@@ -76,18 +67,10 @@ func TestWhatIf_ThePageShowsVerdictsWhenPlansAreThere(t *testing.T) {
 func TestWhatIf_LostPlansAreAskedForAgain(t *testing.T) {
 	s, run, tasks := asking(t)
 	run.Expires = time.Now().Add(-time.Hour)
-	kept, err := state.Read[state.Run](t.Context(), s.store, state.RunKey("web", run.ID))
-	if err == nil {
-		_, err = s.store.Apply(t.Context(), kept.Write(*run))
-	}
+	s.put(state.RunKey("web", run.ID), *run)
 	q := state.Question{ID: "q1", Supposed: "without node n7", By: "ann", Created: run.Created.Add(-2 * time.Hour), Tasks: 1,
 		Runs: []state.Answering{{Task: "web", Run: run.ID}}}.Asked([]byte(`{"without":[{"node":"n7"}]}`), []string{"web"})
-	if err == nil {
-		_, err = s.store.Apply(t.Context(), state.Create(state.QuestionKey(q.ID), state.Encode(q)))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.QuestionKey(q.ID), q)
 	b := browsertest.New(t)
 	b.Open(s.url + "/ui/what-if/q1")
 	b.Until("1 task: 1 lost", "its process has ended, or cannot write to the store. Ask again")
@@ -121,39 +104,8 @@ func TestWhatIf_TheFormIsRefusedWithWords(t *testing.T) {
 	}
 }
 
-func TestWhatIf_TheAuditRecordSaysWhoAskedOnThePages(t *testing.T) {
-	s, _, _ := asking(t)
-	ann := access.Caller{Identity: identity.OfToken("ann"), Rights: roles.Everything()}
-	ask := func(form string) int {
-		req := httptest.NewRequestWithContext(access.With(t.Context(), ann), http.MethodPost, "/ui/what-if", strings.NewReader(form))
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		answer := httptest.NewRecorder()
-		s.pages.ServeHTTP(answer, req)
-		return answer.Code
-	}
-	if code := ask("gone=node&name=n7"); code != http.StatusSeeOther {
-		t.Fatalf("%d", code)
-	}
-	_, page := s.ask(http.MethodGet, "/ui/audit?action=what_if", nil)
-	for _, want := range []string{"what_if", "token:ann", "pages", "without node n7"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page of the audit record does not show %q:\n%s", want, page)
-		}
-	}
-	if n := strings.Count(page, `<tr id="entry-`); n != 1 {
-		t.Errorf("one question leaves %d entries", n)
-	}
-}
-
 func TestWhatIf_OnlyThoseWhoOperateAllTasksAsk(t *testing.T) {
 	s, _, tasks := asking(t)
-	ask := func(rights roles.Rights, method, path, form string) (int, string) {
-		req := httptest.NewRequestWithContext(access.With(t.Context(), access.Caller{Rights: rights}), method, path, strings.NewReader(form))
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		answer := httptest.NewRecorder()
-		s.pages.ServeHTTP(answer, req)
-		return answer.Code, answer.Body.String()
-	}
 	for _, c := range []struct {
 		rights roles.Rights
 		may    bool
@@ -162,14 +114,19 @@ func TestWhatIf_OnlyThoseWhoOperateAllTasksAsk(t *testing.T) {
 		{roles.Given(map[roles.Role][]string{roles.Operate: {"web"}}), false},
 		{roles.Given(map[roles.Role][]string{roles.Operate: {"*"}}), true},
 	} {
-		if _, page := ask(c.rights, http.MethodGet, "/ui/tasks/web", ""); strings.Contains(page, "What if this goes?") != c.may {
+		ann := access.Caller{Identity: identity.OfToken("ann"), Rights: c.rights}
+		if _, page := s.as(ann, http.MethodGet, "/ui/tasks/web", nil); strings.Contains(page, "What if this goes?") != c.may {
 			t.Errorf("%s: the page has the form: %t", c.rights, !c.may)
 		}
 		tasks.Store(nil)
-		status, page := ask(c.rights, http.MethodPost, "/ui/what-if", "gone=node&name=n7")
+		status, page := s.as(ann, http.MethodPost, "/ui/what-if", url.Values{"gone": {"node"}, "name": {"n7"}})
 		if started := tasks.Load() != nil; started != c.may || (status == http.StatusSeeOther) != c.may || !c.may && (status != http.StatusForbidden || !strings.Contains(page, "operate")) {
 			t.Errorf("%s: started %t, %d %s", c.rights, started, status, page)
 		}
+	}
+	page, _ := s.page("/ui/audit?action=what_if", "what_if", "token:ann", "pages", "without node n7")
+	if n := strings.Count(page, `<tr id="entry-`); n != 1 {
+		t.Errorf("one question leaves %d entries", n)
 	}
 }
 
@@ -179,9 +136,7 @@ func TestWhatIf_ManyTasksHaveSeveralPages(t *testing.T) {
 	for i := range q.Tasks {
 		q.Unreadable = append(q.Unreadable, state.UnreadTask{Task: fmt.Sprintf("task-%03d", i), Error: "403"})
 	}
-	if _, err := s.store.Apply(t.Context(), state.Create(state.QuestionKey(q.ID), state.Encode(q))); err != nil {
-		t.Fatal(err)
-	}
+	s.put(state.QuestionKey(q.ID), q)
 	for path, want := range map[string]struct {
 		rows int
 		says []string
@@ -194,10 +149,6 @@ func TestWhatIf_ManyTasksHaveSeveralPages(t *testing.T) {
 		if err != nil || strings.Count(text, `<th scope="row">`) != want.rows {
 			t.Errorf("%s shows %d tasks: %v", path, strings.Count(text, `<th scope="row">`), err)
 		}
-		for _, word := range want.says {
-			if !strings.Contains(text, word) {
-				t.Errorf("%s does not show %q", path, word)
-			}
-		}
+		s.has(path, text, want.says...)
 	}
 }
