@@ -155,6 +155,82 @@ func TestRoles_ViewersOfDifferentTasksShareNothing(t *testing.T) {
 	}
 }
 
+// ordered are tasks that come after each other: vpn, then web-1, then web-2, and then dns.
+const ordered = `
+task { name = "vpn"
+  module = "./m"
+  condition "services" { names = ["vpn"] }
+}
+task { name = "web-1"
+  module = "./m"
+  after = ["vpn"]
+  condition "services" { names = ["web"] }
+}
+task { name = "web-2"
+  module = "./m"
+  after = ["web-1"]
+  condition "services" { names = ["web"] }
+}
+task { name = "dns"
+  module = "./m"
+  after = ["web-*"]
+  condition "services" { names = ["dns"] }
+}
+`
+
+// A page, its JSON and its export name no other task than those that the viewer may view, their changes and who made them.
+func TestRoles_WhatConnectsTasksShowsOnlyThoseOfTheViewer(t *testing.T) {
+	s := newSiteOf(t, ordered)
+	s.write("vpn", s.ran("vpn", state.RunFailed, "the secret of the tunnel"))
+	s.write("web-1", s.ran("web-1", state.RunSucceeded, "service web: +web-1"))
+	s.write("dns", s.ran("dns", state.RunSucceeded, "service dns: +dns-1"))
+	s.did(1, identity.OfToken("ann"), audit.Entry{Action: audit.Approve, Task: "web-1", Comment: "rack 7"})
+	s.did(2, identity.OfToken("bob"), audit.Entry{Action: audit.Hold, Task: "vpn", Comment: "the secret of the tunnel"})
+	s.did(3, identity.OfToken("cho"), audit.Entry{Action: audit.Pause, Comment: "new firewalls"})
+	s.did(4, identity.OfToken("dan"), audit.Entry{Action: audit.Refused, Task: "vpn", Detail: "POST /v1/tasks/{name}/hold: token:dan needs the role operate for task vpn"})
+	s.did(5, identity.OfToken("trudy"), audit.Entry{Action: audit.WhatIf, Detail: "without node n7, for vpn"})
+	hidden := []string{"vpn", "secret", "bob", "token:cho", "dan", "trudy", "firewalls", "n7"}
+	for _, c := range []struct {
+		role          roles.Role
+		tasks, path   string
+		shows, hidden []string
+		lines         int // of the drawing
+	}{
+		{roles.Operate, "web-*", "/ui/audit", []string{"token:ann", "rack 7", "web-1"}, hidden, 0},
+		{roles.View, "web-1", "/ui/audit", []string{"token:ann", "rack 7", "web-1"}, hidden, 0},
+		{roles.View, "web-1", "/ui/audit?by=bob&range=365d", nil, []string{"secret", "vpn", "token:bob"}, 0},
+		{roles.View, "web-1", "/ui/audit?task=vpn", []string{"No entry matches."}, []string{"secret", "bob"}, 0}, // as for a task that is not there
+		{roles.View, "web-1", "/ui/audit/export?range=7d", []string{"rack 7"}, hidden, 0},
+		{roles.View, "*", "/ui/audit", []string{"the secret of the tunnel", "new firewalls", "needs the role operate for task vpn", "without node n7, for vpn", "rack 7"}, nil, 0},
+		{roles.View, "web-*", "/ui/order", []string{"web-1", "web-2"}, []string{"/ui/tasks/vpn", "secret", "dns", ">vpn<"}, 1},
+		{roles.Administer, "web-*", "/ui/order", []string{"web-1", "web-2"}, []string{"/ui/tasks/vpn", "secret", "dns", ">vpn<"}, 1},
+		{roles.View, "web-2", "/ui/order", []string{"web-2"}, []string{"vpn", "secret", "dns", "/ui/tasks/web-1", ">web-1<"}, 0},
+		{roles.View, "vpn", "/ui/order", []string{"vpn", "failing"}, []string{"web-1", "web-2", "dns"}, 0},
+		{roles.View, "*", "/ui/order", []string{"vpn", "web-1", "web-2", "dns"}, nil, 4},
+		{roles.View, "web-*", "/ui/tasks/web-1", []string{"Comes before", "/ui/tasks/web-2"}, []string{"/ui/tasks/vpn", "/ui/tasks/dns"}, 0},
+		{roles.View, "web-*", "/ui/tasks/web-2", []string{"Comes after", "/ui/tasks/web-1"}, nil, 0},
+		{roles.View, "web-*", "/ui/map", []string{"web-1", "web-2", "service web"}, []string{"vpn", "dns", "secret"}, 0},
+		{roles.View, "web-*", "/ui/map?service=vpn", []string{"No task matches"}, []string{"secret"}, 0},
+		{roles.View, "web-*", "/ui/map?task=dns", nil, []string{"service dns", "/ui/tasks/dns"}, 0},
+		{roles.View, "*", "/ui/map", []string{"web-1", "vpn", "dns"}, nil, 0},
+	} {
+		viewer := access.Caller{Identity: identity.OfToken("ci"), Rights: roles.Given(map[roles.Role][]string{c.role: {c.tasks}})}
+		at, query, _ := strings.Cut(c.path, "?")
+		_, page := s.as(viewer, http.MethodGet, c.path, nil)
+		_, data := s.as(viewer, http.MethodGet, at+".json?"+query, nil)
+		s.has(c.path+" for "+c.tasks, page, c.shows...)
+		all := regexp.MustCompile(`nonce="[^"]*"`).ReplaceAllString(page+data, "") // which is random
+		for _, word := range c.hidden {
+			if strings.Contains(all, word) {
+				t.Errorf("%s for %s tells of %q:\n%s\n%s", c.path, c.tasks, word, page, data)
+			}
+		}
+		if n := strings.Count(page, `<path class="line"`); strings.HasPrefix(at, "/ui/order") && n != c.lines {
+			t.Errorf("the drawing for %s has %d lines, want %d", c.tasks, n, c.lines)
+		}
+	}
+}
+
 // A server refuses the forms of who may change nothing in the words of the operation in which they end.
 func TestAsRequest_EachFormEndsInAnOperation(t *testing.T) {
 	store := statetest.NewMemory()
