@@ -196,17 +196,6 @@ func TestServe_TokensDecideWhatARequestMayDo(t *testing.T) {
 	}
 }
 
-func TestServe_RequestCarriesTheNameOfItsToken(t *testing.T) {
-	names := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, access.Of(r.Context()).Name) })
-	s := start(t, Options{Handler: names, Public: "/v1/health",
-		Token: Token{Key: "api.token", Value: actToken}, ReadToken: Token{Key: "api.read_token", Value: readToken}}, nil)
-	for token, want := range map[string]string{actToken: "token:api.token", readToken: "token:api.read_token", "": ""} {
-		if _, name := s.ask("GET", "/v1/health", "", token); name != want {
-			t.Errorf("with %q: %q, want %q", token, name, want)
-		}
-	}
-}
-
 func TestServe_WithoutATokenThisMachineMayActAndOthersMayRead(t *testing.T) {
 	s := start(t, Options{Handler: levels, Pages: "/ui/"}, nil)
 	own := fmt.Sprintf("127.0.0.1:%d", s.port())
@@ -269,16 +258,6 @@ func TestServe_WithoutATokenAnotherMachineOnlyReads(t *testing.T) {
 	proven.host = lan
 	if resp, body := proven.ask("POST", "/v1/tasks", "", actToken); resp.StatusCode != 200 {
 		t.Errorf("with a token: %s, %s", resp.Status, body)
-	}
-}
-
-func TestServe_PagesOfOneAllowedOriginMayActOnTheirMachine(t *testing.T) {
-	for allowed, may := range map[string]bool{"https://ops.example.com": true, "*": false} {
-		s := start(t, Options{Handler: levels, AllowOrigin: allowed}, nil)
-		resp, body := s.send("POST", "/v1/tasks", http.Header{"Origin": {"https://ops.example.com"}, "Sec-Fetch-Site": {"cross-site"}})
-		if (resp.StatusCode == 200) != may {
-			t.Errorf("with -allow-origin %s: %s, %s", allowed, resp.Status, body)
-		}
 	}
 }
 

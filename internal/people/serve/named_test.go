@@ -2,14 +2,10 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -205,11 +201,6 @@ func TestGrants_WithoutATokenOfTheConfiguration(t *testing.T) {
 func TestGrants_ToTheNamesOfClientCertificates(t *testing.T) {
 	ca := testtools.NewAuthority(t)
 	cert, key := ca.Server("api")
-	pool := x509.NewCertPool()
-	pem, err := os.ReadFile(ca.CA)
-	if err != nil || !pool.AppendCertsFromPEM(pem) {
-		t.Fatal(err)
-	}
 	g := startGranted(t, Options{Address: "127.0.0.1", TLS: config.APITLS{Enabled: true, Cert: cert, Key: key, VerifyIncoming: true, CACert: ca.CA}},
 		grant(roles.Approve, "cert:noc.example.com", "firewall-*"), grant(roles.View, "token:ci"))
 	for name, tt := range map[string]struct {
@@ -221,25 +212,14 @@ func TestGrants_ToTheNamesOfClientCertificates(t *testing.T) {
 		"bob":             {"", 403, "cert:bob needs the role view, and has none"}, // also on this machine
 		"carl":            {"ci", 200, "token:ci (token): view"},                   // a token says more
 	} {
-		own, err := tls.LoadX509KeyPair(ca.Client(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(t.Context(), "GET", fmt.Sprintf("https://127.0.0.1:%d/v1/tasks", g.port()), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		own, ownKey := ca.Client(name)
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", g.url("https"), nil)
 		if tt.token != "" {
 			req.Header.Set("Authorization", "Bearer "+g.tokens[tt.token])
 		}
-		resp, err := client(t, &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || resp.StatusCode != tt.status || !strings.Contains(string(body), tt.says) {
-			t.Errorf("%s: %d %s, %v", name, resp.StatusCode, body, err)
+		resp, err := client(t, trusting(t, ca.CA, own, ownKey)).Do(req)
+		if body := visit(t, g.served).read(resp, err); resp.StatusCode != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s: %d %s", name, resp.StatusCode, body)
 		}
 	}
 }

@@ -41,6 +41,12 @@ func withProvider(t *testing.T, p *openidtest.Provider, tune func(*Options)) *se
 	return start(t, o, nil)
 }
 
+// unavailable is what a provider answers that is down.
+func unavailable(w http.ResponseWriter, _ *http.Request) bool {
+	w.WriteHeader(http.StatusServiceUnavailable)
+	return true
+}
+
 var leads = regexp.MustCompile(`content="0;url=([^"]+)"`)
 
 // follow reads a page, and those to which it leads a browser.
@@ -94,8 +100,7 @@ func signedInAtProvider(t *testing.T, s *served) visitor {
 	if got := v.follow(v.page("/ui/session/provider")); got != "/ui/ 2 user:alice@example.com" {
 		t.Fatalf("after signing in: %s", got)
 	}
-	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return v
+	return v.stay()
 }
 
 // leadsTo is where a request leads a browser.
@@ -124,7 +129,7 @@ func TestOpenID_SigningOutOffersToEndTheSessionAtTheProvider(t *testing.T) {
 	// A token has no session elsewhere.
 	v = visit(t, withProvider(t, p, nil))
 	v.signIn(actToken, "/ui/tasks")
-	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	v.stay()
 	if got := v.leadsTo(v.Post(v.page("/ui/session/end"), "", nil)); got != "/ui/sign-in" {
 		t.Errorf("signing out with a token leads to %s", got)
 	}
@@ -155,10 +160,8 @@ func TestOpenID_SigningOutDoesNotWaitForTheProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := visit(t, s)
-	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	_, cookie := sessionCookies(&http.Request{Host: mustParse(t, v.page("/")).Host})
-	v.Jar.SetCookies(mustParse(t, v.page("/ui/")), []*http.Cookie{{Name: cookie, Value: sessionStart + secret, Path: "/ui/"}})
+	v := visit(t, s).stay()
+	v.carry(sessionStart + secret)
 	if got := v.get("/ui/tasks"); got != "/ui/tasks 1 user:alice@example.com" {
 		t.Fatalf("before signing out: %s", got)
 	}
@@ -191,10 +194,7 @@ func TestOpenID_SessionsAreValidOnEveryInstanceOfTheStoreAndProvider(t *testing.
 	v := with(nil)
 	v.follow(v.page("/ui/session/provider"))
 	session := v.Jar.Cookies(mustParse(t, v.page("/ui/")))[0].Value
-	p.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return true
-	}) // sessions do not need the provider
+	p.Answer(unavailable) // sessions do not need the provider
 	for name, tt := range map[string]struct {
 		tune func(*Options)
 		want string
@@ -206,12 +206,18 @@ func TestOpenID_SessionsAreValidOnEveryInstanceOfTheStoreAndProvider(t *testing.
 		"another store":      {func(o *Options) { o.Credentials = credentials.New(statetest.NewMemory(), time.Now) }, "/ui/sign-in 0"},
 	} {
 		v := with(tt.tune)
-		_, cookie := sessionCookies(&http.Request{Host: mustParse(t, v.page("/")).Host})
-		v.Jar.SetCookies(mustParse(t, v.page("/ui/")), []*http.Cookie{{Name: cookie, Value: session, Path: "/ui/"}})
+		v.carry(session)
 		if got := v.get("/ui/tasks"); !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
+}
+
+// carry gives a browser the cookie of a session.
+func (v visitor) carry(session string) {
+	at := mustParse(v.t, v.page("/ui/"))
+	_, cookie := sessionCookies(&http.Request{Host: at.Host})
+	v.Jar.SetCookies(at, []*http.Cookie{{Name: cookie, Value: session, Path: "/ui/"}})
 }
 
 func mustParse(t *testing.T, address string) *url.URL {
@@ -226,11 +232,7 @@ func mustParse(t *testing.T, address string) *url.URL {
 func TestOpenID_AnswersBeginASessionOnlyInTheBrowserThatAskedAndOnce(t *testing.T) {
 	p := openidtest.New(t)
 	s := withProvider(t, p, nil)
-	stop := func(v visitor) {
-		v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	}
-	v := visit(t, s)
-	stop(v)
+	v := visit(t, s).stay()
 	resp, err := v.Get(v.page("/ui/session/provider"))
 	v.read(resp, err)
 	cookie := resp.Cookies()[0]
@@ -270,8 +272,7 @@ func TestOpenID_AnswersBeginASessionOnlyInTheBrowserThatAskedAndOnce(t *testing.
 func TestOpenID_TheSignInOfAnAttackerIsNotTaken(t *testing.T) {
 	p := openidtest.New(t)
 	s := withProvider(t, p, func(o *Options) { o.OpenID.Redirect = "https://terrapulse.example.com/ui/session/callback" })
-	attacker, victim := visit(t, s), visit(t, s)
-	attacker.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	attacker, victim := visit(t, s).stay(), visit(t, s)
 	resp, err := attacker.Get(attacker.page("/ui/session/provider"))
 	attacker.read(resp, err)
 	flow := resp.Cookies()[0]
@@ -320,10 +321,7 @@ func TestOpenID_WhoHasNoRoleGetsNoSession(t *testing.T) {
 func TestOpenID_SaysWhyNobodyCanSignIn(t *testing.T) {
 	p := openidtest.New(t)
 	s := withProvider(t, p, nil)
-	p.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return true
-	})
+	p.Answer(unavailable)
 	v := visit(t, s)
 	if got := v.read(v.Get(v.page("/ui/session/provider?next=/ui/runs"))); !strings.HasPrefix(got, "/ui/sign-in 0 the OpenID provider "+p.URL+" cannot be used now") {
 		t.Errorf("while the provider is down: %s", got)
@@ -340,8 +338,7 @@ func TestOpenID_ComesBackAtTheAddressOfThePages(t *testing.T) {
 		{"https://terrapulse.example.com/ui/session/callback", "https://terrapulse.example.com/ui/session/callback"},
 	} {
 		s := withProvider(t, p, func(o *Options) { o.OpenID.Redirect = tt.configured })
-		v := visit(t, s)
-		v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		v := visit(t, s).stay()
 		resp, err := v.Get(v.page("/ui/session/provider"))
 		v.read(resp, err)
 		got := mustParse(t, resp.Header.Get("Location")).Query().Get("redirect_uri")
@@ -398,10 +395,7 @@ func TestOpenID_BearerTokens(t *testing.T) {
 
 	// A provider that is down is nobody's fault.
 	down := withProvider(t, other, nil)
-	other.Answer(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return true
-	})
+	other.Answer(unavailable)
 	s = down
 	wantError(t, ask(http.MethodGet, other.Token(t, "terrapulse", nil)), http.StatusServiceUnavailable, "cannot be used now")
 	wantNoGuess(s)

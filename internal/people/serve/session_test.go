@@ -50,6 +50,12 @@ func visit(t *testing.T, s *served) visitor {
 	return visitor{s, c}
 }
 
+// stay has a visitor follow no redirection.
+func (v visitor) stay() visitor {
+	v.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return v
+}
+
 func (v visitor) page(path string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", v.port(), path)
 }
@@ -81,6 +87,9 @@ func TestSession_TokenIsEnteredOnce(t *testing.T) {
 	v := visit(t, start(t, pagesOptions(), nil))
 	if got := v.get("/ui/tasks"); got != "/ui/sign-in 0 " {
 		t.Errorf("without a session: %s", got)
+	}
+	if got := v.get("/ui/session?code=&token=" + actToken); got != "/ui/sign-in 0 " {
+		t.Errorf("with a token in the address, and a code where there are none: %s", got)
 	}
 	if got := v.signIn(strings.Repeat("x", 32), "/ui/tasks"); got != "/ui/sign-in 0 " {
 		t.Errorf("with a wrong token: %s", got)
@@ -231,13 +240,7 @@ func TestSession_HoldsOnEveryInstanceWithTheSameToken(t *testing.T) {
 				v.signIn(actToken, "/ui/")
 				session = v.cookie().Value
 			}
-			req, err := http.NewRequest(http.MethodGet, v.page("/ui/tasks"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Host = behind
-			req.AddCookie(&http.Cookie{Name: "terrapulse-8558", Value: session})
-			if got := v.read(client(t, nil).Do(req)); got != "/ui/tasks 2 token:api.token" {
+			if _, got := v.served.send(http.MethodGet, "/ui/tasks", http.Header{"Host": {behind}, "Cookie": {"terrapulse-8558=" + session}}); got != "/ui/tasks 2 token:api.token" {
 				t.Error(got)
 			}
 		})
@@ -264,18 +267,10 @@ func TestSession_CookieIsForThisHostAndNoScript(t *testing.T) {
 		fmt.Sprintf("http://127.0.0.1:%d", v.port()):  fmt.Sprintf("terrapulse-%d=… Path=/ui/; Max-Age=43200; HttpOnly; SameSite=Strict", v.port()),
 		fmt.Sprintf("https://127.0.0.1:%d", v.port()): fmt.Sprintf("__Host-terrapulse-%d=… Path=/; Max-Age=43200; HttpOnly; Secure; SameSite=Strict", v.port()), // behind a proxy
 	} {
-		req, err := http.NewRequest(http.MethodPost, v.page("/ui/session"), strings.NewReader(url.Values{"token": {actToken}}.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req, _ := http.NewRequest(http.MethodPost, v.page("/ui/session"), strings.NewReader(url.Values{"token": {actToken}}.Encode()))
 		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {origin}}
-		c := client(t, nil)
-		c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		resp, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, err := visit(t, v.served).stay().Do(req)
+		v.read(resp, err)
 		set := resp.Header.Get("Set-Cookie")
 		name, _, _ := strings.Cut(set, "=")
 		_, attributes, _ := strings.Cut(set, "; ")
@@ -332,18 +327,10 @@ func TestSession_ViewerWithoutOneIsSentToTheForm(t *testing.T) {
 		"the API":                {"GET", "/v1/tasks", http.Header{}, 401, "Location", ""},
 		"a link of another site": {"GET", "/ui/tasks", http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}}, 200, "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"},
 	} {
-		req, err := http.NewRequest(c.method, v.page(c.path), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req, _ := http.NewRequest(c.method, v.page(c.path), nil)
 		req.Header = c.header
-		one := client(t, nil)
-		one.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		resp, err := one.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		resp, err := visit(t, v.served).stay().Do(req)
+		v.read(resp, err)
 		if resp.StatusCode != c.status || resp.Header.Get(c.key) != c.want {
 			t.Errorf("%s: %s, %s %q: want %d, %q", name, resp.Status, c.key, resp.Header.Get(c.key), c.status, c.want)
 		}
@@ -411,12 +398,5 @@ func TestInvitation_WorksOnce(t *testing.T) {
 	}
 	if len(sent) != 1 {
 		t.Errorf("%d addresses are left", len(sent))
-	}
-}
-
-func TestInvitation_InstanceHasNone(t *testing.T) {
-	v := visit(t, start(t, pagesOptions(), nil))
-	if got := v.get("/ui/session?code=&token=" + actToken); got != "/ui/sign-in 0 " {
-		t.Error(got)
 	}
 }
