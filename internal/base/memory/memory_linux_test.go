@@ -24,7 +24,7 @@ func TestUnmap_KeepsPagesThatTheLoaderHasWritten(t *testing.T) {
 	if err := unix.Mprotect(page, unix.PROT_READ); err != nil {
 		t.Fatal(err)
 	}
-	unmap()
+	ownFile().unmap()
 	if page[0] != 'x' {
 		t.Errorf("the page holds %#x, as in the file", page[0])
 	}
