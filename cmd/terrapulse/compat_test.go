@@ -334,7 +334,7 @@ terraform_provider "local" {
 	wantRow(t, results[0].stdout, "env", "succeeded", "1", "0", "0")
 	wantText(t, said(t, results[0].stderr, "password"), "terraform apply of task password", "not expected here")
 
-	wantText(t, results[6].stdout, "said (redacted)")
+	wantText(t, results[4].stdout, "said (redacted)")
 	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(env))); !strings.HasPrefix(s.read("seen-env"), want) {
 		t.Errorf("Terraform saw another task_env: %s", s.read("seen-env"))
 	}
